@@ -1,0 +1,421 @@
+"""Every error probing raises, and what each means to a person, a program and a socket.
+
+    ProbingError
+    ├── UsageError            bad endpoint, setting, option or request
+    │   ├── BadEndpoint
+    │   ├── BadSetting
+    │   ├── BadRequest
+    │   ├── RequestTooLarge
+    │   └── NoSuchRoute
+    ├── SqlError              the statement cannot be run
+    │   ├── SqlRefused        it is not one read-only statement
+    │   ├── SqlTooLarge       the answer does not fit the memory it may use
+    │   └── SqlWorkerDied     it killed the process that ran it
+    ├── Unreachable           nobody to ask
+    │   ├── NoSuchProcess
+    │   ├── NotProbed         the process lives, but has no agent
+    │   ├── ProcessEnded
+    │   ├── NotAnswering
+    │   ├── NotProbing        nothing, or something else, answered there
+    │   ├── ConnectionLost
+    │   └── Busy
+    ├── Refused               not allowed
+    │   ├── NoPermission
+    │   ├── BadToken
+    │   ├── BadOrigin
+    │   └── UnsafeRunDirectory
+    ├── TimedOut
+    │   ├── QueryTimedOut
+    │   └── EvalTimedOut
+    ├── RingError             a ring file that cannot be made or read
+    └── InternalError         a fault of ours
+
+Rules of this file: an error is built from facts and makes its own sentence; it carries a
+stable ``code``, the HTTP ``status`` it travels by, the ``exit_code`` of the command, and
+``help``: what to do next. Exit codes: 0 done, 1 the user's code or SQL failed, 2 wrong
+usage, 3 not reachable, 4 refused, 5 timed out. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ProbingError(Exception):
+    """The root of the tree; never raised itself."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+    help: str = ""
+
+    def __init__(self, message: str, *, help: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if help is not None:
+            self.help = help
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Facts for programs, beside the sentence for people."""
+        return {}
+
+
+class UsageError(ProbingError):
+    """The command or request is not one that can be carried out."""
+
+    code = "usage"
+    status = 400
+    exit_code = 2
+
+
+class BadEndpoint(UsageError):
+    """The endpoint names no process."""
+
+    code = "bad_endpoint"
+    help = (
+        "An endpoint is a pid, host:port, [v6]:port, http(s)://host:port, a socket path, rank:N,"
+        " a process name or the run folder of a process. `probing list` shows what there is."
+    )
+
+    def __init__(self, endpoint: str, reason: str) -> None:
+        super().__init__(f"{endpoint!r} is not an endpoint: {reason}.")
+
+
+class BadSetting(UsageError):
+    """A setting is unknown, or its value is not one it can take."""
+
+    code = "bad_setting"
+    help = "`probing ENDPOINT config` lists the settings with their values and meaning."
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"setting {name}: {reason}.")
+
+
+class BadRequest(UsageError):
+    """A request that the server cannot read."""
+
+    code = "bad_request"
+    help = "GET /v1/openapi.json describes every request."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"bad request: {reason}.")
+
+
+class RequestTooLarge(UsageError):
+    """A request over the size limit."""
+
+    code = "request_too_large"
+    status = 413
+    help = "Send less, or raise the limit with PROBING_MAX_BODY_BYTES."
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} is larger than {limit:,} bytes.")
+
+
+class NoSuchRoute(UsageError):
+    """The server has no such method and path."""
+
+    code = "no_such_route"
+    status = 404
+    help = "GET /v1/openapi.json lists the routes."
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"there is no route {method} {path[:200]}.")
+
+
+class SqlError(ProbingError):
+    """The SQL engine does not accept or cannot finish the statement.
+
+    Args:
+        reason: One line of what is wrong.
+        sql: The statement, to point into.
+        position: Character offset of the fault in `sql`, if known.
+        suggestion: The nearest thing that exists, if any.
+    """
+
+    code = "sql"
+    status = 400
+    exit_code = 1
+    help = "`probing ENDPOINT tables` lists every table and column."
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        sql: str = "",
+        position: int | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        self.sql, self.position, self.suggestion = sql, position, suggestion
+        message = reason if reason.endswith((".", "!", "?")) else f"{reason}."
+        if suggestion:
+            message += f" Did you mean {suggestion}?"
+        super().__init__(message)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Where the fault is: ``position`` (character offset), ``line``, ``column`` (from 1)."""
+        if self.position is None:
+            return {}
+        before = self.sql[: self.position]
+        return {
+            "position": self.position,
+            "line": before.count("\n") + 1,
+            "column": len(before) - (before.rfind("\n") + 1) + 1,
+            "excerpt": self.caret(),
+        }
+
+    def caret(self) -> str:
+        """The faulty line with a caret under the place, or nothing when it is unknown."""
+        if self.position is None:
+            return ""
+        start = self.sql.rfind("\n", 0, self.position) + 1
+        end = self.sql.find("\n", self.position)
+        line = self.sql[start : None if end < 0 else end]
+        column = self.position - start
+        if len(line) > 100:
+            cut = max(0, column - 50)
+            line, column = line[cut : cut + 100], column - cut
+        return f"{line}\n{' ' * column}^"
+
+
+class SqlRefused(SqlError):
+    """The text is not exactly one statement that only reads."""
+
+    code = "sql_refused"
+    status = 403
+    exit_code = 1
+    help = "Send one SELECT, SHOW, DESCRIBE, SUMMARIZE or EXPLAIN statement."
+
+
+class SqlTooLarge(SqlError):
+    """The statement needs more memory than a query may use."""
+
+    code = "sql_too_large"
+    status = 413
+    help = "Ask for fewer rows or columns, aggregate, or raise PROBING_QUERY_MEMORY_MIB."
+
+
+class SqlWorkerDied(SqlError):
+    """The statement killed the helper process that ran it; the training process is not touched."""
+
+    code = "sql_worker_died"
+    status = 500
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the statement ended the SQL worker process ({how})")
+
+
+class Unreachable(ProbingError):
+    """There is nobody at the endpoint who could answer."""
+
+    code = "unreachable"
+    status = 503
+    exit_code = 3
+
+
+class NoSuchProcess(Unreachable):
+    """No process, and no run folder, matches."""
+
+    code = "no_such_process"
+    status = 404
+    help = "`probing list --dead` shows every process with a record, ended ones included."
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there is no process {what}, and no record of one.")
+
+
+class NotProbed(Unreachable):
+    """The process is alive, but no agent is in it."""
+
+    code = "not_probed"
+    status = 404
+    help = (
+        "Start it with PROBING=1, with `probing run`, or call probing.start() in it."
+        " `backtrace` works without an agent."
+    )
+
+    def __init__(self, pid: int, why: str = "it has no probing agent") -> None:
+        super().__init__(f"process {pid} is alive, but {why}.")
+
+
+class ProcessEnded(Unreachable):
+    """The process has ended: only its recorded tables can be asked."""
+
+    code = "process_ended"
+    status = 410
+    help = "Its recorded tables still answer: `query` on python.torch_trace and python.steps."
+
+    def __init__(self, pid: int, what: str) -> None:
+        super().__init__(f"process {pid} has ended, so {what}.")
+
+
+class NotAnswering(Unreachable):
+    """The agent did not answer in time."""
+
+    code = "not_answering"
+    status = 504
+    exit_code = 5
+    help = (
+        "What needs no help from the process still works: `query` on python.torch_trace and"
+        " python.steps, and `backtrace`."
+    )
+
+    def __init__(self, who: str, seconds: float, why: str = "") -> None:
+        super().__init__(f"{who} did not answer within {seconds:g} s{f' ({why})' if why else ''}.")
+
+
+class NotProbing(Unreachable):
+    """Nothing, or something other than probing, answers at an address."""
+
+    code = "not_probing"
+    help = "Check host and port: `probing list` on that machine shows where its agents listen."
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"there is no probing agent at {address}: {reason}.")
+
+
+class ConnectionLost(Unreachable):
+    """The other side closed the connection before it had answered."""
+
+    code = "connection_lost"
+    help = "Its process may have just ended, or hold as many connections as it may; try again."
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} closed the connection before an answer came.")
+
+
+class Busy(Unreachable):
+    """The agent has as many requests in hand as it may."""
+
+    code = "busy"
+    status = 503
+    help = "Try again in a moment."
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"the agent already has {limit} {what} in hand.")
+
+
+class Refused(ProbingError):
+    """The caller may not do this."""
+
+    code = "refused"
+    status = 403
+    exit_code = 4
+
+
+class NoPermission(Refused):
+    """The operating system says no."""
+
+    code = "no_permission"
+
+    def __init__(self, what: str, *, help: str = "Ask as the same user, or as root.") -> None:
+        super().__init__(f"no permission: {what}.", help=help)
+
+
+class BadToken(Refused):
+    """A TCP request without the right token."""
+
+    code = "bad_token"
+    status = 401
+    help = (
+        "Put the token in PROBING_TOKEN or name its file with --token-file; the process keeps it in"
+        " the file `token` of its run folder."
+    )
+
+    def __init__(self, *, missing: bool) -> None:
+        super().__init__(f"the token is {'missing' if missing else 'wrong'}.")
+
+
+class BadOrigin(Refused):
+    """A request that a web page, or another name for this host, may have sent."""
+
+    code = "bad_origin"
+    help = "Ask from a program, at the address the agent listens on."
+
+    def __init__(self, header: str, value: str) -> None:
+        super().__init__(f"requests with {header} {value[:80]!r} are not served.")
+
+
+class UnsafeRunDirectory(Refused):
+    """The run directory is not one that only its owner can write to."""
+
+    code = "unsafe_run_directory"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the run directory {path} is not safe: {reason}.",
+            help="Remove it, `chmod 700` it, or set PROBING_HOME to another folder.",
+        )
+
+
+class TimedOut(ProbingError):
+    """The time limit ran out."""
+
+    code = "timed_out"
+    status = 504
+    exit_code = 5
+    help = "Give it more time with --timeout SECONDS."
+
+
+class QueryTimedOut(TimedOut):
+    """A statement ran into its time limit and was ended."""
+
+    code = "query_timed_out"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the query was ended after its limit of {seconds:g} s.")
+
+
+class EvalTimedOut(TimedOut):
+    """Code sent by eval ran into its time limit."""
+
+    code = "eval_timed_out"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
+class RingError(ProbingError):
+    """A ring file cannot be made or read."""
+
+    code = "ring"
+    help = "Recording of this table is off; the training is not affected."
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"ring {source}: {reason}.")
+
+
+class InternalError(ProbingError):
+    """Something in probing itself went wrong."""
+
+    code = "internal"
+    help = "Please report it with the command that led to it."
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"internal error: {what}.")
+
+
+class RemoteError(ProbingError):
+    """An error that another process reported, with its own code, status and exit code."""
+
+    def __init__(
+        self, *, code: str, status: int, exit_code: int, message: str, help: str, detail: Any
+    ) -> None:
+        super().__init__(message, help=help)
+        self.code, self.status, self.exit_code = code, status, exit_code  # type: ignore[misc]
+        self._detail = detail if isinstance(detail, dict) else {}
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """The facts as they were sent."""
+        return self._detail
+
+
+def error_classes() -> tuple[type[ProbingError], ...]:
+    """Every class of the tree but `RemoteError`, root first."""
+    found: list[type[ProbingError]] = [ProbingError]
+    for cls in found:
+        found.extend(sub for sub in cls.__subclasses__() if sub is not RemoteError)
+    return tuple(found)

@@ -1,0 +1,194 @@
+"""The HTTP routes, each declared once.
+
+Rules of this file: method, path, bodies and meaning of a route live here; the agent's server
+binds a handler to each by name, the client asks by name, and the OpenAPI description and the
+reference page are made from these records. A GET changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from . import wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One route.
+
+    Attributes:
+        name: What code calls it.
+        request: The class of the JSON body, or None where there is no body.
+        answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
+            for the description of the routes itself.
+    """
+
+    name: str
+    method: Literal["GET", "POST"]
+    path: str
+    doc: str
+    request: type[Any] | None = None
+    answer: type[Any] | Literal["arrow", "document"]
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        name="ping",
+        method="GET",
+        path="/v1/ping",
+        answer=wire.Pong,
+        doc="Whether the process can run Python code. Answered before anything else is loaded.",
+    ),
+    Route(name="status", method="GET", path="/v1/status", answer=wire.Card, doc="Who it is."),
+    Route(
+        name="query",
+        method="POST",
+        path="/v1/query",
+        request=wire.QueryRequest,
+        answer="arrow",
+        doc="Run one read-only SQL statement in the SQL worker. An answer that was cut says so in"
+        " the metadata `probing.truncated` of its schema.",
+    ),
+    Route(
+        name="eval",
+        method="POST",
+        path="/v1/eval",
+        request=wire.EvalRequest,
+        answer=wire.EvalResult,
+        doc="Run Python code in the process: at the next safe point while training makes progress.",
+    ),
+    Route(
+        name="backtrace",
+        method="GET",
+        path="/v1/backtrace",
+        answer=wire.Backtrace,
+        doc="The stack of every thread.",
+    ),
+    Route(
+        name="tables",
+        method="GET",
+        path="/v1/tables",
+        answer=wire.TablesAnswer,
+        doc="How many rows each table holds and has lost.",
+    ),
+    Route(
+        name="live",
+        method="GET",
+        path="/v1/live/{table}",
+        answer=wire.LiveRows,
+        doc="The rows of one live table.",
+    ),
+    Route(
+        name="settings",
+        method="GET",
+        path="/v1/settings",
+        answer=wire.SettingsAnswer,
+        doc="The settings in force.",
+    ),
+    Route(
+        name="set",
+        method="POST",
+        path="/v1/settings",
+        request=wire.SettingChange,
+        answer=wire.SettingsAnswer,
+        doc="Change one setting of the running process.",
+    ),
+    Route(
+        name="openapi",
+        method="GET",
+        path="/v1/openapi.json",
+        answer="document",
+        doc="This description, as OpenAPI 3.1.",
+    ),
+)
+
+ROUTES_BY_NAME: dict[str, Route] = {route.name: route for route in ROUTES}
+
+
+def openapi(version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of the routes."""
+    schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        operation: dict[str, Any] = {
+            "operationId": route.name,
+            "summary": route.doc,
+            "responses": {
+                "200": {"description": "Done.", "content": _answer_content(route, schemas)},
+                "default": {
+                    "description": "Any error.",
+                    "content": {wire.JSON_TYPE: {"schema": {"$ref": "#/components/schemas/Error"}}},
+                },
+            },
+        }
+        if "{table}" in route.path:
+            operation["parameters"] = [
+                {"name": "table", "in": "path", "required": True, "schema": {"type": "string"}}
+            ]
+        if route.request is not None:
+            schema = _schema_of(route.request, schemas)
+            operation["requestBody"] = {
+                "required": True,
+                "content": {wire.JSON_TYPE: {"schema": schema}},
+            }
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "probing", "version": version},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+_ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "status", "exit_code", "message", "help", "detail"],
+            "properties": {
+                "code": {"type": "string"},
+                "status": {"type": "integer"},
+                "exit_code": {"type": "integer"},
+                "message": {"type": "string"},
+                "help": {"type": "string"},
+                "detail": {"type": "object"},
+            },
+        }
+    },
+}
+
+_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    """The content of a good answer."""
+    if route.answer == "arrow":
+        return {wire.ARROW_TYPE: {}}
+    if route.answer == "document":
+        return {wire.JSON_TYPE: {"schema": {"type": "object"}}}
+    return {wire.JSON_TYPE: {"schema": _schema_of(route.answer, schemas)}}
+
+
+def _schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a type annotation; dataclasses are collected in `schemas`."""
+    if kind in _SIMPLE:
+        return {"type": _SIMPLE[kind]}
+    if typing.get_origin(kind) is tuple:
+        return {"type": "array", "items": _schema_of(typing.get_args(kind)[0], schemas)}
+    if not dataclasses.is_dataclass(kind):
+        return {"anyOf": [_schema_of(member, schemas) for member in typing.get_args(kind)]}
+    name = typing.cast("type", kind).__name__
+    if name not in schemas:
+        hints = typing.get_type_hints(kind)
+        fields = dataclasses.fields(kind)
+        schemas[name] = {
+            "type": "object",
+            "required": [f.name for f in fields if f.default is dataclasses.MISSING],
+            "properties": {f.name: _schema_of(hints[f.name], schemas) for f in fields},
+        }
+    return {"$ref": f"#/components/schemas/{name}"}
