@@ -1,0 +1,33 @@
+"""The names file: each name once, in the order of its number.
+
+Rules of this file: the format only; the agent appends by it, readers decode by it. A record
+is a 32-bit length and that many bytes of UTF-8. The first record is number 1; number 0 is NULL.
+A record that is cut short ends the list: its row has not been published yet.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_LENGTH = struct.Struct("<I")
+MAX_NAME_BYTES = 1024
+
+
+def encode_name(name: str) -> bytes:
+    """One record; a longer name is cut at `MAX_NAME_BYTES`."""
+    text = name.encode("utf-8", "replace")[:MAX_NAME_BYTES]
+    return _LENGTH.pack(len(text)) + text
+
+
+def decode_names(data: bytes) -> list[str | None]:
+    """All whole records; item 0 is None, so that a number is an index."""
+    names: list[str | None] = [None]
+    position = 0
+    while position + 4 <= len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        end = position + 4 + length
+        if length > MAX_NAME_BYTES or end > len(data):
+            break
+        names.append(data[position + 4 : end].decode("utf-8", "replace"))
+        position = end
+    return names

@@ -1,0 +1,167 @@
+"""A glance at a ring file: its newest row and its counts, without reading the rest.
+
+Rules of this file: a handful of `pread` calls and no library beyond the standard one, so that
+the agent and `probing list` can use it; `ring_reader` reads whole rings. Trusts nothing in the
+file; a row caught while it is being written is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import RingError
+from .ring import FAILED, HEADER_SIZE, MARKER, NULL_INT, OPEN, RingHeader, decode_header
+from .rundir import ProcessFolder
+from .tables import RECORDED_TABLES, TABLES, Table
+from .wire import TablesAnswer, TableStatus
+
+_NEAR = 64
+"""How far around the newest slot to look: rows are numbered before they are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row, as stored.
+
+    Attributes:
+        seq: Its number.
+        state: `OPEN`, `DONE` or `FAILED`.
+        values: Stored columns by name; NULL integers are None, texts are still numbers.
+    """
+
+    seq: int
+    state: int
+    values: dict[str, int | float | None]
+
+
+class RingPeek:
+    """An open ring file; use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a ring file and read its header.
+
+        Raises:
+            OSError: It cannot be opened.
+            RingError: It is not a ring file.
+        """
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            self.header: RingHeader = decode_header(
+                os.pread(self._fd, HEADER_SIZE, 0), source=path.name
+            )
+        except RingError:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> RingPeek:  # noqa: PYI034 - `Self` is newer than Python 3.10
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+    def newest_seq(self) -> int:
+        """The number of the newest row; 0 when there is none.
+
+        Numbers grow with the slot up to the newest row and drop by the capacity behind it, so
+        a binary search finds the place.
+        """
+        low, high = 0, self.header.capacity - 1
+        first = self._seq_at(0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._seq_at(middle) > first:
+                low = middle
+            else:
+                high = middle - 1
+        around = range(low - _NEAR, low + _NEAR + 1)
+        return max(self._seq_at(slot % self.header.capacity) for slot in around)
+
+    def row(self, seq: int) -> Row | None:
+        """A row by its number; None when it is gone, or is being written right now."""
+        header = self.header
+        for _ in range(3):
+            data = os.pread(self._fd, header.row_size, self._offset(seq % header.capacity))
+            if len(data) < header.row_size:
+                return None
+            begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
+            if begin >> 2 == seq == end >> 2 and end & 3 <= FAILED:
+                return Row(seq=seq, state=end & 3, values=self._values(data))
+        return None
+
+    def _values(self, data: bytes) -> dict[str, int | float | None]:
+        """The stored columns of a row."""
+        values: dict[str, int | float | None] = {}
+        for field in self.header.fields:
+            (value,) = struct.unpack_from(f"<{field.code}", data, field.offset)
+            if field.type == "time":
+                value += self.header.clock_offset_ns
+            values[field.name] = None if value == NULL_INT else value
+        return values
+
+    def _offset(self, slot: int) -> int:
+        return HEADER_SIZE + slot * self.header.row_size
+
+    def _seq_at(self, slot: int) -> int:
+        """The number in a slot's begin marker; 0 for an empty slot or nonsense."""
+        data = os.pread(self._fd, 8, self._offset(slot))
+        seq: int = MARKER.unpack(data)[0] >> 2 if len(data) == 8 else 0
+        return seq if seq % self.header.capacity == slot else 0
+
+
+def table_status(folder: ProcessFolder, table: Table) -> TableStatus:
+    """A table's counts: written = rows + overwritten."""
+    if table not in RECORDED_TABLES:
+        return TableStatus(name=table.name, kind=table.kind)
+    try:
+        with RingPeek(folder.ring(table.name)) as ring:
+            written = ring.newest_seq()
+            rows = min(written, ring.header.capacity)
+            oldest = ring.row(written - rows + 1) if rows else None
+            start = oldest.values.get("start_ns") if oldest else None
+            return TableStatus(
+                name=table.name,
+                kind=table.kind,
+                rows=rows,
+                written=written,
+                overwritten=written - rows,
+                dropped=ring.header.dropped,
+                oldest_ns=int(start) if start is not None else None,
+            )
+    except FileNotFoundError:
+        return TableStatus(
+            name=table.name, kind=table.kind, rows=0, written=0, overwritten=0, dropped=0
+        )
+    except (OSError, RingError) as error:
+        return TableStatus(name=table.name, kind=table.kind, problem=str(error))
+
+
+def tables_answer(folder: ProcessFolder) -> TablesAnswer:
+    """Every table's counts."""
+    return TablesAnswer(tables=tuple(table_status(folder, table) for table in TABLES))
+
+
+def last_step(folder: ProcessFolder) -> Row | None:
+    """The newest row of `python.steps`; None when nothing has been recorded."""
+    try:
+        with RingPeek(folder.ring("steps")) as ring:
+            return ring.row(ring.newest_seq())
+    except (OSError, RingError):
+        return None
+
+
+def is_open(row: Row) -> bool:
+    """Whether what the row records was still going on when it was read."""
+    return row.state == OPEN
+
+
+def step_duration_before(folder: ProcessFolder) -> float | None:
+    """Nanoseconds that the newest completed step took, of the two newest; None if neither is."""
+    try:
+        with RingPeek(folder.ring("steps")) as ring:
+            row = ring.row(ring.newest_seq() - 1)
+            return row.values["duration_ns"] if row else None
+    except (OSError, RingError):
+        return None
