@@ -1,0 +1,182 @@
+"""The SQL worker: a helper process in which an agent lets remote queries run.
+
+Rules of this file: it is started by its path, as ``python -I sql_worker.py FOLDER MEMORY_MIB
+[PLACE ...]``, with two pipes and a bare environment; the places are where packages lie that
+``-I`` has left out. It limits itself before it imports anything heavy, answers one request
+after the other, and ends with its parent. A statement that kills it, or for which its parent
+has to kill it, is one client's error and nobody else's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
+
+from probing import sql_frames, wire  # run as a script, they are found by now
+from probing.errors import InternalError, ProbingError, SqlTooLarge
+from probing.rundir import ProcessFolder, folder_at
+from probing.sql_frames import WorkerRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LIVE_S = 2.0
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_PIECE_BYTES = 256 << 10
+_BESIDE_ENGINE_BYTES = 2 << 30
+"""Address space for what is not the engine's memory: libraries, the rows, the answer."""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer requests until there are no more."""
+    folder = folder_at(Path(arguments[0]))
+    limit_process(int(arguments[1]))
+    requests, answers = _take_pipes()
+    try:
+        if folder is None:
+            raise InternalError(f"{arguments[0]} is not the run folder of a process")
+        _import_engine()
+    except ProbingError as error:
+        _send(answers, wire.encode_error(error))
+        return 1
+    _send(answers, sql_frames.READY)
+    while (data := _receive(requests)) is not None:
+        _answer(folder, wire.decode(WorkerRequest, data), answers)
+    return 0
+
+
+def limit_process(memory_mib: int) -> None:
+    """Take away from this process what a query must not use up."""
+    kernel = ctypes.CDLL(None, use_errno=True)
+    kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    os.nice(10)
+    with open("/proc/self/oom_score_adj", "w") as file:  # rather this one than the training
+        file.write("1000")
+    for kind, most in (
+        (resource.RLIMIT_AS, (memory_mib << 20) + _BESIDE_ENGINE_BYTES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 64),
+    ):
+        _, hard = resource.getrlimit(kind)
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _take_pipes() -> tuple[int, int]:
+    """The descriptors of requests and answers; nothing else may read or write there."""
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    return requests, answers
+
+
+def _import_engine() -> None:
+    """Import what a query needs, before the first one waits for it."""
+    try:
+        from probing import client, engine  # noqa: F401
+    except ImportError as error:
+        raise InternalError(f"the SQL engine cannot be loaded ({error})") from error
+
+
+def _answer(folder: ProcessFolder, request: WorkerRequest, answers: int) -> None:
+    """Run one statement and send what comes of it."""
+    try:
+        schema, batches = _run(folder, request)
+    except ProbingError as error:
+        _send(answers, wire.encode_error(error))
+    except MemoryError:
+        _send(answers, wire.encode_error(SqlTooLarge("the answer needs too much memory")))
+    else:
+        _send(answers, sql_frames.OK)
+        _send_rows(answers, schema, batches)
+
+
+def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """The whole answer: whether it had to be cut stands in the schema, which goes first."""
+    from probing.client import providers_for
+    from probing.engine import Engine
+
+    providers = providers_for(folder, timeout_s=min(_LIVE_S, request.timeout_s))
+    engine = Engine(providers, memory_mib=request.memory_mib)
+    with engine.run(
+        request.sql,
+        timeout_s=request.timeout_s,
+        max_rows=request.max_rows,
+        max_bytes=request.max_bytes,
+    ) as answer:
+        batches = list(answer.batches())
+        schema = answer.schema
+        if answer.truncated:
+            cut = {wire.TRUNCATED_KEY: answer.truncated.encode()}
+            schema = schema.with_metadata({**(schema.metadata or {}), **cut})
+        return schema, batches
+
+
+def _send_rows(answers: int, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+    """Send the Arrow IPC stream in frames, and the empty one that ends them."""
+    import pyarrow as pa
+
+    raw: Any = _FrameWriter(answers)
+    sink = io.BufferedWriter(raw, _PIECE_BYTES)
+    with sink, pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    _send(answers, b"")
+
+
+class _FrameWriter(io.RawIOBase):
+    """A file whose every write is a frame."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def writable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        """Send it all as one frame."""
+        _send(self._answers, bytes(data))
+        return len(data)
+
+
+def _send(answers: int, data: bytes) -> None:
+    """Send one frame."""
+    view = memoryview(sql_frames.LENGTH.pack(len(data)) + data)
+    while view:
+        view = view[os.write(answers, view) :]
+
+
+def _receive(requests: int) -> bytes | None:
+    """The next frame; None when the parent has gone."""
+    head = _read(requests, sql_frames.LENGTH.size)
+    return _read(requests, sql_frames.LENGTH.unpack(head)[0]) if head else None
+
+
+def _read(requests: int, size: int) -> bytes | None:
+    """Exactly `size` bytes, or None at the end."""
+    data = b""
+    while len(data) < size:
+        part = os.read(requests, size - len(data))
+        if not part:
+            return None
+        data += part
+    return data
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    os._exit(code)  # no library gets a say in how a helper ends

@@ -1,0 +1,167 @@
+"""An answer streams once, can be kept, is taken by other libraries, and is never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing.answer import Answer
+from probing.errors import ProbingError, Unreachable, UsageError
+from probing.wire import TRUNCATED_KEY
+
+TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "<b>", None]})
+
+
+class TableSource:
+    """A source over a table, which notes how often it is closed."""
+
+    def __init__(self, table: pa.Table = TABLE, truncated: str | None = None) -> None:
+        self.schema = table.schema
+        self.truncated = truncated
+        self.closed = 0
+        self._batches = table.to_batches(max_chunksize=2)
+
+    def read(self) -> pa.RecordBatch | None:
+        """The next batch."""
+        return self._batches.pop(0) if self._batches else None
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+
+def ipc_stream(table: pa.Table = TABLE, truncated: str | None = None) -> bytes:
+    """What an agent sends."""
+    schema = table.schema
+    if truncated:
+        schema = schema.with_metadata({TRUNCATED_KEY: truncated.encode()})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in table.to_batches(max_chunksize=2):
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+STREAM = ipc_stream()
+
+
+def test_an_answer_is_streamed_once() -> None:
+    """A second stream is an error that says what to do instead; the source is let go."""
+    source = TableSource()
+    answer = Answer(source)
+    assert [batch.num_rows for batch in answer.batches()] == [2, 1]
+    assert source.closed == 1
+    with pytest.raises(UsageError, match="read already"):
+        list(answer.batches())
+
+
+def test_a_kept_answer_can_be_read_again() -> None:
+    """After `to_arrow` everything works as often as one likes."""
+    answer = Answer(TableSource())
+    assert answer.to_arrow().equals(TABLE)
+    assert answer.to_arrow() is answer.to_arrow()
+    assert sum(batch.num_rows for batch in answer.batches()) == 3
+    assert answer.to_pylist()[0] == {"n": 1, "s": "a"}
+    assert answer.columns == ["n", "s"]
+
+
+def test_other_libraries_take_an_answer_as_it_is() -> None:
+    """DuckDB and pyarrow read it by the Arrow C stream protocol, more than once."""
+    answer = Answer(TableSource())
+    assert pa.table(answer).equals(TABLE)
+    assert pa.schema(answer).equals(TABLE.schema)
+    with duckdb.connect() as connection:
+        for _ in range(2):
+            assert connection.from_arrow(answer).aggregate("sum(n)").fetchall() == [(3,)]
+
+
+def test_a_closed_answer_lets_go_once() -> None:
+    """Closing is idempotent, and leaving the block closes."""
+    source = TableSource()
+    with Answer(source) as answer:
+        answer.close()
+    assert source.closed == 1
+
+
+def test_a_forgotten_answer_lets_go() -> None:
+    """Nothing is held by an answer that nobody holds."""
+    source = TableSource()
+    Answer(source)
+    assert source.closed == 1
+
+
+def test_an_answer_shows_itself() -> None:
+    """The representation names columns and types; the notebook's table is escaped and says more."""
+    answer = Answer(TableSource(truncated="It was cut."))
+    assert repr(answer) == "<Answer: not read yet; n int64, s string>"
+    page = answer._repr_html_()
+    assert "<td>&lt;b&gt;</td>" in page
+    assert "<td><i>NULL</i></td>" in page
+    assert "<p>It was cut.</p>" in page
+    assert repr(answer).startswith("<Answer: 3 rows;")
+
+
+def test_a_long_answer_shows_its_first_rows() -> None:
+    """A notebook is not flooded."""
+    page = Answer(TableSource(pa.table({"n": range(1000)})))._repr_html_()
+    assert page.count("<tr>") == 101
+    assert "1,000 rows, 100 shown" in page
+
+
+@pytest.mark.parametrize("given_as", [bytes, io.BytesIO])
+def test_an_ipc_stream_gives_its_rows(given_as: type) -> None:
+    """Rows, types and the reason of a cut arrive; the metadata that carried it does not."""
+    answer = Answer.from_ipc(given_as(ipc_stream(truncated="It was cut.")))
+    assert answer.truncated == "It was cut."
+    assert answer.to_arrow().equals(TABLE)
+    assert not answer.schema.metadata
+    assert Answer.from_ipc(STREAM).truncated is None
+
+
+def test_an_ipc_stream_without_rows_keeps_its_types() -> None:
+    """Zero rows are an answer."""
+    answer = Answer.from_ipc(ipc_stream(TABLE.slice(0, 0)))
+    assert answer.to_arrow().schema.equals(TABLE.schema)
+    assert answer.to_arrow().num_rows == 0
+
+
+def test_a_stream_that_breaks_off_is_an_error() -> None:
+    """No beginning of an answer, of whatever length, passes for the whole."""
+    for length in range(len(STREAM)):
+        with pytest.raises(Unreachable, match="broke off"):
+            Answer.from_ipc(STREAM[:length]).to_arrow()
+
+
+@given(st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.integers(1, 255)), min_size=1))
+def test_a_garbled_stream_gives_rows_or_our_error(flips: list[tuple[int, int]]) -> None:
+    """Any bytes at all give an answer or a ProbingError, nothing else."""
+    data = bytearray(STREAM)
+    for at, mask in flips:
+        data[at] ^= mask
+    with contextlib.suppress(ProbingError):
+        Answer.from_ipc(bytes(data)).to_arrow()
+
+
+class BrokenConnection(io.BytesIO):
+    """A connection that is reset after the first half."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As much as there is, then an error of the socket."""
+        data = super().read(min(size or 0, 7))
+        if not data:
+            raise ConnectionResetError("reset by peer")
+        return data
+
+
+def test_a_connection_that_breaks_is_an_error() -> None:
+    """What the socket raises becomes ours; short reads are no end."""
+    stream = BrokenConnection(STREAM[:200])
+    with pytest.raises(Unreachable, match="reset by peer"):
+        Answer.from_ipc(stream).to_arrow()
+    assert Answer.from_ipc(BrokenConnection(STREAM)).to_arrow().equals(TABLE)

@@ -1,0 +1,263 @@
+"""A ring is read right whatever its writer does, and whatever has been done to the file."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from probing import ring
+from probing.errors import RingError
+from probing.ring_reader import RingSnapshot, read_ring
+from tests.ring_writer import RingWriter, trace_values, trace_writer
+from tests.support import PROGRAMS, wait_until
+
+pytestmark = pytest.mark.anypython
+
+CAPACITY = 16
+
+
+def assert_balanced(snapshot: RingSnapshot) -> None:
+    """Every numbered row is accounted for, and rows come in ascending order."""
+    assert snapshot.written == len(snapshot.rows) + snapshot.overwritten + snapshot.torn
+    assert min(snapshot.overwritten, snapshot.torn) >= 0
+    assert (np.diff(snapshot.rows.numbers) > 0).all()
+
+
+def assert_true_to_numbers(snapshot: RingSnapshot) -> None:
+    """Every column of every row is what the row's number makes it: no row is mixed."""
+    rows = snapshot.rows
+    done = rows.states == ring.DONE
+    assert set(np.unique(rows.states)) <= {ring.OPEN, ring.DONE}
+    assert (rows["start_ns"] == rows.numbers * 1000).all()
+    assert (rows["step"] == rows.numbers // 4).all()
+    assert (rows["module"] == 1 + rows.numbers % 3).all()
+    assert (rows["duration_ns"][done] == rows.numbers[done] * 10).all()
+    assert (rows["allocated_bytes"][done] == rows.numbers[done] << 20).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 31, 32, 33, 100])
+def test_every_row_still_held_is_read(tmp_path: Path, count: int) -> None:
+    """Empty, filling, full and overwritten rings give their newest rows, in order."""
+    path = trace_writer(capacity=CAPACITY, rows=count).save(tmp_path / "x.ring")
+    snapshot = read_ring(path)
+    assert_balanced(snapshot)
+    assert_true_to_numbers(snapshot)
+    oldest = max(1, count - CAPACITY + 1)
+    assert snapshot.rows.numbers.tolist() == list(range(oldest, count + 1))
+    assert (snapshot.written, snapshot.torn) == (count, 0)
+
+
+def test_a_large_ring_is_read_in_pieces(tmp_path: Path) -> None:
+    """A ring of many pieces, overwritten up to the middle, loses nothing at their borders."""
+    path = trace_writer(capacity=40_000, rows=60_001).save(tmp_path / "x.ring")
+    snapshot = read_ring(path)
+    assert_true_to_numbers(snapshot)
+    assert snapshot.rows.numbers.tolist() == list(range(20_002, 60_002))
+
+
+def test_columns_can_be_chosen(tmp_path: Path) -> None:
+    """Only the columns asked for are taken; an unknown one is left out."""
+    path = trace_writer(capacity=CAPACITY, rows=5).save(tmp_path / "x.ring")
+    assert set(read_ring(path, {"step", "no_such"}).rows.columns) == {"step"}
+
+
+def test_open_and_failed_rows_are_told_apart(tmp_path: Path) -> None:
+    """The end marker says whether a row is open, done, or failed."""
+    writer = trace_writer(capacity=CAPACITY, rows=1)
+    writer.close(writer.open(**trace_values(2)), failed=True)
+    writer.open(**trace_values(3))
+    states = read_ring(writer.save(tmp_path / "x.ring")).rows.states.tolist()
+    assert states == [ring.DONE, ring.FAILED, ring.OPEN]
+
+
+def test_rows_that_a_writer_dropped_come_from_the_header(tmp_path: Path) -> None:
+    """`dropped` is the writer's own count; such rows have no number."""
+    writer = trace_writer(capacity=CAPACITY, rows=3)
+    ring.DROPPED.pack_into(writer.data, ring.dropped_offset(), 7)
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert (snapshot.dropped, snapshot.written) == (7, 3)
+
+
+def test_a_row_cut_off_while_it_was_opened_is_torn(tmp_path: Path) -> None:
+    """A begin marker without its end marker is counted and never shown."""
+    writer = trace_writer(capacity=CAPACITY, rows=20)
+    at = ring.HEADER_SIZE + 21 % CAPACITY * writer.layout.row_size
+    ring.MARKER.pack_into(writer.data, at, 21 * 4)
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert (snapshot.torn, snapshot.rows.numbers.tolist()) == (1, list(range(6, 21)))
+
+
+def test_the_row_after_the_newest_is_counted_when_it_is_torn(tmp_path: Path) -> None:
+    """In a ring that is not full yet, a half-written row is one more row written."""
+    writer = trace_writer(capacity=CAPACITY, rows=4)
+    at = ring.HEADER_SIZE + 5 * writer.layout.row_size
+    ring.MARKER.pack_into(writer.data, at, 5 * 4)
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert (snapshot.written, snapshot.torn, len(snapshot.rows)) == (5, 1, 4)
+
+
+def test_rows_published_out_of_order_are_found(tmp_path: Path) -> None:
+    """A thread that took its number first and writes last does not hide the newer rows."""
+    writer = trace_writer(capacity=CAPACITY, rows=20)
+    for number in (22, 23, 25):
+        writer.written = number - 1
+        writer.write(**trace_values(number))
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert snapshot.rows.numbers.tolist() == [*range(10, 21), 22, 23, 25]
+    assert (snapshot.written, snapshot.torn) == (25, 2)
+
+
+@pytest.mark.parametrize("data", [b"", b"PRBRING1", b"x" * 9000, bytes(20_000)])
+def test_what_is_no_ring_is_refused(tmp_path: Path, data: bytes) -> None:
+    """A file without a valid header gives a RingError."""
+    path = tmp_path / "x.ring"
+    path.write_bytes(data)
+    with pytest.raises(RingError):
+        read_ring(path)
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """What opens but cannot be read gives a RingError, too."""
+    with pytest.raises(RingError):
+        read_ring(tmp_path)
+
+
+def read_damaged(path: Path, data: bytes | bytearray) -> RingSnapshot | None:
+    """The snapshot of a damaged file; None where it is refused."""
+    path.write_bytes(data)
+    try:
+        snapshot = read_ring(path)
+    except RingError:
+        return None
+    assert_balanced(snapshot)
+    return snapshot
+
+
+QUICK = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@QUICK
+@given(st.integers(0, 60), st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255))))
+def test_random_damage_never_hides_a_whole_row(
+    tmp_path: Path, count: int, flips: list[tuple[int, int]]
+) -> None:
+    """Damaged rows are skipped and counted; those beside them are still shown."""
+    writer = trace_writer(capacity=CAPACITY, rows=count)
+    size = writer.layout.row_size
+    data = bytearray(writer.data)
+    damaged = set()
+    for offset, mask in flips:
+        at = offset % (CAPACITY * size)
+        data[ring.HEADER_SIZE + at] ^= mask
+        damaged.add(at // size)
+    snapshot = read_damaged(tmp_path / "x.ring", data)
+    assert snapshot is not None
+    expected = {
+        number
+        for number in range(max(1, snapshot.written - CAPACITY + 1), count + 1)
+        if number % CAPACITY not in damaged and number > count - CAPACITY
+    }
+    assert expected <= set(snapshot.rows.numbers.tolist())
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(0, ring.HEADER_SIZE - 1), st.integers(1, 255)), max_size=6))
+def test_a_damaged_header_is_refused_or_read(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
+    """Whatever a header says, reading ends with rows that balance or with a RingError."""
+    data = bytearray(trace_writer(capacity=CAPACITY, rows=40).data)
+    for offset, mask in flips:
+        data[offset % 64 if offset % 2 else offset] ^= mask
+    read_damaged(tmp_path / "x.ring", data)
+
+
+@QUICK
+@given(st.integers(0, ring.HEADER_SIZE + CAPACITY * 64), st.integers(0, 60))
+def test_a_file_cut_at_any_length_gives_what_is_left(
+    tmp_path: Path, length: int, count: int
+) -> None:
+    """Rows behind the cut are torn; those before it are shown."""
+    writer = trace_writer(capacity=CAPACITY, rows=count)
+    snapshot = read_damaged(tmp_path / "x.ring", bytes(writer.data)[:length])
+    if snapshot is None:
+        assert length < ring.HEADER_SIZE
+        return
+    assert_true_to_numbers(snapshot)
+    slots = (length - ring.HEADER_SIZE) // writer.layout.row_size
+    whole = [n for n in range(max(1, count - CAPACITY + 1), count + 1) if n % CAPACITY < slots]
+    newest = max(whole, default=0)
+    assert snapshot.rows.numbers.tolist() == [n for n in whole if n > newest - CAPACITY]
+
+
+@pytest.fixture
+def live_writer(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process that overwrites a small ring without a pause."""
+    path = tmp_path / "live.ring"
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "write_ring.py"), str(path), "500", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process, path
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_ring_in_use_never_shows_a_mixed_row(
+    live_writer: tuple[subprocess.Popen[str], Path],
+) -> None:
+    """200 readings of a ring that is overwritten meanwhile are true, balanced and advancing."""
+    _, path = live_writer
+    written = 0
+    for _ in range(200):
+        snapshot = read_ring(path)
+        assert_balanced(snapshot)
+        assert_true_to_numbers(snapshot)
+        assert snapshot.written >= written
+        written = snapshot.written
+    wait_until(lambda: read_ring(path).written > written, "the writer goes on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_writer_that_is_killed_or_stopped_leaves_its_rows(
+    live_writer: tuple[subprocess.Popen[str], Path], number: signal.Signals
+) -> None:
+    """What was written before the signal is readable after it, all but the row in the making."""
+    process, path = live_writer
+    wait_until(lambda: read_ring(path).written > 2_000, "some rows")
+    process.send_signal(number)
+    if number == signal.SIGKILL:
+        process.wait()
+    else:
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
+    snapshot = read_ring(path)
+    assert_balanced(snapshot)
+    assert_true_to_numbers(snapshot)
+    assert len(snapshot.rows) >= 499
+    assert read_ring(path).written == snapshot.written
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_no_danger(tmp_path: Path) -> None:
+    """A ring truncated again and again gives rows or a RingError, nothing else."""
+    writer: RingWriter = trace_writer(capacity=CAPACITY, rows=40)
+    path = writer.save(tmp_path / "x.ring")
+    for length in range(len(writer.data), ring.HEADER_SIZE - 1, -100):
+        with path.open("r+b") as file:
+            file.truncate(length)
+        assert_balanced(read_ring(path))
