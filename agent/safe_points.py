@@ -1,0 +1,104 @@
+"""Holds the training thread at a safe point while code that was sent looks at its tensors.
+
+Rules of this file: standard library only. A safe point is a place in the training loop where
+no tensor is being changed: after an optimizer step, or before the root module is called.
+Passing one costs the training thread one attribute look-up when nobody waits. When somebody
+does, the training thread stands still until that code is done or its time is up; the code runs
+in a thread of its own, so that it can be left behind.
+"""
+
+from __future__ import annotations
+
+import threading
+
+AGENT_THREAD_PREFIX = "probing-"
+"""How the names of the agent's own threads begin."""
+
+
+class Visit:
+    """One piece of code that wants the training to stand still.
+
+    The asking thread waits until `is_held` and does its work; withdrawing the visit from its
+    `SafePoints` lets the training go on.
+    """
+
+    def __init__(self, hold_s: float, gate: SafePoints) -> None:
+        self._hold_s = hold_s
+        self._gate = gate
+        self._held = threading.Event()
+        self._done = threading.Event()
+
+    def is_held(self) -> bool:
+        """Whether the training thread stands still for this visit."""
+        return self._held.is_set()
+
+    def wait_held(self, timeout_s: float) -> None:
+        """Wait until the training thread stands still, at most that long."""
+        self._held.wait(timeout_s)
+
+    def close_way_back(self) -> None:
+        """The work begins without the training held: a root module called now must wait."""
+        self._gate.closed = True
+
+    def hold(self) -> None:
+        """Stand still until the work is done or its time is up; runs in the training thread."""
+        self._held.set()
+        self._done.wait(self._hold_s)
+
+    def finish(self) -> None:
+        """The work is done."""
+        self._done.set()
+
+
+class SafePoints:
+    """Where the training thread asks whether anybody wants it to stand still.
+
+    Attributes:
+        waiting: True while somebody does; read by the training thread without a lock.
+        closed: True while somebody works without the training held: then the call of a root
+            module waits too, where otherwise only a step's end does.
+        stepping: Whether an optimizer has stepped: then a step's end is the safe point.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = False
+        self.closed = False
+        self.stepping = False
+        self._visits: list[Visit] = []
+        self._lock = threading.Lock()
+
+    def step_ended(self) -> None:
+        """An optimizer has stepped; runs in the training thread."""
+        if self.waiting:
+            self._hold()
+
+    def root_called(self) -> None:
+        """A root module is about to be called; runs in the training thread."""
+        if self.waiting and (self.closed or not self.stepping):
+            self._hold()
+
+    def request(self, hold_s: float) -> Visit:
+        """Ask the training thread to stand still, for at most `hold_s`, at a safe point."""
+        visit = Visit(hold_s, self)
+        with self._lock:
+            self._visits.append(visit)
+            self.waiting = True
+        return visit
+
+    def withdraw(self, visit: Visit) -> None:
+        """The visit is over, whether or not the training thread came to hold."""
+        with self._lock:
+            if visit in self._visits:
+                self._visits.remove(visit)
+            if not self._visits:
+                self.waiting = self.closed = False
+        visit.finish()
+
+    def _hold(self) -> None:
+        """Stand still for every visit in turn; a visitor's own calls pass through."""
+        if threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
+            return
+        with self._lock:
+            visits = list(self._visits)
+        for visit in visits:
+            visit.hold()

@@ -1,0 +1,111 @@
+"""Which name a module goes by: its qualified name in its root.
+
+Rules of this file: runs in the training threads, once per module and not per call. A module is
+known by its identity; a weak reference forgets it as it dies, before its identity is reused.
+Nothing is stored on the user's modules.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ..recorder import Names
+
+_IDS = struct.Struct("<III")
+_WRAPPER_CHILDREN = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+_PARALLEL_WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel"})
+
+
+class _Reference(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference that knows the key to forget."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+class ModuleNames:
+    """Maps modules to their names.
+
+    Attributes:
+        known: By ``id(module)``: the numbers of its name, class and root class, packed as they
+            stand in a row.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.known: dict[int, bytes] = {}
+        self._names = names
+        self._references: dict[int, _Reference] = {}
+        self._unrooted: set[type] = set()
+
+    def learn_root(self, root: Any) -> bytes:
+        """Name a root and everything below it; returns the root's own numbers."""
+        root_class = type(_unwrap(root)).__name__
+        for path, module in _walk(root, "", set()):
+            self._remember(module, path or type(module).__name__, root_class)
+        return self.known[id(root)]
+
+    def learn_inside(self, module: Any, root: Any) -> bytes:
+        """Name a module that was met inside a call of `root`.
+
+        It may have been added to the root since; a class that was once not found below its
+        root is made anew in each forward, and goes by its class name from then on.
+        """
+        if type(module) not in self._unrooted:
+            self.learn_root(root)
+            if id(module) in self.known:
+                return self.known[id(module)]
+            self._unrooted.add(type(module))
+        class_name = type(module).__name__
+        return self._remember(module, class_name, type(_unwrap(root)).__name__)
+
+    def _remember(self, module: Any, name: str, root_class: str) -> bytes:
+        """Keep a module's numbers until it dies."""
+        key = id(module)
+        intern = self._names.intern
+        packed = _IDS.pack(intern(name), intern(type(module).__name__), intern(root_class))
+        reference = _Reference(module, self._forget)
+        reference.key = key
+        self._references[key] = reference
+        self.known[key] = packed
+        return packed
+
+    def _forget(self, reference: _Reference) -> None:
+        """Called as a module dies."""
+        if self._references.get(reference.key) is reference:
+            del self._references[reference.key]
+            self.known.pop(reference.key, None)
+
+
+def _walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Every module below and including one, with its path, each once."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
+        if _is_wrapper_child(module, name):
+            yield from _walk(child, path, seen)
+        else:
+            yield from _walk(child, f"{path}.{name}" if path else name, seen)
+
+
+def _is_wrapper_child(module: Any, name: str) -> bool:
+    """Whether a child is the module that its parent merely wraps."""
+    return name in _WRAPPER_CHILDREN or (
+        name == "module" and type(module).__name__ in _PARALLEL_WRAPPERS
+    )
+
+
+def _unwrap(module: Any) -> Any:
+    """The module inside any number of wrappers."""
+    inner = module
+    while True:
+        names = [n for n in inner._modules if _is_wrapper_child(inner, n)]
+        if not names or inner._modules[names[0]] is None:
+            return inner
+        inner = inner._modules[names[0]]

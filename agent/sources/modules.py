@@ -1,0 +1,173 @@
+"""Records every module call, by standing in for ``torch.nn.Module.__call__``.
+
+Rules of this file: `call` below is the hot path of the whole product; it runs at every module
+call of the training. It takes no lock, touches no tensor, allocates nothing that stays, and
+whatever goes wrong in it, the user's module is called exactly once and its result or exception
+is passed on unchanged. Under torch.compile the first question it asks is answered at compile
+time, so that it is not part of the graph and a compiled region is one row.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...ring import DONE, FAILED, HEADER_SIZE, NULL_INT
+from ..guard import Guard
+from .memory import MemorySampler
+from .module_names import ModuleNames
+from .progress import Progress
+from .recording import Recording, ThreadState
+
+_OPEN = struct.Struct("<QqI12s8s16sQ")
+"""A whole row of torch_trace in few pieces: the module's numbers, what the thread knows of
+its calls, and the closing columns are packed beforehand."""
+_CLOSE = struct.Struct("<qqQ")
+_UNKNOWN = struct.pack("<qq", NULL_INT, NULL_INT)
+_DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
+"""The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
+first is set. Where that is so, the wrapper does the same and saves a frame."""
+
+
+class ModuleCalls:
+    """Puts the recording wrapper in place, and takes it away again."""
+
+    def __init__(self, recording: Recording, progress: Progress, memory: MemorySampler) -> None:
+        layout = recording.trace.layout
+        if (_OPEN.size, _CLOSE.size) != (layout.row_size, layout.close_struct.size):
+            raise AssertionError("the packed row no longer matches the table torch_trace")
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._progress = progress
+        self._memory = memory
+        self._names = ModuleNames(recording.names)
+        self._original: Callable[..., Any] | None = None
+        self._wrapper: Callable[..., Any] | None = None
+        self._task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
+        self._optimizer_exists = False
+        self.guard = Guard("modules", self.stop)
+
+    def start(self) -> None:
+        """Put the wrapper in place; calls in progress are not recorded."""
+        module_class = self._torch.nn.Module
+        if self._original is None:
+            self._original = module_class.__call__
+            self._wrapper = self._make_wrapper(module_class.__call__)
+            module_class.__call__ = self._wrapper
+
+    def stop(self) -> None:
+        """Put the original back, unless somebody has put another in our place."""
+        module_class = self._torch.nn.Module
+        if self._original is not None and module_class.__call__ is self._wrapper:
+            module_class.__call__ = self._original
+        self._original = None
+
+    def _make_wrapper(  # noqa: C901 - one piece, because every call it makes is paid for
+        self, original: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """The function that stands in for ``Module.__call__``.
+
+        Everything it needs is a local of this function: a closure's cell is read faster than
+        an attribute.
+        """
+        is_compiling = self._torch.compiler.is_dynamo_compiling
+        direct = original.__code__.co_names == _DIRECT_CALL
+        trace, threads = self._recording.trace, self._recording.threads
+        known, progress, memory = self._names.known, self._progress, self._memory
+        fault, enter_root, leave_root = self.guard.fault, self._enter_root, self._leave_root
+        learn_inside, fail = self._names.learn_inside, self._fail
+        next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
+        buffer, span, close_at = trace.buffer, trace.span, trace.layout.close_offset
+        pack_open, pack_close, clock = _OPEN.pack_into, _CLOSE.pack_into, time.perf_counter_ns
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(self, *args, **kwargs)
+            try:
+                thread = threads.state
+                depth = thread.depth
+                if depth:
+                    ids = known.get(id(self)) or learn_inside(self, thread.root)
+                else:
+                    ids = enter_root(self, thread)
+                thread.newest = word = next_word()
+                at = HEADER_SIZE + (word & slot_mask) * slot_scale
+                start = clock()
+                pack_open(
+                    buffer, at, word, start, progress.step, ids, thread.facts[depth], _UNKNOWN, word
+                )
+                thread.depth = depth + 1
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+                return original(self, *args, **kwargs)
+            try:
+                if direct and self._compiled_call_impl is None:
+                    result = self._call_impl(*args, **kwargs)
+                else:
+                    result = original(self, *args, **kwargs)
+            except BaseException:
+                fail(thread, depth, word, start)
+                raise
+            try:
+                now = clock()
+                thread.depth = depth
+                if now > memory.due_ns:
+                    memory.sample()
+                if thread.newest - word < span:
+                    pack_close(buffer, at + close_at, now - start, memory.bytes, word + DONE)
+                if not depth:
+                    leave_root(self, thread)
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+            return result
+
+        return call
+
+    def _enter_root(self, module: Any, thread: ThreadState) -> bytes:
+        """A module is called from outside any other; returns its numbers."""
+        ids = self._names.known.get(id(module)) or self._names.learn_root(module)
+        thread.root = module
+        thread.enter(recomputing=self._task_id() != -1, training=module.training)
+        if not (thread.recomputing or thread.is_agents):
+            self._recording.safe_points.root_called()
+            may_train = self._torch.is_grad_enabled() and self._has_optimizer()
+            self._progress.root_called(
+                module, struct.unpack("<III", ids), thread, may_train=may_train
+            )
+        return ids
+
+    def _leave_root(self, module: Any, thread: ThreadState) -> None:
+        """The call of a root has ended."""
+        thread.root = None
+        if not (thread.recomputing or thread.is_agents):
+            self._progress.root_left(module)
+
+    def _fail(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
+        """A module call has ended by an exception, which goes on to the caller."""
+        thread.depth = depth
+        if not depth:
+            thread.root = None
+        self.guard.run(
+            self._recording.trace.close_row,
+            word,
+            FAILED,
+            time.perf_counter_ns() - start,
+            self._memory.bytes,
+        )
+
+    def _has_optimizer(self) -> bool:
+        """Whether any optimizer has been made in this process."""
+        if not self._optimizer_exists:
+            # torch marks the step method of a class as its first instance is made.
+            classes = [self._torch.optim.Optimizer]
+            for cls in classes:
+                classes.extend(cls.__subclasses__())
+                if getattr(cls.step, "hooked", False):
+                    self._optimizer_exists = True
+                    break
+        return self._optimizer_exists

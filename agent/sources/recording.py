@@ -1,0 +1,106 @@
+"""What recorded sources share: the rings, the names, and who is who in the process.
+
+Rules of this file: no hooks; state only. Runs in the training threads.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...tables import STAGES
+from ..recorder import Names, RingWriter
+from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
+
+MAX_DEPTH = 255
+FORWARD = STAGES.index("forward")
+_FACTS = struct.Struct("<IBBBB")
+
+
+class _Facts(dict[int, bytes]):
+    """The columns of a module call that depend on its thread and depth, packed as in a row."""
+
+    def __init__(self, native_id: int, *, recomputing: bool, training: bool) -> None:
+        super().__init__()
+        self._make = (native_id, recomputing, training)
+
+    def __missing__(self, depth: int) -> bytes:
+        native_id, recomputing, training = self._make
+        shown = min(depth, MAX_DEPTH)
+        self[depth] = packed = _FACTS.pack(native_id, FORWARD, shown, recomputing, training)
+        return packed
+
+
+class ThreadState:
+    """What one thread is in the middle of.
+
+    Attributes:
+        depth: Module calls it is inside of.
+        recomputing: Whether it runs forward code inside a backward pass.
+        newest: The word of the last row it opened.
+        root: The outermost module being called.
+        facts: By depth: thread, stage, depth and both flags of a row, packed.
+        is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
+    """
+
+    __slots__ = (
+        "_all_facts",
+        "depth",
+        "facts",
+        "is_agents",
+        "native_id",
+        "newest",
+        "recomputing",
+        "root",
+    )
+
+    def __init__(self) -> None:
+        self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
+        self.depth = 0
+        self.recomputing = False
+        self.newest = 0
+        self.native_id = threading.get_native_id()
+        self.root: Any = None
+        self._all_facts: dict[tuple[bool, bool], _Facts] = {}
+        self.enter(recomputing=False, training=True)
+
+    def enter(self, *, recomputing: bool, training: bool) -> None:
+        """A root is about to be called in this thread."""
+        self.recomputing = recomputing
+        key = (recomputing, training)
+        if key not in self._all_facts:
+            self._all_facts[key] = _Facts(
+                self.native_id, recomputing=recomputing, training=training
+            )
+        self.facts = self._all_facts[key]
+
+
+class ThreadStates(threading.local):
+    """The state of the thread that asks."""
+
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+@dataclass(slots=True, kw_only=True)
+class Recording:
+    """Everything a recorded source needs.
+
+    Attributes:
+        model: The root module last trained or called, for `eval` to name.
+        optimizer: The optimizer whose steps are counted.
+        training_thread: The kernel number of the thread that last called a root module or
+            stepped an optimizer; 0 before that.
+    """
+
+    trace: RingWriter
+    steps: RingWriter
+    names: Names
+    safe_points: SafePoints
+    threads: ThreadStates = field(default_factory=ThreadStates)
+    model: weakref.ref[Any] | None = None
+    optimizer: weakref.ref[Any] | None = None
+    training_thread: int = 0

@@ -1,0 +1,52 @@
+"""Fixtures that every test module may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import Target, start_program, start_training
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests for an accelerator out, unless they are asked for with ``-m gpu``."""
+    if "gpu" not in config.option.markexpr:
+        for_gpu = [item for item in items if item.get_closest_marker("gpu")]
+        config.hook.pytest_deselected(items=for_gpu)
+        items[:] = [item for item in items if item not in for_gpu]
+
+
+@pytest.fixture(scope="session")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The bundled training, running with the agent for the whole session; do not harm it."""
+    cwd = tmp_path_factory.mktemp("training")
+    target = start_training(home=cwd / "home", cwd=cwd)
+    yield target
+    target.reap()
+
+
+@pytest.fixture
+def fresh_training(tmp_path: Path) -> Iterator[Target]:
+    """The bundled training, for this test alone."""
+    target = start_training(home=tmp_path / "home", cwd=tmp_path)
+    yield target
+    target.reap()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Callable[..., Target]]:
+    """Starts programs of ``tests/programs`` by name, each with the agent watching."""
+    targets: list[Target] = []
+
+    def start(name: str, *args: str, **extra: str) -> Target:
+        cwd = tmp_path / f"{name}-{len(targets)}"
+        cwd.mkdir()
+        target = start_program(name, *args, home=tmp_path / "home", cwd=cwd, **extra)
+        targets.append(target)
+        return target
+
+    yield start
+    for target in targets:
+        target.reap()

@@ -1,0 +1,253 @@
+"""The writing end: rings, names, the memory sampler and the guard, each by itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probing.agent.guard import LIMIT, Guard
+from probing.agent.recorder import Names, RingWriter
+from probing.agent.safe_points import SafePoints
+from probing.agent.sources.memory import Cuda, MemorySampler
+from probing.errors import RingError
+from probing.names import decode_names, encode_name
+from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
+from probing.ring_peek import RingPeek
+from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RingWriter]:
+    """A ring of python.steps that holds 64 rows."""
+    made = RingWriter(tmp_path / "steps.ring", STEPS, 64)
+    yield made
+    made.close()
+
+
+def test_a_row_is_open_until_it_is_closed(writer: RingWriter, tmp_path: Path) -> None:
+    """Both states are readable the moment they are written."""
+    word = writer.open_row(1000, 7, 42)
+    with RingPeek(tmp_path / "steps.ring") as ring:
+        row = ring.row(1)
+        assert row is not None
+        assert (row.state, row.values["step"], row.values["duration_ns"]) == (OPEN, 7, None)
+        assert row.values["start_ns"] == 1000 + writer.clock_offset_ns
+        writer.close_row(word, DONE, 0, 5, 6)
+        row = ring.row(1)
+        assert row is not None
+        assert (row.state, row.values["duration_ns"], row.values["allocated_bytes"]) == (DONE, 5, 6)
+
+
+def test_the_newest_row_is_found_at_every_fill(writer: RingWriter, tmp_path: Path) -> None:
+    """Empty, half full, just full, and wrapped many times: the last row is the last written."""
+    with RingPeek(tmp_path / "steps.ring") as ring:
+        assert ring.newest_seq() == 0
+        for number in range(1, 300):
+            writer.close_row(writer.open_row(number, number, 0), DONE, 0, 1, 1)
+            assert ring.newest_seq() == number
+
+
+def test_closing_an_overwritten_row_harms_no_other(writer: RingWriter, tmp_path: Path) -> None:
+    """A call that outlived the whole ring is not written over the row that took its place."""
+    word = writer.open_row(1, 1, 0)
+    for number in range(2, 100):
+        writer.close_row(writer.open_row(number, number, 0), DONE, 0, 1, 1)
+    writer.close_row(word, FAILED, 0, 9, 9)
+    with RingPeek(tmp_path / "steps.ring") as ring:
+        rows = [ring.row(seq) for seq in range(99 - 63, 100)]
+    assert [row.seq for row in rows if row] == list(range(36, 100))
+
+
+def test_no_space_is_a_clear_refusal(tmp_path: Path) -> None:
+    """A file that cannot be reserved whole is refused at once and leaves nothing behind."""
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "from probing.agent.recorder import RingWriter\n"
+        "from probing.tables import TORCH_TRACE\n"
+        "from probing.errors import RingError\n"
+        "try:\n    RingWriter(Path(sys.argv[1]), TORCH_TRACE, 1 << 20)\n"
+        "except RingError as error:\n    print(error)\n"
+    )
+    path = tmp_path / "torch_trace.ring"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.startswith("ring torch_trace: 67,117,056 bytes in"), done.stderr
+    assert os.strerror(errno.EFBIG) in done.stdout
+    assert not path.exists()
+
+
+def test_written_pages_leave_the_resident_set(tmp_path: Path) -> None:
+    """A ring larger than what may stay resident is written whole without growing the process."""
+    path = tmp_path / "torch_trace.ring"
+    ring = RingWriter(path, TORCH_TRACE, 1 << 17)
+    for number in range(1 << 17):
+        word = ring.open_row(1, number, 0, 0, 0, 0, 0, 0, 0, 0)
+        if number % 1024 == 0:
+            ring.release_pages(word)
+    maps = Path("/proc/self/smaps").read_text()
+    block = maps[maps.index(str(path)) :]
+    resident_kib = int(block[block.index("Rss:") + 4 :].split()[0])
+    ring.close()
+    assert resident_kib < 1.5 * 16384 * 64 / 1024
+
+
+def test_rows_are_aligned_and_whole() -> None:
+    """No two columns of a row overlap, and each lies on a multiple of its width."""
+    for table in RECORDED_TABLES:
+        layout = layout_of(table)
+        taken: set[int] = set(range(8)) | set(range(layout.row_size - 8, layout.row_size))
+        for field in (*layout.opening, *layout.closing):
+            width = {"q": 8, "d": 8, "I": 4, "B": 1}[field.code]
+            place = set(range(field.offset, field.offset + width))
+            assert field.offset % width == 0
+            assert not place & taken
+            taken |= place
+        assert layout.open_struct.size == layout.row_size
+
+
+def test_names_are_given_once(tmp_path: Path) -> None:
+    """The same name has the same number, and the file lists them in order."""
+    names = Names(tmp_path / "names")
+    numbers = [names.intern(name) for name in ("a", "b", "ä" * 600, "a", "b")]
+    names.close()
+    assert numbers == [1, 2, 3, 1, 2]
+    listed = decode_names((tmp_path / "names").read_bytes())
+    assert listed[:3] == [None, "a", "b"]
+    assert listed[3] == "ä" * 512
+
+
+def test_a_name_that_is_cut_short_ends_the_list() -> None:
+    """Whatever was being appended when the process died is not half a name."""
+    data = encode_name("whole") + encode_name("cut")
+    for end in range(len(encode_name("whole")), len(data)):
+        assert decode_names(data[:end]) == [None, "whole"]
+
+
+class FakeAccelerator:
+    """Stands in for the CUDA allocator and reports the figures it is given."""
+
+    def __init__(self, *figures: int | None) -> None:
+        self._figures = list(figures)
+
+    def allocated_bytes(self) -> int | None:
+        """The next figure."""
+        return self._figures.pop(0)
+
+
+def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
+    """With an accelerator in use its allocator's figure is taken, else the resident set."""
+    now = iter(range(0, 10**9, 1000))
+    sampler = MemorySampler(FakeAccelerator(512, 1_073_741_824, None), clock=lambda: next(now))
+    try:
+        assert sampler.bytes == NULL_INT
+        sampler.sample()
+        assert sampler.bytes == 512
+        sampler.sample()
+        assert sampler.bytes == 1_073_741_824
+        sampler.sample()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident = pages * resource.getpagesize()
+        assert abs(sampler.bytes - resident) < resident / 2
+    finally:
+        sampler.close()
+
+
+def test_a_costly_sample_is_taken_less_often() -> None:
+    """The next sample is due no sooner than 200 times what this one cost."""
+    times = iter((0, 50_000_000))
+    sampler = MemorySampler(FakeAccelerator(1), clock=lambda: next(times))
+    sampler.sample()
+    sampler.close()
+    assert sampler.due_ns == 50_000_000 + 200 * 50_000_000
+
+
+@pytest.mark.gpu
+@pytest.mark.torch
+def test_cuda_bytes_are_the_allocators() -> None:
+    """On a real device the figure is torch's own, and asking does not initialise CUDA."""
+    import torch
+
+    assert not torch.cuda.is_initialized()
+    assert Cuda().allocated_bytes() is None
+    assert not torch.cuda.is_initialized()
+    kept = torch.zeros(1 << 20, device="cuda")
+    assert Cuda().allocated_bytes() == torch.cuda.memory_allocated() >= kept.nbytes
+
+
+def test_the_guard_switches_off_after_three_faults() -> None:
+    """Faults are counted, the third switches off, and none ever reaches the caller."""
+    switched: list[bool] = []
+    guard = Guard("source", lambda: switched.append(True))
+
+    def fail() -> None:
+        raise ValueError("told once")
+
+    assert guard.problem is None
+    for _ in range(LIMIT + 2):
+        guard.run(fail)
+    assert switched == [True]
+    assert guard.problem == (
+        "source source failed 5 times, last with ValueError: told once; it is switched off"
+    )
+
+
+def test_a_guard_survives_its_own_switch() -> None:
+    """Even switching off may fail without harm."""
+
+    def fail() -> None:
+        raise OSError("no")
+
+    guard = Guard("source", fail)
+    for _ in range(LIMIT):
+        guard.run(fail)
+    assert guard.faults == LIMIT + 1
+
+
+def test_safe_points_hold_one_visitor_after_the_other() -> None:
+    """Two visitors of one safe point are served in turn; withdrawing frees the thread."""
+    import threading
+
+    points = SafePoints()
+    points.stepping = True
+    visits = [points.request(30.0) for _ in range(2)]
+    trainer = threading.Thread(target=points.step_ended)
+    points.root_called()  # a training's root is no safe point while nobody closed the way back
+    trainer.start()
+    visits[0].wait_held(30.0)
+    assert visits[0].is_held()
+    assert not visits[1].is_held()
+    points.withdraw(visits[0])
+    visits[1].wait_held(30.0)
+    assert visits[1].is_held()
+    points.withdraw(visits[1])
+    trainer.join(30.0)
+    assert not trainer.is_alive()
+    assert not points.waiting
+
+
+def test_peeking_at_nonsense_tells_it(tmp_path: Path) -> None:
+    """A file that is no ring, or is cut short, is an error with a sentence, never a crash."""
+    path = tmp_path / "steps.ring"
+    for data in (b"", b"x" * 100, b"PRBRING1" + b"\xff" * 9000):
+        path.write_bytes(data)
+        with pytest.raises(RingError, match=r"ring steps\.ring"):
+            RingPeek(path)
+    ring = RingWriter(path, STEPS, 64)
+    ring.open_row(1, 1, 1)
+    ring.close()
+    os.truncate(path, 8192 + 10)
+    with RingPeek(path) as peek:
+        assert peek.row(1) is None
+        assert peek.newest_seq() == 0
