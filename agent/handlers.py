@@ -1,0 +1,121 @@
+"""What each route does.
+
+Rules of this file: one method per route of `probing.routes`, by the route's name; runs on the
+agent's event loop. Nothing here waits for the training: what may take long runs in a thread or
+process of its own, and a client that goes away takes its work with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+
+from .. import wire
+from .._version import VERSION
+from ..ring_peek import tables_answer
+from ..routes import openapi
+from .live import live_rows
+from .sources.stacks import take_backtrace
+from .worker import SqlWorker
+
+if TYPE_CHECKING:
+    from .lifecycle import Agent
+
+T = TypeVar("T")
+
+_GRACE_S = 1.5
+
+
+class Handlers:
+    """The routes of one agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._worker = SqlWorker(agent.folder, lambda: agent.settings)
+
+    def close(self) -> None:
+        """End the SQL worker."""
+        self._worker.close()
+
+    async def ping(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        self._agent.refresh_card()
+        return _json(wire.Pong(pid=self._agent.folder.pid))
+
+    async def status(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._agent.card())
+
+    async def query(self, request: web.Request) -> web.StreamResponse:
+        """See the route. The first piece is awaited before the status is sent."""
+        question = await _body(request, wire.QueryRequest)
+        pieces = self._worker.query(question)
+        try:
+            first = await pieces.__anext__()
+            response = web.StreamResponse(headers={"Content-Type": wire.ARROW_TYPE})
+            await response.prepare(request)
+            await response.write(first)
+            await _write_rest(response, pieces)
+        finally:
+            await pieces.aclose()
+        return response
+
+    async def eval(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        question = await _body(request, wire.EvalRequest)
+        evaluation = self._agent.evaluator.submit(question)
+        result = asyncio.wrap_future(evaluation.future)
+        try:
+            done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + _GRACE_S)
+        except asyncio.CancelledError:  # the client went away
+            evaluation.interrupt()
+            raise
+        if not done:
+            raise evaluation.overdue()
+        return _json(result.result())
+
+    async def backtrace(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(take_backtrace())
+
+    async def tables(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(tables_answer(self._agent.folder))
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(live_rows(request.match_info["table"]))
+
+    async def settings(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._agent.settings_answer())
+
+    async def set(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        change = await _body(request, wire.SettingChange)
+        self._agent.change(change.name, change.value)
+        return _json(self._agent.settings_answer())
+
+    async def openapi(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return web.json_response(openapi(VERSION))
+
+
+async def _body(request: web.Request, cls: type[T]) -> T:
+    """The body of a request as the object it must be."""
+    return wire.decode(cls, await request.read())
+
+
+async def _write_rest(response: web.StreamResponse, pieces: AsyncIterator[bytes]) -> None:
+    """Send the rest of an answer; an answer that breaks off is cut, never ended politely."""
+    async for piece in pieces:
+        await response.write(piece)
+    await response.write_eof()
+
+
+def _json(value: Any) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

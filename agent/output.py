@@ -1,0 +1,108 @@
+"""Catches what one thread prints, and lets everybody else's output through.
+
+Rules of this file: ``sys.stdout`` and ``sys.stderr`` are replaced only while code that was
+sent is running, and put back unless somebody else has replaced them since. Nothing is ever
+written to the host's streams from here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+
+class Capture:
+    """What one thread has printed, up to a limit.
+
+    Attributes:
+        omitted_bytes: What came after the limit.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._left = limit_bytes
+        self._parts: list[str] = []
+        self.omitted_bytes = 0
+
+    def write(self, text: str) -> None:
+        """Keep a text, or as much of it as there is room for."""
+        size = len(text.encode("utf-8", "surrogatepass")) if not text.isascii() else len(text)
+        if size <= self._left:
+            self._parts.append(text)
+            self._left -= size
+            return
+        kept = text[: self._left]
+        while len(kept.encode("utf-8", "surrogatepass")) > self._left:
+            kept = kept[:-1]
+        self._parts.append(kept)
+        self._left = 0
+        self.omitted_bytes += size - len(kept.encode("utf-8", "surrogatepass"))
+
+    @property
+    def text(self) -> str:
+        """All that was kept."""
+        return "".join(self._parts)
+
+
+class _ByThread:
+    """A stream that sends each thread's text to its capture, or to the stream it stands for."""
+
+    def __init__(self, stream: Any, captures: dict[int, Capture]) -> None:
+        self._stream = stream
+        self._captures = captures
+
+    def write(self, text: str) -> int:
+        """Write where this thread's text belongs."""
+        capture = self._captures.get(threading.get_ident())
+        if capture is None:
+            written: int = self._stream.write(text)
+            return written
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        capture.write(text)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Flush the stream behind, unless this thread is captured."""
+        if threading.get_ident() not in self._captures and self._stream is not None:
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class OutputSwitch:
+    """Puts the streams in place with the first capture and takes them away with the last."""
+
+    def __init__(self) -> None:
+        self._captures: dict[int, Capture] = {}
+        self._lock = threading.Lock()
+        self._placed: list[tuple[str, Any, _ByThread]] = []
+
+    def begin(self, limit_bytes: int) -> Capture:
+        """Catch what the calling thread prints from now on."""
+        capture = Capture(limit_bytes)
+        with self._lock:
+            self._captures[threading.get_ident()] = capture
+            if not self._placed:
+                for name in ("stdout", "stderr"):
+                    original = getattr(sys, name)
+                    stream = _ByThread(original, self._captures)
+                    self._placed.append((name, original, stream))
+                    setattr(sys, name, stream)
+        return capture
+
+    def end(self) -> None:
+        """Stop catching what the calling thread prints."""
+        with self._lock:
+            self._captures.pop(threading.get_ident(), None)
+            if not self._captures:
+                for name, original, stream in self._placed:
+                    if getattr(sys, name) is stream:
+                        setattr(sys, name, original)
+                self._placed.clear()
