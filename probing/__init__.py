@@ -1,0 +1,59 @@
+"""probing: ask a live PyTorch training job where, why and what to do.
+
+    import probing
+    probing.start()                                  # inside the job, or start it with PROBING=1
+
+    job = probing.connect(4242)                      # from anywhere else
+    job.query("SELECT * FROM python.steps").to_arrow()
+    job.eval("optimizer.param_groups[0]['lr']").value
+    job.backtrace()
+
+Importing this package loads nothing else: each name is loaded as it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._version import VERSION as __version__  # noqa: N811
+
+if TYPE_CHECKING:
+    from .client import Process, connect
+    from .errors import ProbingError
+    from .host import start, stop
+    from .listing import list_processes
+
+__all__ = [
+    "ProbingError",
+    "Process",
+    "__version__",
+    "connect",
+    "list_processes",
+    "start",
+    "stop",
+]
+
+_HOMES = {
+    "ProbingError": "errors",
+    "Process": "client",
+    "connect": "client",
+    "list_processes": "listing",
+    "start": "host",
+    "stop": "host",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module it lives in."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'probing' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(__all__)
