@@ -1,0 +1,383 @@
+"""Asks one process, wherever it is and whatever state it is in.
+
+Rules of this file: runs at the operator's side and in the SQL worker. What can be answered from
+the process's files is answered from them, without its help; what needs its agent waits for it a
+limited time; what can be had from outside instead is, and `notes` says so. Heavy libraries are
+imported by the method that needs them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from . import process, ring_peek, stacks, wire
+from .endpoint import Local, Stranger, resolve
+from .errors import (
+    ConnectionLost,
+    InternalError,
+    NotAnswering,
+    NotProbed,
+    NotProbing,
+    ProbingError,
+    ProcessEnded,
+)
+from .rundir import ProcessFolder, from_env
+from .tables import RECORDED_TABLES, TABLES, Table
+from .transport import Address, ask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .answer import Answer
+    from .engine import TableProvider
+
+T = TypeVar("T")
+
+_AGENT_S = 1.0
+"""How long to wait for the agent where there is another way to the answer."""
+_READY_S = 2.0
+"""How long a live process may take to say that it can run Python code at all."""
+_GRACE_S = 5.0
+"""What an answer may take beyond the time limit that the other side keeps itself."""
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class Process(Protocol):
+    """A process that can be asked.
+
+    Every method raises a `ProbingError` when there is no answer, with the way out in its
+    ``help``.
+
+    Attributes:
+        label: What the user called it.
+    """
+
+    label: str
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """Run one read-only SQL statement over its tables."""
+
+    def eval(
+        self, code: str, *, timeout_s: float | None = None, now: bool = False
+    ) -> wire.EvalResult:
+        """Run Python code in it, at a safe point unless `now`.
+
+        Without `timeout_s` the limit is the process's own setting `eval_timeout_s`.
+        """
+
+    def backtrace(self) -> wire.Backtrace:
+        """The stack of every thread."""
+
+    def tables(self) -> wire.TablesAnswer:
+        """How many rows each table holds and has lost."""
+
+    def status(self) -> wire.Card:
+        """Who it is."""
+
+    def settings(self) -> wire.SettingsAnswer:
+        """The settings in force."""
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """Change one setting."""
+
+    def notes(self) -> list[str]:
+        """Sentences about how the last answer came about."""
+
+
+def connect(
+    endpoint: str | int, *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Process:
+    """Find a process by what the user calls it; nothing is sent to it yet.
+
+    Args:
+        endpoint: A pid, ``host:port``, ``[v6]:port``, an http(s) URL, a socket path, ``rank:N``,
+            a process name, or the run folder of a process.
+        token: The token of a TCP listener; see also PROBING_TOKEN.
+        timeout_s: The time limit of each question that names none, in seconds.
+
+    Raises:
+        BadEndpoint: The endpoint is none of these, or fits several processes.
+        NoSuchProcess: Nothing matches it.
+    """
+    place = resolve(endpoint, from_env(), token=token)
+    label = str(endpoint)
+    if isinstance(place, Local):
+        return LocalProcess(label, place.folder, timeout_s)
+    if isinstance(place, Stranger):
+        return StrangeProcess(label, place.pid)
+    return RemoteProcess(label, place, timeout_s)
+
+
+class RemoteProcess:
+    """A process that is asked through its agent alone."""
+
+    def __init__(self, label: str, address: Address, timeout_s: float) -> None:
+        self.label = label
+        self._address = address
+        self._timeout_s = timeout_s
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """See `Process`."""
+        from .answer import Answer
+
+        limit = timeout_s or self._timeout_s
+        request = wire.QueryRequest(sql=sql, timeout_s=limit, max_rows=max_rows)
+        data = ask(self._address, "query", body=request, timeout_s=limit + _GRACE_S)
+        return Answer.from_ipc(data)
+
+    def eval(
+        self, code: str, *, timeout_s: float | None = None, now: bool = False
+    ) -> wire.EvalResult:
+        """See `Process`."""
+        request = wire.EvalRequest(code=code, timeout_s=timeout_s, now=now)
+        wait_s = (timeout_s or self._timeout_s) + _GRACE_S
+        data = ask(self._address, "eval", body=request, timeout_s=wait_s)
+        return _received(wire.EvalResult, data)
+
+    def backtrace(self) -> wire.Backtrace:
+        """See `Process`."""
+        return self._get(wire.Backtrace, "backtrace")
+
+    def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        return self._get(wire.TablesAnswer, "tables")
+
+    def status(self) -> wire.Card:
+        """See `Process`."""
+        return self._get(wire.Card, "status")
+
+    def settings(self) -> wire.SettingsAnswer:
+        """See `Process`."""
+        return self._get(wire.SettingsAnswer, "settings")
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """See `Process`."""
+        change = wire.SettingChange(name=name, value=value)
+        data = ask(self._address, "set", body=change, timeout_s=self._timeout_s)
+        return _received(wire.SettingsAnswer, data)
+
+    def notes(self) -> list[str]:
+        """See `Process`."""
+        return []
+
+    def _get(self, cls: type[T], route: str) -> T:
+        """The answer to a GET."""
+        return _received(cls, ask(self._address, route, timeout_s=self._timeout_s))
+
+
+class LocalProcess:
+    """A process of this machine: its files first, its agent where it must be."""
+
+    def __init__(self, label: str, folder: ProcessFolder, timeout_s: float) -> None:
+        self.label = label
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._agent = RemoteProcess(label, Address(path=folder.socket), timeout_s)
+        self._notes: list[str] = []
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """See `Process`; runs in this very process, over the rings of the other."""
+        from .engine import Engine
+
+        engine = Engine(providers_for(self._folder, notes=self._notes))
+        return engine.run(sql, timeout_s=timeout_s or self._timeout_s, max_rows=max_rows)
+
+    def eval(
+        self, code: str, *, timeout_s: float | None = None, now: bool = False
+    ) -> wire.EvalResult:
+        """See `Process`."""
+        self._require_agent("it can run no code any more")
+        return self._agent.eval(code, timeout_s=timeout_s, now=now)
+
+    def backtrace(self) -> wire.Backtrace:
+        """See `Process`; from outside when the agent does not answer at once."""
+        return local_backtrace(self._folder, self._notes)
+
+    def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        return ring_peek.tables_answer(self._folder)
+
+    def status(self) -> wire.Card:
+        """See `Process`."""
+        card = self._folder.read_card()
+        if card is None:
+            raise InternalError(f"the card in {self._folder.path} cannot be read")
+        return card
+
+    def settings(self) -> wire.SettingsAnswer:
+        """See `Process`."""
+        self._require_agent("its settings are gone")
+        return self._agent.settings()
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """See `Process`."""
+        self._require_agent("nothing can be set in it")
+        return self._agent.set(name, value)
+
+    def notes(self) -> list[str]:
+        """See `Process`."""
+        return list(self._notes)
+
+    def _require_agent(self, lost: str) -> None:
+        """Find out quickly whether the process can answer at all."""
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, lost)
+        ping(self._folder, timeout_s=_READY_S)
+
+
+class StrangeProcess:
+    """A process without an agent: only its stacks can be had, from outside."""
+
+    def __init__(self, label: str, pid: int) -> None:
+        self.label = label
+        self._pid = pid
+
+    def backtrace(self) -> wire.Backtrace:
+        """See `Process`."""
+        if not process.is_python(self._pid):
+            raise NotProbed(self._pid, "it is not a Python process")
+        return stacks.take_from_outside(self._pid)
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def eval(
+        self, code: str, *, timeout_s: float | None = None, now: bool = False
+    ) -> wire.EvalResult:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def status(self) -> wire.Card:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def settings(self) -> wire.SettingsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def notes(self) -> list[str]:
+        """See `Process`."""
+        return []
+
+    def _no_agent(self) -> ProbingError:
+        """The error of everything that needs an agent."""
+        if not process.is_python(self._pid):
+            return NotProbed(self._pid, "it is not a Python process")
+        owner = process.owner(self._pid)
+        if owner not in (None, os.getuid()):
+            return NotProbed(self._pid, f"it is user {owner}'s, whose agents are not ours to ask")
+        return NotProbed(self._pid)
+
+
+def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
+    """Return when the process has shown that it can run Python code.
+
+    Raises:
+        NotProbed: It has no agent, or its agent could not start.
+        NotAnswering: It did not answer in time; the sentence says why where that is known.
+    """
+    try:
+        ask(Address(path=folder.socket), "ping", timeout_s=timeout_s)
+    except NotProbing:
+        card = folder.read_card()
+        why = card.problems[0] if card and card.problems else "its agent has stopped"
+        raise NotProbed(folder.pid, why) from None
+    except NotAnswering:
+        raise NotAnswering(f"process {folder.pid}", timeout_s, _why_silent(folder)) from None
+
+
+def local_backtrace(folder: ProcessFolder, notes: list[str]) -> wire.Backtrace:
+    """The stacks of a local process: from its agent, else by py-spy from outside."""
+    if not folder.is_alive():
+        raise ProcessEnded(folder.pid, "it has no stack any more")
+    if stacks.is_stopped(folder.pid):
+        notes.append(
+            f"process {folder.pid} is stopped by a signal (kill -CONT {folder.pid} lets it go on);"
+            " its stacks were read from outside"
+        )
+        return stacks.take_from_outside(folder.pid)
+    try:
+        data = ask(Address(path=folder.socket), "backtrace", timeout_s=_AGENT_S)
+    except (NotAnswering, NotProbing, ConnectionLost):
+        notes.append(
+            f"the agent of process {folder.pid} did not answer within {_AGENT_S:g} s"
+            f" ({_why_silent(folder)}); its stacks were read from outside"
+        )
+        return stacks.take_from_outside(folder.pid)
+    return _received(wire.Backtrace, data)
+
+
+def providers_for(
+    folder: ProcessFolder, *, timeout_s: float = _READY_S, notes: list[str] | None = None
+) -> list[TableProvider]:
+    """What the SQL engine reads the tables of a process from."""
+    from .engine import RecordedTable
+
+    told = notes if notes is not None else []
+    return [
+        RecordedTable(table, folder)
+        if table in RECORDED_TABLES
+        else _LiveTable(table, folder, timeout_s, told)
+        for table in TABLES
+    ]
+
+
+class _LiveTable:
+    """A live table, asked of the agent once per query."""
+
+    def __init__(
+        self, table: Table, folder: ProcessFolder, timeout_s: float, notes: list[str]
+    ) -> None:
+        self.table = table
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._notes = notes
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows: leaving columns out would save nothing."""
+        from .arrow_tables import live_to_arrow
+
+        if self.table.name in stacks.STACK_TABLES:
+            backtrace = local_backtrace(self._folder, self._notes)
+            return live_to_arrow(stacks.rows_of(self.table, backtrace))
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
+        ping(self._folder, timeout_s=self._timeout_s)
+        address = Address(path=self._folder.socket)
+        data = ask(address, "live", timeout_s=self._timeout_s, table=self.table.name)
+        return live_to_arrow(_received(wire.LiveRows, data))
+
+
+def _why_silent(folder: ProcessFolder) -> str:
+    """What is known about a live process that does not answer."""
+    if stacks.is_stopped(folder.pid):
+        return f"it is stopped by a signal; kill -CONT {folder.pid} lets it go on"
+    if process.state(folder.pid) == "D":
+        return "its main thread is in an uninterruptible wait of the kernel"
+    return "no Python code gets to run in it: something holds the interpreter lock"
+
+
+def _received(cls: type[T], data: bytes) -> T:
+    """An answer as the object it must be."""
+    try:
+        return wire.decode(cls, data)
+    except ProbingError as error:
+        raise InternalError(f"the agent's answer cannot be read: {error.message}") from None

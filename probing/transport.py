@@ -1,0 +1,147 @@
+"""One HTTP request to an agent, over its unix socket or TCP.
+
+Rules of this file: the client's sockets, and nothing that knows what a route means. Every wait
+has a limit. What goes wrong on the way becomes one of our errors here; an error body from the
+other side is raised as it was sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import wire
+from .errors import BadRequest, ConnectionLost, NotAnswering, NotProbing, ProbingError
+from .routes import ROUTES_BY_NAME
+from .rundir import short_path
+
+_RETRY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where an agent listens: a unix socket's path, or host and port.
+
+    Attributes:
+        token: Sent with every TCP request.
+    """
+
+    path: Path | None = None
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+    token: str | None = None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return str(self.path)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def ask(address: Address, route: str, *, body: Any = None, timeout_s: float, **names: str) -> bytes:
+    """Send a request and return the whole answer.
+
+    Args:
+        route: The name of a route of `probing.routes`.
+        body: An object of `probing.wire` for a POST.
+        timeout_s: The limit of each wait: for the connection, and for every piece.
+        **names: What stands in braces in the route's path.
+
+    Raises:
+        NotProbing: Nobody, or something else, listens there.
+        NotAnswering: The answer did not come in time.
+        ConnectionLost: It broke off.
+        RemoteError: The agent answered with an error.
+    """
+    with open_answer(address, route, body=body, timeout_s=timeout_s, **names) as response:
+        return response.read()
+
+
+@contextlib.contextmanager
+def open_answer(
+    address: Address, route: str, *, body: Any = None, timeout_s: float, **names: str
+) -> Iterator[http.client.HTTPResponse]:
+    """As `ask`, but hand the answer over as a file to be read piece by piece."""
+    record = ROUTES_BY_NAME[route]
+    connection = _connection(address, timeout_s)
+    headers = {"Content-Type": wire.JSON_TYPE}
+    if address.token and address.path is None:
+        headers["Authorization"] = f"Bearer {address.token}"
+    content = wire.encode(body) if body is not None else None
+    try:
+        with _our_errors(address, timeout_s):
+            connection.request(record.method, record.path.format(**names), content, headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _error_in(response, address)
+            yield response
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def _our_errors(address: Address, timeout_s: float) -> Iterator[None]:
+    """The border: what sockets and HTTP raise, in our words."""
+    try:
+        yield
+    except TimeoutError:
+        raise NotAnswering(f"the agent at {address}", timeout_s) from None
+    except socket.gaierror:
+        raise NotProbing(str(address), "the host name is not known") from None
+    except ConnectionRefusedError:
+        raise NotProbing(str(address), "the connection was refused") from None
+    except ssl.SSLError as error:
+        raise NotProbing(str(address), f"TLS failed ({error.reason})") from None
+    except (ConnectionError, http.client.IncompleteRead):
+        raise ConnectionLost(str(address)) from None
+    except http.client.HTTPException:
+        raise NotProbing(str(address), "what answers there does not speak HTTP") from None
+    except OSError as error:
+        raise NotProbing(str(address), error.strerror or str(error)) from None
+
+
+def _error_in(response: http.client.HTTPResponse, address: Address) -> ProbingError:
+    """The error that an answer carries."""
+    try:
+        return wire.decode_error(response.read(1 << 20))
+    except BadRequest:
+        server = response.getheader("Server", "something without a name")
+        return NotProbing(str(address), f"{server[:60]} answers there, with {response.status}")
+
+
+def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection that is not yet made."""
+    if address.path is not None:
+        return _UnixConnection(address.path, timeout_s)
+    if address.tls:
+        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s)
+    return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket, by a short name where its path is too long for an address."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        end = time.monotonic() + (self.timeout or 0)
+        with short_path(self._path) as path:
+            while True:
+                try:
+                    return self.sock.connect(path)
+                except BlockingIOError:  # the agent's queue of callers is full at the moment
+                    if time.monotonic() > end:
+                        raise TimeoutError from None
+                    time.sleep(_RETRY_S)
