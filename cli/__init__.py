@@ -1,0 +1,1 @@
+"""The command line: what runs at the operator's terminal."""

@@ -1,0 +1,55 @@
+"""`probing ENDPOINT config [NAME=VALUE]`: the settings in force."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import terminal
+from ..asking import show_each, show_json
+from ..completion import complete_settings
+from ..target import asked_target, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...wire import SettingsAnswer, SettingValue
+
+
+@click.command("config")
+@click.argument("setting", required=False, metavar="[NAME | NAME=VALUE]",
+                shell_complete=complete_settings)  # fmt: skip
+@target_options
+@style_option("table", "json")
+@click.pass_context
+def command(context: click.Context, *, setting: str | None, style: str) -> None:
+    """Show or change the settings.
+
+    Lists the settings of the process with value, where it comes from, and meaning. NAME shows
+    one; NAME=VALUE changes one in the running process, where it can be changed at run time.
+    """
+    from ...settings import find
+
+    target = asked_target(context)
+    word, assigns, value = (setting or "").partition("=")
+    name = find(word.strip()).name if setting is not None else None
+
+    def ask(process: Process) -> SettingsAnswer:
+        return process.set(name, value) if name and assigns else process.settings()
+
+    def pick(answer: SettingsAnswer) -> list[SettingValue]:
+        return [s for s in answer.settings if name in (None, s.name)]
+
+    def render(answer: SettingsAnswer) -> str:
+        from ..render.settings import render_settings
+
+        screen = terminal.screen()
+        return render_settings(pick(answer), width=screen.width, color=screen.color)
+
+    def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:
+        return [dataclasses.asdict(setting) for setting in pick(answer)]
+
+    if style == "json":
+        context.exit(show_json(target, ask, plain))
+    context.exit(show_each(target, ask, render))

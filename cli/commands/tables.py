@@ -1,0 +1,61 @@
+"""`probing ENDPOINT tables [TABLE]`: what can be asked, and how much of it there is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import terminal
+from ..asking import show_each, show_json
+from ..completion import complete_tables
+from ..target import asked_target, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...tables import Table
+    from ...wire import TablesAnswer
+
+
+@click.command("tables")
+@click.argument("table", required=False, shell_complete=complete_tables)
+@target_options
+@style_option("table", "json")
+@click.pass_context
+def command(context: click.Context, *, table: str | None, style: str) -> None:
+    """List the tables and their columns.
+
+    Shows for each table the rows held, the age of the oldest, the rows written and lost. With
+    TABLE, list its columns with type, unit and meaning. A recorded table is kept in the
+    process's run folder and outlives it; a live one is made when it is asked.
+    """
+    from ..catalog import find_table
+
+    target = asked_target(context)
+    chosen = None if table is None else find_table(table)
+    if style == "json":
+        code = show_json(target, lambda process: process.tables(), lambda a: _plain(a, chosen))
+    else:
+        code = show_each(target, lambda process: process.tables(), lambda a: _render(a, chosen))
+    context.exit(code)
+
+
+def _render(answer: TablesAnswer, table: Table | None) -> str:
+    from ..catalog import status_of
+    from ..render.catalog import render_columns, render_tables
+
+    screen, now_ns = terminal.screen(), time.time_ns()
+    if table is None:
+        return render_tables(answer, now_ns=now_ns, width=screen.width, color=screen.color)
+    status = status_of(table, answer)
+    return render_columns(table, status, now_ns=now_ns, width=screen.width, color=screen.color)
+
+
+def _plain(answer: TablesAnswer, table: Table | None) -> Any:
+    from ..catalog import status_of
+    from ..render.catalog import plain_table
+
+    now_ns = time.time_ns()
+    if table is None:
+        return [plain_table(status, now_ns=now_ns) for status in answer.tables]
+    return plain_table(status_of(table, answer), now_ns=now_ns)

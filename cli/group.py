@@ -1,0 +1,189 @@
+"""The group ``probing``: which word is the endpoint, which the command.
+
+Rules of this file: the first word that is no command is the endpoint; it is rewritten to
+``-t ENDPOINT`` before click parses, so that both ways of writing are one. Commands are
+imported by name when they are used; their modules import nothing heavy at their top.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..errors import UsageError
+from .completion import complete_endpoints
+from .target import Target, target_options
+
+COMPLETE_VARIABLE = "_PROBING_COMPLETE"
+
+COMMANDS = {
+    "run": "run",
+    "list": "list_",
+    "backtrace": "backtrace",
+    "query": "query",
+    "eval": "eval_",
+    "tables": "tables",
+    "config": "config",
+}
+"""Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""
+
+_LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|.*[:/].*")
+
+
+class CommandGroup(click.Group):
+    """A group of lazily imported commands that may follow an endpoint."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands, in the order of their use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".commands.{COMMANDS[cmd_name]}", __package__)
+        command: click.Command = module.command
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Turn a leading endpoint into ``-t ENDPOINT``, then parse as usual."""
+        if not (args or ctx.resilient_parsing):
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(UsageError.exit_code)
+        options, words = self._split(ctx, args)
+        endpoint = None
+        if words and words[0] not in COMMANDS and not options.targets:
+            endpoint = words[0]
+            args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
+            options, words = self._split(ctx, args)
+        if not (ctx.resilient_parsing or options.ask_for_help):
+            _check_words(endpoint, words, options.targets)
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command, or an endpoint where none is given yet."""
+        found = super().shell_complete(ctx, incomplete)
+        if not Target.of(ctx).endpoints:
+            found += complete_endpoints(incomplete)
+        return found
+
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[_Options, list[str]]:
+        """The group's own options, and the words that follow them."""
+        given, words, params = self.make_parser(ctx).parse_args(list(args))
+        options = _Options(
+            targets=tuple(given.get("target") or ()),
+            ask_for_help=any(param.is_eager for param in params),
+        )
+        return options, words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What matters of the group's options before a command is looked for.
+
+    Attributes:
+        targets: The endpoints given by ``-t``.
+        ask_for_help: Whether ``--help`` or ``--version`` is among them.
+    """
+
+    targets: tuple[str, ...]
+    ask_for_help: bool
+
+
+def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str]) -> None:
+    """Say what is wrong with the words where the command should be.
+
+    Args:
+        endpoint: The word that was taken for the endpoint, if one was.
+        words: What follows it.
+        targets: All endpoints.
+
+    Raises:
+        UsageError: There is no command, or none of that name.
+    """
+    if "" in targets:
+        raise UsageError("the endpoint is empty.", help="`probing list` shows what there is.")
+    if words and words[0] in COMMANDS:
+        return
+    is_plain_word = endpoint is not None and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
+    if endpoint is not None and is_plain_word and _nearest(endpoint):
+        raise _no_such_command(endpoint)
+    if words:
+        raise _no_such_command(words[0])
+    if targets:
+        raise _nothing_asked(targets[0])
+
+
+def _nearest(word: str) -> str | None:
+    """The command that a mistyped word may have meant."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word.lower(), COMMANDS, n=1, cutoff=0.6)), None)
+
+
+def _no_such_command(word: str) -> UsageError:
+    """The error for a word that is no command."""
+    near = _nearest(word)
+    hint = f" Did you mean {near}?" if near else ""
+    return UsageError(
+        f"there is no command {word!r}.{hint}", help="`probing --help` lists the commands."
+    )
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    """Print the version of the installed package."""
+    if value and not ctx.resilient_parsing:
+        from .._version import VERSION
+
+        click.echo(f"probing {VERSION}")
+        ctx.exit()
+
+
+def _nothing_asked(endpoint: str) -> UsageError:
+    """The error for an endpoint without a command."""
+    asking = [name for name in COMMANDS if name not in ("run", "list")]
+    return UsageError(
+        f"nothing is asked of {endpoint}: add one of {', '.join(asking[:-1])} or {asking[-1]}.",
+        help=f"For example: `probing {endpoint} backtrace`.",
+    )
+
+
+@click.group(
+    cls=CommandGroup,
+    subcommand_metavar="[ENDPOINT] COMMAND [ARGS]...",
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@target_options
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+    help="Print the version and leave.",
+)  # fmt: skip
+def probing() -> None:
+    r"""Ask a running PyTorch training where it is, why it is slow and what is in it.
+
+    ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N, a process
+    name, or the run folder of a process that has ended. `probing list` shows what there is. To
+    ask several processes at once, name each with -t.
+
+    \b
+    Examples:
+      probing run train.py --lr 3e-4      start a training with probing inside
+      probing list                        find it
+      probing 4242 backtrace              where is it?
+      probing 4242 query "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL"
+      probing 4242 eval "print(optimizer.param_groups[0]['lr'])"
+      probing -t node1:8080 -t node2:8080 query "SELECT max(step) FROM python.steps"
+
+    Exit codes: 0 done, 1 the SQL or the code failed, 2 wrong usage, 3 no such process or not
+    reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the output went away.
+
+    Completion of commands, endpoints and tables: put into ~/.bashrc the line
+    eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those
+    shells.
+    """

@@ -1,0 +1,96 @@
+"""The command ``probing``: from an argument list to an exit code.
+
+Rules of this file: the one place where errors become a sentence on stderr and an exit code;
+no traceback gets past it. Exit codes: those of `probing.errors`; 130 after Ctrl-C; 141 when the
+reader of the output went away (``| head``), as tools have that die of SIGPIPE.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from ..errors import InternalError, ProbingError, UsageError
+from . import terminal
+from .group import COMPLETE_VARIABLE, probing
+
+INTERRUPTED = 130
+READER_GONE = 141
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and leave with its exit code."""
+    code = run(sys.argv[1:])
+    if threading.active_count() > 1:
+        # A statement that cannot be interrupted still holds its thread; neither waiting for it
+        # nor taking the interpreter down under it is an option.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line.
+
+    Returns:
+        The exit code.
+    """
+    terminal.accept_any_text()
+    try:
+        code = _dispatch(list(argv))
+        terminal.flush()
+    except ProbingError as error:
+        terminal.complain(error)
+        return error.exit_code
+    except click.ClickException as error:
+        terminal.complain(UsageError(_sentence(error), help=_how_to_use(error)))
+        return UsageError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        terminal.discard_output()
+        return READER_GONE
+    except Exception as error:  # noqa: BLE001  the rim: a fault of ours is one sentence, too
+        terminal.complain(InternalError(_describe(error)))
+        return InternalError.exit_code
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    """Hand the arguments to click; its own `main` would print and exit in its own way."""
+    if COMPLETE_VARIABLE in os.environ:
+        probing.main(argv, prog_name="probing", complete_var=COMPLETE_VARIABLE)
+    try:
+        with probing.make_context("probing", argv) as context:
+            probing.invoke(context)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    return 0
+
+
+def _sentence(error: click.ClickException) -> str:
+    """What click has to say, as one sentence."""
+    text = error.format_message().strip()
+    return text if text.endswith((".", "!", "?", ")")) else f"{text}."
+
+
+def _how_to_use(error: click.ClickException) -> str:
+    """Where the usage of the command in question is described."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "probing"
+    return f"`{path} --help` shows how it is used."
+
+
+def _describe(error: Exception) -> str:
+    """An unexpected exception and where it came from, in one line."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

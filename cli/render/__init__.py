@@ -1,0 +1,1 @@
+"""Answers to text: pure functions, no printing, no look at the terminal."""

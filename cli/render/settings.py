@@ -1,0 +1,33 @@
+"""The settings in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...wire import SettingValue
+from .table import Heading, draw_table
+from .text import escape_controls, wrap_doc
+
+
+def render_settings(settings: Sequence[SettingValue], *, width: int | None, color: bool) -> str:
+    """One line per setting, its meaning below it."""
+    headings = [
+        Heading(name="setting"),
+        Heading(name="value"),
+        Heading(name="from"),
+        Heading(name="changes"),
+    ]
+    rows = [
+        [
+            setting.name,
+            escape_controls(setting.value) or "(unset)",
+            setting.source,
+            "at run time" if setting.live else f"{setting.env} at start",
+        ]
+        for setting in settings
+    ]
+    drawing = draw_table(headings, rows, width=width, color=color)
+    lines = list(drawing.heading)
+    for line, setting in zip(drawing.rows, settings, strict=True):
+        lines += [line, *wrap_doc(setting.doc, width)]
+    return "\n".join(lines)

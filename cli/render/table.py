@@ -1,0 +1,165 @@
+"""A table for the eye: aligned columns, as many as fit.
+
+Rules of this file: pure functions of their arguments; one row is one line. Numbers and times
+are never cut, since a cut number is a wrong one; texts are, with an ellipsis; columns that
+still do not fit are left out from the right and named below.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .text import escape_controls, plural
+
+_GAP = 2
+_NARROWEST = 10
+"""A text column is not made narrower than this before columns are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """A column's name, and how its texts may be laid out.
+
+    Attributes:
+        is_number: Lined up on the right, and never cut.
+        is_whole: Never cut, as a time is worth nothing without its end.
+    """
+
+    name: str
+    is_number: bool = False
+    is_whole: bool = False
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a part of the text is better than nothing."""
+        return not (self.is_number or self.is_whole)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A table as lines: two of heading, then one per row.
+
+    Attributes:
+        hidden: Names of the columns that did not fit.
+    """
+
+    heading: tuple[str, ...]
+    rows: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def draw_table(
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[str | None]],
+    *,
+    width: int | None,
+    color: bool,
+) -> Drawing:
+    """Lay the cells out.
+
+    Args:
+        rows: One text per heading; None is NULL.
+        width: Columns of the screen; None for as wide as it takes.
+    """
+    names = [escape_controls(heading.name) for heading in headings]
+    widths = _fit(headings, _natural_widths(names, rows), width)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading, name, cells in zip(headings, names, widths, strict=False):
+        table.add_column(
+            Text(name, style="bold"),
+            width=cells,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if heading.is_number else "left",
+        )
+    for row in rows:
+        table.add_row(*(_cell(text) for text in row[: len(widths)]))
+    lines = _draw(table, sum(widths) + _GAP * (len(widths) - 1), color=color)
+    return Drawing(heading=lines[:2], rows=lines[2:], hidden=tuple(names[len(widths) :]))
+
+
+def render_table(
+    headings: Sequence[Heading],
+    rows: Sequence[Sequence[str | None]],
+    *,
+    width: int | None,
+    color: bool,
+    more_rows: int = 0,
+) -> str:
+    """A table with lines below that say what is not shown.
+
+    Args:
+        more_rows: Rows of the answer that are not among `rows`.
+    """
+    drawing = draw_table(headings, rows, width=width, color=color)
+    lines = [*drawing.heading, *drawing.rows]
+    if not rows:
+        lines.append("(no rows)")
+    if more_rows:
+        lines.append(f"… {plural(more_rows, 'more row')}; --max-rows 0 shows all")
+    if drawing.hidden:
+        shown = plural(len(drawing.hidden), "more column")
+        lines.append(f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}")
+    return "\n".join(lines)
+
+
+def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[int]:
+    """The cells that each column's widest text takes."""
+    widths = [cell_len(name) for name in names]
+    for row in rows:
+        for index, text in enumerate(row):
+            widths[index] = max(widths[index], 4 if text is None else cell_len(text))
+    return [max(1, width) for width in widths]
+
+
+def _fit(headings: Sequence[Heading], widths: list[int], width: int | None) -> list[int]:
+    """The widths to draw: texts narrowed, then columns left out, until they fit."""
+    if width is None:
+        return widths
+    widths = [
+        min(size, width) if heading.may_be_cut else size
+        for heading, size in zip(headings, widths, strict=True)
+    ]
+    for index in range(len(widths), 0, -1):
+        excess = sum(widths[:index]) + _GAP * (index - 1) - width
+        fitted = list(widths[:index])
+        while excess > 0:
+            texts = [i for i in range(index) if headings[i].may_be_cut]
+            widest = max(texts, key=lambda i: fitted[i], default=None)
+            if widest is None or fitted[widest] <= _NARROWEST:
+                break
+            fitted[widest] -= 1
+            excess -= 1
+        if excess <= 0:
+            return fitted
+    return [max(1, min(widths[0], width)) if headings[0].may_be_cut else widths[0]]
+
+
+def _cell(text: str | None) -> Text:
+    return Text("NULL", style="dim") if text is None else Text(text)
+
+
+def _draw(table: Table, width: int, *, color: bool) -> tuple[str, ...]:
+    """The table's lines without trailing blanks."""
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=max(width, 1),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    console.print(table)
+    return tuple(line.rstrip() for line in file.getvalue().splitlines())

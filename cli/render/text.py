@@ -1,0 +1,67 @@
+"""Small texts that several renderers share: safe text, ages, counts.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_INDENT = "    "
+_WIDEST_DOC = 96
+
+
+def escape_controls(text: str) -> str:
+    r"""The text on one line, control characters written out (`\n`, `\x1b`).
+
+    What another process says must not be able to steer this terminal.
+    """
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def escape_lines(text: str) -> str:
+    """As `escape_controls`, but line breaks and tabs stay."""
+    return _BREAKING.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def render_age(seconds: float | None) -> str:
+    """A length of time in the largest unit that keeps two digits: `0.4 s`, `12 s`, `3 min`."""
+    if seconds is None:
+        return ""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def render_count(number: int | None) -> str:
+    """A count with its thousands set apart; nothing where it is not known."""
+    return "" if number is None else f"{number:,}"
+
+
+def render_number(value: float) -> str:
+    """A floating-point number short enough to read: six significant digits."""
+    return f"{value:.6g}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A count and its noun: `1 row`, `2,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def wrap_doc(doc: str, width: int | None) -> list[str]:
+    """A sentence or two, indented below what they explain."""
+    room = _WIDEST_DOC if width is None else min(width, _WIDEST_DOC)
+    return textwrap.wrap(
+        escape_controls(doc),
+        max(room, 30),
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,162 @@
+"""Whom a command asks: the endpoints, the time limit and the token.
+
+Rules of this file: the options that say so are declared once and taken in any place, before the
+command and after it; a command reads them as one frozen `Target`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..errors import UsageError
+from .completion import complete_endpoint_option
+
+if TYPE_CHECKING:
+    from ..client import Process
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom to ask, and how long.
+
+    Attributes:
+        endpoints: As the user wrote them.
+        timeout_s: The limit the user gave, or None.
+        token: The token of TCP requests read from ``--token-file``, or None.
+    """
+
+    endpoints: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    token: str | None = None
+
+    @classmethod
+    def of(cls, context: click.Context) -> Target:
+        """What the options read so far say."""
+        found = context.obj
+        return found if isinstance(found, cls) else cls()
+
+    @property
+    def limit_s(self) -> float:
+        """The time limit in force."""
+        return DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one endpoint is asked."""
+        return len(self.endpoints) == 1
+
+    def connect(self, endpoint: str) -> Process:
+        """The process at an endpoint.
+
+        Raises:
+            ProbingError: It cannot be reached.
+        """
+        from ..client import connect
+
+        return connect(endpoint, token=self.token, timeout_s=self.limit_s)
+
+
+def asked_target(context: click.Context) -> Target:
+    """The target of a command that cannot do without one.
+
+    Raises:
+        UsageError: No endpoint was named.
+    """
+    target = Target.of(context)
+    if not target.endpoints:
+        raise UsageError(
+            f"{context.info_name} needs an endpoint: `probing ENDPOINT {context.info_name} ...`.",
+            help="`probing list` shows the processes there are.",
+        )
+    return target
+
+
+def refuse_target(context: click.Context) -> None:
+    """Make sure that no endpoint was named for a command that asks none.
+
+    Raises:
+        UsageError: One was.
+    """
+    target = Target.of(context)
+    if target.endpoints:
+        raise UsageError(
+            f"{context.info_name} takes no endpoint, but {target.endpoints[0]} was given.",
+            help=f"`probing {context.info_name} --help` shows how it is used.",
+        )
+
+
+def target_options(function: F) -> F:
+    """The options ``-t``, ``--timeout`` and ``--token-file``, stored in the context's `Target`."""
+    for decorate in (_TOKEN_OPTION, _TIMEOUT_OPTION, _ENDPOINT_OPTION):
+        function = decorate(function)
+    return function
+
+
+def style_option(*styles: str) -> Callable[[F], F]:
+    """The option ``--format`` of a command with few formats, the first of them the default."""
+    return click.option(
+        "--format",
+        "style",
+        type=click.Choice(styles),
+        default=styles[0],
+        show_default=True,
+        help="How to print the answer.",
+    )
+
+
+def _add_endpoints(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> None:
+    target = Target.of(ctx)
+    ctx.obj = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
+
+
+def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
+    if value is not None:
+        ctx.obj = dataclasses.replace(Target.of(ctx), timeout_s=value)
+
+
+def _read_token(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is None or ctx.resilient_parsing:
+        return
+    try:
+        token = Path(value).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"cannot read the token file {value}: {reason}.") from None
+    ctx.obj = dataclasses.replace(Target.of(ctx), token=token)
+
+
+_ENDPOINT_OPTION = click.option(
+    "-t",
+    "--target",
+    multiple=True,
+    metavar="ENDPOINT",
+    expose_value=False,
+    callback=_add_endpoints,
+    shell_complete=complete_endpoint_option,
+    help="A process to ask; may be given several times.",
+)
+_TIMEOUT_OPTION = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    expose_value=False,
+    callback=_set_timeout,
+    help=f"How long an answer may take.  [default: {DEFAULT_TIMEOUT_S:g}]",
+)
+_TOKEN_OPTION = click.option(
+    "--token-file",
+    metavar="FILE",
+    expose_value=False,
+    callback=_read_token,
+    help="The file that holds the token of TCP endpoints; else PROBING_TOKEN is used.",
+)

@@ -1,0 +1,134 @@
+"""The terminal: what stdout and stderr are, and the only writes to them.
+
+Rules of this file: data goes to stdout, everything else to stderr. What the terminal is able
+to do is asked once per command and handed to the renderers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
+
+from ..errors import ProbingError, UsageError
+from .render.errors import render_error
+from .render.text import escape_controls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """What an output can show.
+
+    Attributes:
+        is_terminal: Whether a person looks at it.
+        width: Columns it has; None for a file or pipe, which has any number.
+        color: Whether it takes colours.
+    """
+
+    is_terminal: bool
+    width: int | None
+    color: bool
+
+
+PLAIN = Screen(is_terminal=False, width=None, color=False)
+
+
+def screen(stream: IO[str] | None = None) -> Screen:
+    """What stdout, or another stream, can show."""
+    if not (stream or sys.stdout).isatty():
+        return PLAIN
+    import shutil
+
+    color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Screen(is_terminal=True, width=shutil.get_terminal_size().columns, color=color)
+
+
+def accept_any_text() -> None:
+    """Let both streams show what their encoding cannot, escaped, rather than fail."""
+    # Python has no stream at all for a descriptor that was closed before its start.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def write(text: str) -> None:
+    """Write text to stdout, ending it with a line break where it lacks one."""
+    if text:
+        _write(text if text.endswith("\n") else f"{text}\n")
+
+
+def write_chunks(chunks: Iterable[bytes]) -> None:
+    """Write bytes to stdout as they come."""
+    flush()
+    for chunk in chunks:
+        _write_bytes(chunk)
+
+
+def flush() -> None:
+    """Write out what is buffered."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _translate(error)
+
+
+def discard_output() -> None:
+    """Point stdout nowhere, so that the interpreter's last flush cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def note(sentence: str) -> None:
+    """Tell the person something about the answer, on stderr."""
+    _to_stderr(f"note: {escape_controls(sentence)}")
+
+
+def tell(text: str) -> None:
+    """Put lines on stderr as they are."""
+    _to_stderr(text)
+
+
+def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
+    """Print an error on stderr.
+
+    Args:
+        endpoint: Where it happened, when several were asked.
+    """
+    _to_stderr(render_error(error, endpoint=endpoint, color=screen(sys.stderr).color))
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        _translate(error)
+
+
+def _write_bytes(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _translate(error)
+
+
+def _to_stderr(text: str) -> None:
+    """Write lines to stderr; when nobody can read them, there is nobody to tell, either."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _translate(error: OSError) -> None:
+    """Raise what a failed write to stdout means."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    discard_output()
+    raise UsageError(f"cannot write to standard output: {error.strerror}.") from None

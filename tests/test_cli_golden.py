@@ -1,0 +1,236 @@
+"""What every renderer draws, compared letter by letter with files in ``tests/golden``.
+
+After a wanted change: ``UPDATE_GOLDEN=1 python -m pytest tests/test_cli_golden.py``, then read
+the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from probing.cli.render.catalog import render_columns, render_tables
+from probing.cli.render.cells import is_number, is_time, short_texts
+from probing.cli.render.errors import render_error, render_failure
+from probing.cli.render.evaluation import render_result
+from probing.cli.render.processes import render_processes
+from probing.cli.render.rows import WRITERS
+from probing.cli.render.settings import render_settings
+from probing.cli.render.stacks import render_backtrace
+from probing.cli.render.table import Heading, render_table
+from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
+from probing.listing import ProcessSummary
+from probing.tables import TABLES_BY_NAME, Column, Table
+from probing.wire import (
+    Backtrace,
+    EvalResult,
+    Frame,
+    SettingValue,
+    TablesAnswer,
+    TableStatus,
+    ThreadStack,
+)
+
+pytestmark = pytest.mark.anypython
+
+GOLDEN = Path(__file__).parent / "golden"
+NOW_NS = 1_800_000_000_000_000_000
+
+ROWS = pa.table(
+    {
+        "step": pa.array([1, 2, None], pa.int64()),
+        "module": ["blocks.0.attn", "a|b \x1b[31mred", None],
+        "duration": [0.000123456789, float("nan"), None],
+        "failed": [True, False, None],
+        "start": pa.array([0, 1_700_000_000_123_456_789, None], pa.timestamp("ns")),
+        "word": ['he said "no", twice', "", "日本語"],
+    }
+)
+
+
+def _drawn(width: int | None, *, color: bool = False, more_rows: int = 0) -> str:
+    headings = [
+        Heading(name=f.name, is_number=is_number(f.type), is_whole=is_time(f.type))
+        for f in ROWS.schema
+    ]
+    columns = [short_texts(column.combine_chunks()) for column in ROWS.columns]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return render_table(headings, rows, width=width, color=color, more_rows=more_rows)
+
+
+def _written(form: str) -> str:
+    return b"".join(WRITERS[form](ROWS.schema, ROWS.to_batches())).decode()
+
+
+FRAMES = (
+    Frame(func="wait", file="/lib/threading.py", lineno=327, line="    waiter.acquire()"),
+    Frame(func="forward", file="libtorch.so", lineno=0, kind="native"),
+    *(Frame(func="recurse", file="/x/deep.py", lineno=3, line="return recurse()"),) * 5,
+    Frame(func="<module>", file="/x/train.py", lineno=90),
+)
+BACKTRACE = Backtrace(
+    pid=4242,
+    source="py-spy",
+    note="line numbers may be of the moment before",
+    threads=(
+        ThreadStack(
+            thread_id=4242,
+            name="MainThread",
+            is_main=True,
+            frames=FRAMES,
+            state="S",
+            cpu_s=3723.0,
+            holds_gil=True,
+        ),
+        ThreadStack(
+            thread_id=4250, name="worker\x07", is_main=False, frames=(), daemon=True, state="D"
+        ),
+        ThreadStack(thread_id=0, name="gone", is_main=False, frames=(), alive=False),
+    ),
+)
+
+PROCESSES = (
+    ProcessSummary(
+        pid=4242,
+        rank=0,
+        state="training",
+        step=1234567,
+        step_age_s=0.42,
+        command="python train.py --lr 3e-4 --name " + "long" * 30,
+        python="3.11.9",
+        listen="127.0.0.1:8080",
+        folder="/dev/shm/probing-0/4242-1",
+        problems=(),
+    ),
+    ProcessSummary(
+        pid=99,
+        rank=None,
+        state="dead",
+        step=None,
+        step_age_s=None,
+        command="python x.py",
+        python="3.12.1",
+        listen=None,
+        folder="/dev/shm/probing-0/99-1",
+        problems=("no room",),
+    ),
+)
+
+TABLES = TablesAnswer(
+    tables=(
+        TableStatus(
+            name="steps",
+            kind="recorded",
+            rows=16384,
+            written=20000,
+            overwritten=3600,
+            dropped=16,
+            oldest_ns=NOW_NS - 400 * 10**9,
+        ),
+        TableStatus(name="threads", kind="live"),
+        TableStatus(name="newer_than_us", kind="recorded", problem="ring x: it is cut short."),
+    )
+)
+SAMPLE_TABLE = Table(
+    name="samples",
+    doc="Readings of something that has a long description, so long that it must be wrapped at"
+    " the width of the screen.",
+    kind="recorded",
+    columns=(
+        Column(name="start_ns", type="time", unit="ns", doc="When."),
+        Column(name="what", type="enum", values=("a", "b"), doc="Which."),
+    ),
+)
+
+SETTINGS = (
+    SettingValue(
+        name="recording",
+        env="PROBING_RECORDING",
+        value="1",
+        source="default",
+        live=True,
+        doc="Whether the recorded tables grow.",
+    ),
+    SettingValue(
+        name="home", env="PROBING_HOME", value="", source="environment", live=False, doc="Where."
+    ),
+)
+
+RESULT = EvalResult(
+    output="line one\nline two",
+    value="42",
+    error=None,
+    error_type=None,
+    omitted_bytes=0,
+    duration_s=0.003,
+    waited_s=0.001,
+    where="safe point",
+    step=120,
+)
+
+SQL_ERROR = SqlError(
+    "there is no table torch_trac",
+    sql="SELECT *\n\tFROM torch_trac",
+    position=15,
+    suggestion="python.torch_trace",
+)
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "table_wide": lambda: _drawn(None),
+    "table_80": lambda: _drawn(80),
+    "table_40": lambda: _drawn(40, more_rows=9960),
+    "table_color": lambda: _drawn(80, color=True),
+    "table_empty": lambda: render_table(
+        [Heading(name="a"), Heading(name="n", is_number=True)], [], width=80, color=False
+    ),
+    "rows_json": lambda: _written("json"),
+    "rows_jsonl": lambda: _written("jsonl"),
+    "rows_csv": lambda: _written("csv"),
+    "rows_markdown": lambda: _written("markdown"),
+    "backtrace": lambda: render_backtrace(BACKTRACE),
+    "backtrace_with_source": lambda: render_backtrace(
+        BACKTRACE, read_line=lambda file, lineno: f"  line {lineno} of {file}\n"
+    ),
+    "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
+    "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
+    "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
+    "tables": lambda: render_tables(TABLES, now_ns=NOW_NS, width=80, color=False),
+    "table_columns": lambda: render_columns(
+        SAMPLE_TABLE, TABLES.tables[0], now_ns=NOW_NS, width=60, color=False
+    ),
+    "table_columns_live": lambda: render_columns(
+        TABLES_BY_NAME["threads"], TABLES.tables[1], now_ns=NOW_NS, width=None, color=False
+    ),
+    "settings": lambda: render_settings(SETTINGS, width=80, color=False),
+    "eval_result": lambda: render_result(RESULT),
+    "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
+    "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
+    "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),
+    "failure_of_code": lambda: render_failure("line 1: invalid syntax", excerpt="x +\n   ^"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_drawing_is_the_golden_one(name: str) -> None:
+    """A renderer gives exactly the text in its golden file."""
+    path = GOLDEN / f"{name}.txt"
+    drawn = DRAWINGS[name]() + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(drawn, "utf-8")
+    assert drawn == path.read_text("utf-8")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    """Every golden file belongs to a drawing."""
+    assert {path.stem for path in GOLDEN.iterdir()} == set(DRAWINGS)
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWINGS if "color" not in name])
+def test_nothing_drawn_can_steer_the_terminal(name: str) -> None:
+    """No control character of the observed process gets through a renderer for the eye."""
+    if name not in {"rows_csv", "rows_markdown"}:  # machine formats keep every byte of the data
+        assert not set(DRAWINGS[name]()) & {chr(code) for code in range(32) if code != 10}

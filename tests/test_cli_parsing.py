@@ -1,0 +1,279 @@
+"""What the words on the command line mean: endpoints, commands, texts, formats, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from probing import process
+from probing.cli.catalog import find_table
+from probing.cli.formats import FORMATS, choose_format
+from probing.cli.group import COMMANDS, probing
+from probing.cli.syntax import find_syntax_error
+from probing.cli.target import Target
+from probing.errors import UsageError
+from probing.rundir import RunDirectory
+from probing.tables import TABLES
+from tests.support import clean_env
+
+pytestmark = pytest.mark.anypython
+
+
+def parse(*words: str) -> tuple[click.Context, click.Context]:
+    """The contexts of the group and of the command that the words name."""
+    group = probing.make_context("probing", list(words))
+    private = "_protected_args" if hasattr(group, "_protected_args") else "protected_args"
+    protected: list[str] = getattr(group, private)
+    name, *rest = protected + group.args
+    command = probing.get_command(group, name)
+    assert command is not None
+    return group, command.make_context(name, rest, parent=group)
+
+
+def fault(*words: str) -> str:
+    """The sentence with which the words are refused."""
+    with pytest.raises((UsageError, click.UsageError)) as caught:
+        parse(*words)
+    return str(getattr(caught.value, "message", ""))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["4242", "query", "SELECT 1"],
+        ["-t", "4242", "query", "SELECT 1"],
+        ["--target", "4242", "query", "SELECT 1"],
+        ["query", "-t", "4242", "SELECT 1"],
+        ["query", "SELECT 1", "--target=4242"],
+    ],
+)
+def test_endpoint_may_stand_in_any_place(words: list[str]) -> None:
+    """The endpoint as a word, and as an option before or after the command, is one thing."""
+    _, command = parse(*words)
+    assert Target.of(command).endpoints == ("4242",)
+    assert command.params["sql"] == "SELECT 1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--timeout", "5", "x", "backtrace"],
+        ["x", "--timeout", "5", "backtrace"],
+        ["x", "backtrace", "--timeout", "5"],
+        ["--timeout", "9", "x", "backtrace", "--timeout", "5"],
+    ],
+)
+def test_time_limit_may_stand_in_any_place(words: list[str]) -> None:
+    """--timeout is taken before and after the command; the last one counts."""
+    _, command = parse(*words)
+    target = Target.of(command)
+    assert (target.endpoints, target.timeout_s) == (("x",), 5.0)
+
+
+def test_several_endpoints_keep_their_order() -> None:
+    """Endpoints are asked in the order in which they were named, wherever they stand."""
+    _, command = parse("-t", "node1:8080", "-t", "[::1]:8", "query", "-t", "rank:0", "SELECT 1")
+    assert Target.of(command).endpoints == ("node1:8080", "[::1]:8", "rank:0")
+
+
+def test_a_process_may_be_called_like_a_mistyped_command() -> None:
+    """A word before a real command is the endpoint, however it looks."""
+    _, command = parse("evals", "backtrace")
+    assert Target.of(command).endpoints == ("evals",)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["qurey", "4242"], "there is no command 'qurey'. Did you mean query?"),
+        (["qurey"], "there is no command 'qurey'. Did you mean query?"),
+        (["qurey", "4242", "SELECT 1"], "there is no command 'qurey'. Did you mean query?"),
+        (["4242", "qery", "SELECT 1"], "there is no command 'qery'. Did you mean query?"),
+        (["host:80", "backtrase"], "there is no command 'backtrase'. Did you mean backtrace?"),
+        (["-t", "x", "evil", "1"], "there is no command 'evil'. Did you mean eval?"),
+        (["train", "zzz"], "there is no command 'zzz'."),
+        (["", "backtrace"], "the endpoint is empty."),
+        (["-t", "", "backtrace"], "the endpoint is empty."),
+        (
+            ["4242"],
+            "nothing is asked of 4242: add one of backtrace, query, eval, tables or config.",
+        ),
+        (
+            ["-t", "a:1", "--timeout", "3"],
+            "nothing is asked of a:1: add one of backtrace, query, eval, tables or config.",
+        ),
+    ],
+)
+def test_wrong_words_get_one_sentence(words: list[str], sentence: str) -> None:
+    """A mistyped or missing command is named, with the nearest one there is."""
+    assert fault(*words) == sentence
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "soon"])
+def test_time_limit_must_be_positive(limit: str) -> None:
+    """A time limit that no answer can keep is refused."""
+    assert "--timeout" not in fault("x", "backtrace", "--timeout", limit)
+
+
+def test_text_may_begin_with_dashes() -> None:
+    """SQL that opens with a comment is no option, with options before it and after it."""
+    sql = "-- slowest\nSELECT 1"
+    _, command = parse("4242", "query", "--format", "csv", sql, "--max-rows", "3")
+    assert command.params["sql"] == sql
+    assert (command.params["given"], command.params["max_rows"]) == ("csv", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "listen", "rest"),
+    [
+        (["train.py", "--lr", "1"], None, ("train.py", "--lr", "1")),
+        (["--listen", "h:1", "train.py"], "h:1", ("train.py",)),
+        (["--listen=h:1", "train.py", "--listen", "x"], "h:1", ("train.py", "--listen", "x")),
+        (["-m", "pkg.train", "--listen", "x"], None, ("-m", "pkg.train", "--listen", "x")),
+        (["train.py", "--help"], None, ("train.py", "--help")),
+        (["train.py", "--", "-t", "x"], None, ("train.py", "--", "-t", "x")),
+    ],
+)
+def test_run_leaves_the_script_its_arguments(
+    words: list[str], listen: str | None, rest: tuple[str, ...]
+) -> None:
+    """Everything from the script's name on belongs to the script, whatever it is called."""
+    _, command = parse("run", *words)
+    assert (command.params["listen"], command.params["words"]) == (listen, rest)
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "is_terminal", "chosen"),
+    [
+        (None, None, True, "table"),
+        (None, None, False, "jsonl"),
+        ("csv", None, True, "csv"),
+        ("arrow", None, False, "arrow"),
+        (None, "a.PARQUET", True, "parquet"),
+        (None, "dir.x/a.ndjson", False, "jsonl"),
+        ("json", "a.csv", True, "json"),
+        *((None, f"x{suffix}", True, form) for form, ends in FORMATS.items() for suffix in ends),
+    ],
+)
+def test_format_is_chosen(
+    given: str | None, output: str | None, is_terminal: bool, chosen: str
+) -> None:
+    """--format counts first, then the file's suffix, then whether a person looks."""
+    assert choose_format(given, output, is_terminal=is_terminal) == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "word"),
+    [("arrow", None, "terminal"), ("parquet", None, "terminal"), (None, "answer", "--format")],
+)
+def test_format_is_refused(given: str | None, output: str | None, word: str) -> None:
+    """Binary data never reaches a terminal, and a format is never guessed."""
+    with pytest.raises(UsageError) as caught:
+        choose_format(given, output, is_terminal=True)
+    assert word in f"{caught.value.message} {caught.value.help}"
+
+
+def test_table_is_found_by_either_name() -> None:
+    """A table answers to its name with the schema and without."""
+    for table in TABLES:
+        assert find_table(table.name) is find_table(table.full_name) is table
+    with pytest.raises(UsageError, match=r"Did you mean python\.torch_trace\?"):
+        find_table("python.torch_trac")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence", "excerpt"),
+    [
+        ("x = 1\ny = = 2", "line 2: invalid syntax", "y = = 2\n    ^"),
+        ("print('a'", "line 1: '(' was never closed", "print('a'\n     ^"),
+    ],
+)
+def test_syntax_error_has_its_place(source: str, sentence: str, excerpt: str) -> None:
+    """Code that cannot be parsed is refused with the line and a caret."""
+    assert find_syntax_error(source) == (sentence, excerpt)
+
+
+@pytest.mark.parametrize("source", ["1\x00", "(" * 5000, "-" * 100_000 + "1"])
+def test_hopeless_code_gets_a_sentence(source: str) -> None:
+    """Code that breaks the parser itself is a sentence as well."""
+    found = find_syntax_error(source)
+    assert found is not None
+    assert found[0]
+
+
+@pytest.mark.parametrize("source", ["", "x", "'\\d'", "def f():\n  return 1\nf()", "é = 1"])
+def test_good_code_passes(source: str) -> None:
+    """Code that Python takes is not refused, and warns nobody."""
+    assert find_syntax_error(source) is None
+
+
+HEAVY = {"aiohttp", "duckdb", "numpy", "pyarrow", "rich", "torch"}
+
+
+def _loaded_by(words: list[str], **env: str) -> set[str]:
+    """The heavy libraries that a command line has imported when it ends."""
+    program = (
+        "import sys\n"
+        "from probing.cli.main import run\n"
+        f"code = run({words!r})\n"
+        "print('loaded', *sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**clean_env(Path("/nonexistent")), **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stderr.rpartition("loaded ")[2].split()
+    assert "click" in loaded
+    return HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    """Help is shown without a library that takes longer to import than to read."""
+    assert _loaded_by(words) == set()
+
+
+def complete(line: str, home: Path) -> list[str]:
+    """What the shell is offered for the last word of a line."""
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "probing"],
+        env={
+            **clean_env(home),
+            "_PROBING_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
+    assert not HEAVY & imported
+    return [row.partition(",")[2] for row in done.stdout.splitlines()]
+
+
+def test_shell_completes(tmp_path: Path) -> None:
+    """Commands, running processes, tables, settings and formats are offered, where they fit."""
+    directory = RunDirectory(tmp_path / "home")
+    pid, started = os.getpid(), process.start_time(os.getpid())
+    assert started is not None
+    directory.create_folder(pid, started)
+    directory.create_folder(pid, started + 1)  # ended: the pid is used again
+    home = directory.path
+    assert complete("probing ", home) == [*COMMANDS, str(pid)]
+    assert complete(f"probing {str(pid)[:2]}", home) == [str(pid)]
+    assert complete("probing -t ", home) == [str(pid)]
+    assert complete(f"probing {pid} b", home) == ["backtrace"]
+    assert complete(f"probing {pid} tables torch", home) == ["torch_trace"]
+    assert complete(f"probing {pid} tables python.s", home) == ["python.steps"]
+    assert complete(f"probing {pid} query --format mark", home) == ["markdown"]
+    assert complete(f"probing {pid} config recor", home) == ["recording="]
