@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from .. import process
 from ..errors import Busy, EvalTimedOut
 from ..settings import Settings
-from ..wire import EvalRequest, EvalResult
+from ..wire import EVAL_INTERRUPTED, EvalRequest, EvalResult
 from . import namespace
 from .output import Capture, OutputSwitch
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints, Visit
@@ -53,7 +53,10 @@ class Training(Protocol):
 
 
 class EvalInterrupted(BaseException):
-    """Raised inside code that has run out of time."""
+    """Raised inside code that has run out of time; clients know it by its name."""
+
+
+assert EvalInterrupted.__name__ == EVAL_INTERRUPTED
 
 
 class Evaluator:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"
+EVAL_INTERRUPTED = "EvalInterrupted"
+"""The `error_type` of code that was ended by its time limit."""
 TRUNCATED_KEY = b"probing.truncated"
 """Schema metadata of an Arrow answer: why it was cut, absent when it is whole."""
 

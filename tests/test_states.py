@@ -273,3 +273,25 @@ def test_remote_answers_are_those_of_local_ones(
         assert errors[0] == errors[1]
     with pytest.raises(SqlError, match="Did you mean"):
         local.query("SELECT * FROM python.torch_trce").to_arrow()
+
+
+@pytest.mark.torch
+def test_stacks_of_a_running_training_are_whole(
+    training: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 stacks taken while the training runs all reach from the script to where it is."""
+    monkeypatch.setenv("PROBING_HOME", str(training.home))
+    job = probing.connect(training.pid)
+    for _ in range(100):
+        main = job.backtrace().threads[0]
+        assert main.frames[-1].func in {"_run_module_as_main", "<module>"}, main.frames
+
+
+@pytest.mark.torch
+def test_a_statement_that_crashes_the_engine_is_one_sentence(training: Target) -> None:
+    """A local statement that DuckDB dies of ends neither the command nor the training."""
+    sql = "SELECT ((repeat('[',20000)||repeat(']',20000))::json::variant)"
+    done = training.run(str(training.pid), "query", sql)
+    assert done.returncode == 1
+    assert "ended the SQL worker process (signal 11)" in done.stderr
+    training.wait_for_step(training.step() + 1)

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import tokenize
-from types import FrameType
+from types import CodeType, FrameType
 
 from ... import process
 from ...wire import Backtrace, Frame, ThreadStack
@@ -19,13 +19,14 @@ from ..safe_points import AGENT_THREAD_PREFIX
 
 def take_backtrace() -> Backtrace:
     """The stack of every Python thread now, main thread first."""
-    frames = sys._current_frames()
+    # All frames first and at one go: what is read from files takes long enough for the threads
+    # to move on, and a frame that has returned no longer knows who called it.
+    lines = {ident: _lines_of(frame) for ident, frame in sys._current_frames().items()}
     facts = process.threads(os.getpid())
     main = threading.main_thread().ident
     source = _SourceLines()
     stacks = []
-    for thread in _threads(frames):
-        frame = frames.get(thread.ident or 0)
+    for thread in _threads(set(lines)):
         fact = facts.get(thread.native_id or 0)
         stacks.append(
             ThreadStack(
@@ -36,35 +37,31 @@ def take_backtrace() -> Backtrace:
                 alive=thread.is_alive(),
                 state=fact.state if fact else None,
                 cpu_s=fact.cpu_s if fact else None,
-                frames=_walk(frame, source),
+                frames=tuple(source.frame(*line) for line in lines.get(thread.ident or 0, ())),
             )
         )
     stacks.sort(key=lambda stack: not stack.is_main)
     return Backtrace(pid=os.getpid(), source="agent", threads=tuple(stacks))
 
 
-def _threads(frames: dict[int, FrameType]) -> list[threading.Thread]:
+def _lines_of(frame: FrameType | None) -> list[tuple[CodeType, int]]:
+    """The code and line of every frame of a stack, innermost first."""
+    found = []
+    while frame is not None:
+        found.append((frame.f_code, frame.f_lineno or 0))
+        frame = frame.f_back
+    return found
+
+
+def _threads(idents: set[int]) -> list[threading.Thread]:
     """The job's threads: those that threading knows, and those that only have frames."""
     known = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
     own = {t.ident for t in threading.enumerate()} - {t.ident for t in known}
-    for ident in frames.keys() - {t.ident for t in known} - own:
+    for ident in idents - {t.ident for t in known} - own:
         stranger = threading.Thread(name=f"thread {ident:#x}")
         stranger._ident = ident  # type: ignore[attr-defined]
         known.append(stranger)
     return known
-
-
-def _walk(frame: FrameType | None, source: _SourceLines) -> tuple[Frame, ...]:
-    """A stack's frames, innermost first."""
-    found = []
-    while frame is not None:
-        code = frame.f_code
-        func = getattr(code, "co_qualname", code.co_name)  # 3.11 and newer know the class
-        lineno = frame.f_lineno or 0
-        line = source.line(code.co_filename, lineno)
-        found.append(Frame(func=func, file=code.co_filename, lineno=lineno, line=line))
-        frame = frame.f_back
-    return tuple(found)
 
 
 class _SourceLines:
@@ -73,7 +70,13 @@ class _SourceLines:
     def __init__(self) -> None:
         self._files: dict[str, list[str]] = {}
 
-    def line(self, file: str, lineno: int) -> str | None:
+    def frame(self, code: CodeType, lineno: int) -> Frame:
+        """A frame with the text of its line."""
+        func = getattr(code, "co_qualname", code.co_name)  # 3.11 and newer know the class
+        line = self._line(code.co_filename, lineno)
+        return Frame(func=func, file=code.co_filename, lineno=lineno, line=line)
+
+    def _line(self, file: str, lineno: int) -> str | None:
         """The text of a line, or None when it cannot be read."""
         if file not in self._files:
             self._files[file] = self._read(file)
