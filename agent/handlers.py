@@ -17,6 +17,8 @@ from .. import wire
 from .._version import VERSION
 from ..ring_peek import tables_answer
 from ..routes import openapi
+from ..settings import SETTINGS
+from .evaluation import Evaluator
 from .live import live_rows
 from .sources.stacks import take_backtrace
 from .worker import SqlWorker
@@ -35,6 +37,7 @@ class Handlers:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._worker = SqlWorker(agent.folder, lambda: agent.settings)
+        self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
 
     def close(self) -> None:
         """End the SQL worker."""
@@ -66,7 +69,7 @@ class Handlers:
     async def eval(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         question = await _body(request, wire.EvalRequest)
-        evaluation = self._agent.evaluator.submit(question)
+        evaluation = self._evaluator.submit(question)
         result = asyncio.wrap_future(evaluation.future)
         try:
             done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + _GRACE_S)
@@ -91,17 +94,35 @@ class Handlers:
 
     async def settings(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._agent.settings_answer())
+        return _json(_settings(self._agent))
 
     async def set(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         change = await _body(request, wire.SettingChange)
         self._agent.change(change.name, change.value)
-        return _json(self._agent.settings_answer())
+        return _json(_settings(self._agent))
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         return web.json_response(openapi(VERSION))
+
+
+def _settings(agent: Agent) -> wire.SettingsAnswer:
+    """Every setting with its value and where it comes from; a secret one is only named."""
+    shown = []
+    for setting in SETTINGS:
+        value = getattr(agent.settings, setting.name)
+        shown.append(
+            wire.SettingValue(
+                name=setting.name,
+                env=setting.env,
+                value=("set" if value else "not set") if setting.secret else str(value),
+                source=agent.source_of(setting),
+                live=setting.live,
+                doc=setting.doc,
+            )
+        )
+    return wire.SettingsAnswer(settings=tuple(shown))
 
 
 async def _body(request: web.Request, cls: type[T]) -> T:

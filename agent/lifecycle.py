@@ -17,11 +17,10 @@ import time
 
 from .. import process, rundir
 from .._version import VERSION
+from ..card import Card
 from ..errors import ProbingError
 from ..rundir import ProcessFolder, write_private
-from ..settings import SETTINGS, Settings
-from ..wire import Card, SettingsAnswer, SettingValue
-from .evaluation import Evaluator
+from ..settings import Setting, Settings, find
 from .listener import Listener, bind_tcp, bind_unix
 from .training import NoTraining, TorchTraining, torch_is_ready
 
@@ -33,7 +32,6 @@ class Agent:
         folder: The process's run folder.
         settings: As they are in force now.
         training: What is recorded.
-        evaluator: Runs code that was sent.
         token: What TCP requests must carry; empty without a TCP listener.
         problems: What could not be done, one sentence each.
         listen: Where it listens for TCP, as ``host:port``, if it does.
@@ -43,7 +41,6 @@ class Agent:
         self.settings = settings
         self.folder = folder
         self.training: TorchTraining | NoTraining = NoTraining()
-        self.evaluator = Evaluator(lambda: self.training, lambda: self.settings)
         self.token = ""
         self._changed: set[str] = set()
         self._initial = settings
@@ -141,35 +138,18 @@ class Agent:
             BadSetting: It cannot be changed, or not to that value.
         """
         self.settings = self.settings.with_value(name, text)
-        self._changed.add(name.lower().removeprefix("probing_"))
+        self._changed.add(find(name).name)
         if self.settings.recording:
             self.training.start()
         else:
             self.training.pause()
 
-    def settings_answer(self) -> SettingsAnswer:
-        """Every setting with its value and where it comes from."""
-        return SettingsAnswer(settings=tuple(self._shown(s.name) for s in SETTINGS))
-
-    def _shown(self, name: str) -> SettingValue:
-        """One setting as it may be shown."""
-        setting = next(s for s in SETTINGS if s.name == name)
-        value = getattr(self.settings, name)
-        if name in self._changed:
-            source = "changed at run time"
-        elif getattr(self._initial, name) != setting.default:
-            source = "start"
-        else:
-            source = "default"
-        text = ("set" if value else "not set") if setting.secret else str(value)
-        return SettingValue(
-            name=name,
-            env=setting.env,
-            value=text,
-            source=source,
-            live=setting.live,
-            doc=setting.doc,
-        )
+    def source_of(self, setting: Setting) -> str:
+        """Where a setting's value comes from."""
+        if setting.name in self._changed:
+            return "changed at run time"
+        was_given = getattr(self._initial, setting.name) != setting.default
+        return "start" if was_given else "default"
 
 
 _agent: Agent | None = None

@@ -18,10 +18,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..card import Pong
+from ..codec import encode
 from ..errors import NoPermission
 from ..rundir import short_path
 from ..settings import Settings
-from ..wire import Pong, encode
 from .safe_points import AGENT_THREAD_PREFIX
 
 if TYPE_CHECKING:

@@ -57,7 +57,6 @@ class WorkerProcess:
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 close_fds=True,
-                start_new_session=True,
                 cwd="/",
                 env=_environment(),
             )

@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from . import process
+from .card import Card
 from .errors import BadEndpoint, NoSuchProcess, NotProbed
 from .rundir import ProcessFolder, RunDirectory, folder_at
 from .transport import Address
-from .wire import Card
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
 

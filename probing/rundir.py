@@ -2,7 +2,7 @@
 
     $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid>
         4242-81234567/          pid and start time, so that a recycled pid is never mistaken
-            card.json           who it is (`wire.Card`)
+            card.json           who it is (`probing.card.Card`)
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
             sock                the agent's unix socket
@@ -24,7 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import process, wire
+from . import process
+from .card import Card
+from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
 from .settings import Settings
 
@@ -81,16 +83,16 @@ class ProcessFolder:
         """Whether the process still runs."""
         return process.is_alive(self.pid, self.start_time)
 
-    def read_card(self) -> wire.Card | None:
+    def read_card(self) -> Card | None:
         """The card, or None when it is missing or damaged."""
         try:
-            return wire.decode(wire.Card, (self.path / "card.json").read_bytes())
+            return decode(Card, (self.path / "card.json").read_bytes())
         except (OSError, BadRequest):
             return None
 
-    def write_card(self, card: wire.Card) -> None:
+    def write_card(self, card: Card) -> None:
         """Put the card in place, whole or not at all."""
-        write_private(self.path / "card.json.new", wire.encode(card))
+        write_private(self.path / "card.json.new", encode(card))
         os.replace(self.path / "card.json.new", self.path / "card.json")
 
     def size(self) -> int:

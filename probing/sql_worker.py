@@ -33,6 +33,7 @@ _LIVE_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
+_NICE = 15
 _BESIDE_ENGINE_BYTES = 2 << 30
 """Address space for what is not the engine's memory: libraries, the rows, the answer."""
 
@@ -60,7 +61,10 @@ def limit_process(memory_mib: int) -> None:
     kernel = ctypes.CDLL(None, use_errno=True)
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    os.nice(10)
+    os.nice(_NICE)
+    # The worker stays in the session of the training: in one of its own the kernel would give it
+    # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open("/proc/self/oom_score_adj", "w") as file:  # rather this one than the training
         file.write("1000")
     for kind, most in (

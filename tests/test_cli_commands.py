@@ -34,7 +34,7 @@ def ask(training: Target, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def start(training: Target, *words: str, **streams: int) -> subprocess.Popen[bytes]:
+def start(training: Target, *words: str, **streams: int | bool) -> subprocess.Popen[bytes]:
     """Start a command and let it run."""
     return subprocess.Popen(
         [sys.executable, "-m", "probing", *words],
@@ -337,17 +337,25 @@ def test_reader_that_leaves_is_no_error(training: Target) -> None:
     process.stderr.close()
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+def _cpu_of_engine_s(pid: int) -> float:
+    """Processor time of the child in which a command runs its query."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    if not children:
+        return 0.0
+    fields = Path(f"/proc/{children[0]}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.parametrize("to_group", [True, False], ids=["from a terminal", "by kill"])
 @pytest.mark.parametrize("sql", [ENDLESS, UNSTOPPABLE])
-def test_ctrl_c_is_quiet(training: Target, sql: str) -> None:
+def test_ctrl_c_is_quiet(training: Target, sql: str, to_group: bool) -> None:
     """Ctrl-C ends a query at once, whatever its engine is in the middle of, without a word."""
-    process = start(training, str(training.pid), "query", sql)
-    wait_until(lambda: _cpu_s(process.pid) > 1.5, "the query runs")
-    process.send_signal(signal.SIGINT)
+    process = start(training, str(training.pid), "query", sql, start_new_session=True)
+    wait_until(lambda: _cpu_of_engine_s(process.pid) > 1.5, "the query runs")
+    if to_group:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=DEADLINE_S) == (b"", b"")
     assert process.returncode == 130
 

@@ -1,0 +1,66 @@
+"""The command ``python -m tests.benchmarks``; see the package's docstring.
+
+Rules of this file: it chooses, runs and prints. The exit code is 1 when a limit was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+
+from . import machine, report
+from .measures import Measure
+
+NAMES = (
+    "hot_path",
+    "training",
+    "startup",
+    "query_latency",
+    "group_by",
+    "resident",
+    "clients",
+)
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description="Measure what probing costs."
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; none means all")
+    add("--effort", type=float, default=1.0, help="how many pairs, 1 being the usual number")
+    add("--json", type=Path, metavar="FILE", help="write every value to a file")
+    add("--markdown", action="store_true", help="print the machine, and the table for a page")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]}; there are {', '.join(NAMES)}")
+    return options
+
+
+def main() -> int:
+    """Run the benchmarks that were asked for."""
+    options = parse_options()
+    shape = machine.describe()
+    results: dict[str, list[Measure]] = {}
+    for name in options.names or NAMES:
+        measure: Callable[[float], Iterable[Measure]] = import_module(
+            f".{name}", __package__
+        ).measure
+        started = time.monotonic()
+        results[name] = list(measure(options.effort))
+        seconds = time.monotonic() - started
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    print(report.markdown(results, shape) if options.markdown else report.plain(results))
+    if options.json:
+        options.json.write_text(report.as_json(results, shape), "utf-8")
+    return int(any(m.verdict == "MISSED" for found in results.values() for m in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Trains the GPT in blocks of steps, recording and not in turn; prints how long each block took."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from probing import ring_peek
+from probing.agent import lifecycle
+from probing.settings import Settings
+from tests.benchmarks.programs.gpt import make_stepper
+
+STEPS = 4
+"""Steps of a block; one more before them is not counted."""
+
+
+def main(budget_s: float) -> dict[str, Any]:
+    """Train for so many seconds, and at least four pairs of blocks."""
+    agent = lifecycle.start(Settings.from_env(os.environ))
+    training = agent.training
+    training.pause()
+    step = make_stepper()
+    for _ in range(5):
+        step()
+    blocks: dict[str, dict[str, list[float]]] = {
+        name: {"wall": [], "cpu": []} for name in ("paused", "recorded")
+    }
+
+    def run_block(name: str) -> None:
+        if name == "recorded":
+            training.start()
+        step()
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(STEPS):
+            step()
+        blocks[name]["cpu"].append(time.process_time() - cpu)
+        blocks[name]["wall"].append(time.perf_counter() - wall)
+        training.pause()
+
+    end, pairs = time.monotonic() + budget_s, 0
+    while pairs < 4 or time.monotonic() < end:
+        for name in ("paused", "recorded") if pairs % 2 == 0 else ("recorded", "paused"):
+            run_block(name)
+        pairs += 1
+    if training.problems():
+        raise RuntimeError(f"the recorder gave up: {training.problems()}")
+    trace = next(t for t in ring_peek.tables_answer(agent.folder).tables if t.name == "torch_trace")
+    return {
+        **blocks,
+        "steps": STEPS,
+        "rows": trace.written,
+        "recorded_steps": pairs * (STEPS + 1),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(**json.loads(sys.argv[1]))))

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Everything that must hold: lint, types, layers, generated pages, then the tests with coverage.
+#
+#   sh tests/run.sh               everything, on every Python that is found
+#   sh tests/run.sh ARGUMENTS     the same on one Python, with ARGUMENTS handed to pytest
+#
+# Goes on after a failure, and fails at the end if anything did.
+set -eu
+cd "$(dirname "$0")/.."
+
+failed=
+check() {
+    echo "== $*"
+    if ! "$@"; then
+        failed="$failed
+  $*"
+    fi
+}
+
+# Prints an interpreter of that version if there is one that runs.
+find_python() {
+    for python in "python$1" "$HOME/.pyenv/versions/$1".*/bin/python; do
+        if "$python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+}
+
+sh examples/venv.sh dev
+bin=.venv/bin
+
+check $bin/ruff check .
+check $bin/ruff format --check .
+check $bin/mypy
+check $bin/lint-imports
+check $bin/python docs/generate.py --check
+
+if [ $# -eq 0 ]; then
+    used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for version in 3.10 3.11 3.12 3.13 3.14; do
+        python=$(find_python $version)
+        if [ "$version" = "$used" ] || [ -z "$python" ]; then
+            continue
+        fi
+        venv=.venv-$version
+        VENV=$venv PYTHON=$python WITHOUT_TORCH=1 sh examples/venv.sh dev
+        check "$venv/bin/python" -m pytest -q -m anypython -p no:cacheprovider
+    done
+fi
+
+check $bin/python -m pytest --cov --cov-report=term "$@"
+
+if [ -n "$failed" ]; then
+    echo "failed:$failed" >&2
+    exit 1
+fi
