@@ -20,6 +20,7 @@ from ..names import encode_name
 from ..ring import (
     DROPPED,
     HEADER_SIZE,
+    MARKER,
     NULL_FLOAT,
     NULL_INT,
     NULL_NAME,
@@ -29,6 +30,7 @@ from ..ring import (
 )
 from ..tables import Table
 
+_LEAST_ROW_NS = 100
 _MAX_NAMES_BYTES = 16 << 20
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -74,7 +76,8 @@ class RingWriter:
         next_word: Gives the marker of the next row: its number times 4.
         slot_mask: ``word & slot_mask`` is the row's slot times 4.
         slot_scale: A slot's width divided by 4.
-        span: A row is overwritten once the newest word is this much larger.
+        lap_ns: What it takes at the very least to write the ring full: a row that was opened less
+            than this ago is still in its slot.
     """
 
     def __init__(self, path: Path, table: Table, rows: int) -> None:
@@ -107,9 +110,8 @@ class RingWriter:
         self.next_word = itertools.count(4, 4).__next__
         self.slot_mask = (capacity - 1) << 2
         self.slot_scale = self.layout.row_size >> 2
-        self.span = capacity << 2
+        self.lap_ns = capacity * _LEAST_ROW_NS
         self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
-        self._newest = 0
         self._released = 0
 
     def offset_of(self, word: int) -> int:
@@ -118,7 +120,7 @@ class RingWriter:
 
     def open_row(self, *opening: object) -> int:
         """Write a row with its opening columns, in layout order; returns its word."""
-        word = self._newest = self.next_word()
+        word = self.next_word()
         self.layout.open_struct.pack_into(
             self.buffer, self.offset_of(word), word, *opening, *self._closing_nulls, word
         )
@@ -126,13 +128,18 @@ class RingWriter:
 
     def close_row(self, word: int, state: int, *closing: object) -> None:
         """Complete a row with its closing columns, unless it has been overwritten."""
-        if self._newest - word < self.span:
+        if self.still_holds(word):
             self.layout.close_struct.pack_into(
                 self.buffer,
                 self.offset_of(word) + self.layout.close_offset,
                 *closing,
                 word + state,
             )
+
+    def still_holds(self, word: int) -> bool:
+        """Whether a row has not been overwritten."""
+        begin: int = MARKER.unpack_from(self.buffer, self.offset_of(word))[0]
+        return begin == word
 
     def count_dropped(self) -> None:
         """Note in the header that a row could not be written."""

@@ -165,7 +165,7 @@ def _nothing_asked(endpoint: str) -> UsageError:
     help="Print the version and leave.",
 )  # fmt: skip
 def probing() -> None:
-    r"""Ask a running PyTorch training where it is, why it is slow and what is in it.
+    """Ask a running PyTorch training where it is, why it is slow and what is in it.
 
     ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N, a process
     name, or the run folder of a process that has ended. `probing list` shows what there is. To
@@ -186,4 +186,4 @@ def probing() -> None:
     Completion of commands, endpoints and tables: put into ~/.bashrc the line
     eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those
     shells.
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are

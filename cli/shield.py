@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
+import time
 
 import click
 
@@ -16,6 +18,9 @@ from ..errors import SqlWorkerDied
 
 _ADDRESS_SPACE = 8 << 30
 """More than an answer needs, less than a machine has: some statements ignore every other limit."""
+
+_HEARD_S = 0.3
+"""How long a child that got the same Ctrl-C may take to end."""
 
 
 def go_on_in_a_child() -> None:
@@ -39,7 +44,12 @@ def go_on_in_a_child() -> None:
 
 
 def _wait(child: int) -> int:
-    """The child's status; Ctrl-C reaches the child as well, and it answers for both."""
+    """The child's status. Ctrl-C reaches both and the child answers; a lone signal is passed on."""
     while True:
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             return os.waitpid(child, 0)[1]
+        except KeyboardInterrupt:
+            time.sleep(_HEARD_S)
+            with contextlib.suppress(ProcessLookupError):
+                if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    os.kill(child, signal.SIGINT)

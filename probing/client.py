@@ -372,7 +372,9 @@ def _why_silent(folder: ProcessFolder) -> str:
         return f"it is stopped by a signal; kill -CONT {folder.pid} lets it go on"
     if process.state(folder.pid) == "D":
         return "its main thread is in an uninterruptible wait of the kernel"
-    return "no Python code gets to run in it: something holds the interpreter lock"
+    return (
+        "no Python code gets to run in it: something holds the interpreter lock, or the processor"
+    )
 
 
 def _received(cls: type[T], data: bytes) -> T:

@@ -7,12 +7,11 @@ that is gone gives None, not an error.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadFacts:
+class ThreadFacts(NamedTuple):
     """One thread: its kernel number, its state letter, and its processor time in seconds."""
 
     thread_id: int

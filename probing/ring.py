@@ -24,8 +24,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import RingError
 from .tables import Column, Table
@@ -53,8 +52,7 @@ IMPLICIT = frozenset({"seq", "failed"})
 """Columns that no row stores: both are read from the row's markers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(NamedTuple):
     """A stored column's place in a row."""
 
     column: Column
@@ -62,8 +60,7 @@ class Field:
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingLayout:
+class RingLayout(NamedTuple):
     """Where a table's columns lie in a row of its ring.
 
     Attributes:
@@ -128,8 +125,7 @@ def _place(
     return tuple(fields), (offset + pad if widest_first else offset), pad
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredField:
+class StoredField(NamedTuple):
     """What a header says about one column: all that a reader needs to know."""
 
     name: str
@@ -141,8 +137,7 @@ class StoredField:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingHeader:
+class RingHeader(NamedTuple):
     """A decoded header.
 
     Attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .errors import BadSetting
 
@@ -29,7 +29,7 @@ def _setting(
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Settings:
     """All settings of one process, as they are in force."""
 
@@ -163,8 +163,7 @@ class Settings:
         return dataclasses.replace(self, **{setting.name: parse(setting, text)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """What is known about one setting.
 
     Attributes:

@@ -98,7 +98,8 @@ def _py_spy() -> str:
 
 def _py_spy_error(pid: int, stderr: str) -> Exception:
     """What went wrong, in our words."""
-    reason = stderr.strip().rsplit("\n", 1)[-1].removeprefix("Error: ")
+    lines = [line for line in stderr.splitlines() if line.startswith("Error: ")]
+    reason = lines[0].removeprefix("Error: ") if lines else "it gave no reason"
     if process.start_time(pid) is None:
         return ProcessEnded(pid, "there is no stack to read")
     if "ermission" in stderr:

@@ -16,18 +16,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...ring import DONE, FAILED, HEADER_SIZE, NULL_INT
+from ...ring import DONE, FAILED, HEADER_SIZE
 from ..guard import Guard
 from .memory import MemorySampler
 from .module_names import ModuleNames
 from .progress import Progress
 from .recording import Recording, ThreadState
 
-_OPEN = struct.Struct("<QqI12s8s16sQ")
-"""A whole row of torch_trace in few pieces: the module's numbers, what the thread knows of
-its calls, and the closing columns are packed beforehand."""
+_OPEN = struct.Struct("<QqI12s24sQ")
+"""A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
+all that the thread knows of its calls, down to the closing columns."""
 _CLOSE = struct.Struct("<qqQ")
-_UNKNOWN = struct.pack("<qq", NULL_INT, NULL_INT)
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
 first is set. Where that is so, the wrapper does the same and saves a frame."""
@@ -81,7 +80,8 @@ class ModuleCalls:
         fault, enter_root, leave_root = self.guard.fault, self._enter_root, self._leave_root
         learn_inside, fail = self._names.learn_inside, self._fail
         next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
-        buffer, span, close_at = trace.buffer, trace.span, trace.layout.close_offset
+        buffer, close_at = trace.buffer, trace.layout.close_offset
+        still_holds, lap_ns = trace.still_holds, trace.lap_ns
         pack_open, pack_close, clock = _OPEN.pack_into, _CLOSE.pack_into, time.perf_counter_ns
 
         @functools.wraps(original)
@@ -95,19 +95,17 @@ class ModuleCalls:
                     ids = known.get(id(self)) or learn_inside(self, thread.root)
                 else:
                     ids = enter_root(self, thread)
-                thread.newest = word = next_word()
+                word = next_word()
                 at = HEADER_SIZE + (word & slot_mask) * slot_scale
                 start = clock()
-                pack_open(
-                    buffer, at, word, start, progress.step, ids, thread.facts[depth], _UNKNOWN, word
-                )
+                pack_open(buffer, at, word, start, progress.step, ids, thread.facts[depth], word)
                 thread.depth = depth + 1
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
                 return original(self, *args, **kwargs)
             try:
                 if direct and self._compiled_call_impl is None:
-                    result = self._call_impl(*args, **kwargs)
+                    result = self._call_impl(*args, **kwargs) if kwargs else self._call_impl(*args)
                 else:
                     result = original(self, *args, **kwargs)
             except BaseException:
@@ -118,8 +116,9 @@ class ModuleCalls:
                 thread.depth = depth
                 if now > memory.due_ns:
                     memory.sample()
-                if thread.newest - word < span:
-                    pack_close(buffer, at + close_at, now - start, memory.bytes, word + DONE)
+                took = now - start
+                if took < lap_ns or still_holds(word):
+                    pack_close(buffer, at + close_at, took, memory.bytes, word + DONE)
                 if not depth:
                     leave_root(self, thread)
             except Exception:  # noqa: BLE001 - never harm the host

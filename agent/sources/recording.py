@@ -8,20 +8,20 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
+from ...ring import NULL_INT
 from ...tables import STAGES
 from ..recorder import Names, RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
 
 MAX_DEPTH = 255
 FORWARD = STAGES.index("forward")
-_FACTS = struct.Struct("<IBBBB")
+_FACTS = struct.Struct("<IBBBBqq")
 
 
 class _Facts(dict[int, bytes]):
-    """The columns of a module call that depend on its thread and depth, packed as in a row."""
+    """What of an opened row depends on thread and depth alone, packed as it stands in the row."""
 
     def __init__(self, native_id: int, *, recomputing: bool, training: bool) -> None:
         super().__init__()
@@ -30,7 +30,9 @@ class _Facts(dict[int, bytes]):
     def __missing__(self, depth: int) -> bytes:
         native_id, recomputing, training = self._make
         shown = min(depth, MAX_DEPTH)
-        self[depth] = packed = _FACTS.pack(native_id, FORWARD, shown, recomputing, training)
+        self[depth] = packed = _FACTS.pack(
+            native_id, FORWARD, shown, recomputing, training, NULL_INT, NULL_INT
+        )
         return packed
 
 
@@ -40,9 +42,8 @@ class ThreadState:
     Attributes:
         depth: Module calls it is inside of.
         recomputing: Whether it runs forward code inside a backward pass.
-        newest: The word of the last row it opened.
         root: The outermost module being called.
-        facts: By depth: thread, stage, depth and both flags of a row, packed.
+        facts: By depth: thread, stage, depth, both flags and no closing columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
     """
 
@@ -52,7 +53,6 @@ class ThreadState:
         "facts",
         "is_agents",
         "native_id",
-        "newest",
         "recomputing",
         "root",
     )
@@ -61,7 +61,6 @@ class ThreadState:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
         self.depth = 0
         self.recomputing = False
-        self.newest = 0
         self.native_id = threading.get_native_id()
         self.root: Any = None
         self._all_facts: dict[tuple[bool, bool], _Facts] = {}
@@ -85,22 +84,27 @@ class ThreadStates(threading.local):
         self.state = ThreadState()
 
 
-@dataclass(slots=True, kw_only=True)
 class Recording:
     """Everything a recorded source needs.
 
     Attributes:
+        trace: The ring of python.torch_trace.
+        steps: The ring of python.steps.
+        threads: What each thread is in the middle of.
         model: The root module last trained or called, for `eval` to name.
         optimizer: The optimizer whose steps are counted.
         training_thread: The kernel number of the thread that last called a root module or
             stepped an optimizer; 0 before that.
     """
 
-    trace: RingWriter
-    steps: RingWriter
-    names: Names
-    safe_points: SafePoints
-    threads: ThreadStates = field(default_factory=ThreadStates)
-    model: weakref.ref[Any] | None = None
-    optimizer: weakref.ref[Any] | None = None
-    training_thread: int = 0
+    def __init__(
+        self, *, trace: RingWriter, steps: RingWriter, names: Names, safe_points: SafePoints
+    ) -> None:
+        self.trace = trace
+        self.steps = steps
+        self.names = names
+        self.safe_points = safe_points
+        self.threads = ThreadStates()
+        self.model: weakref.ref[Any] | None = None
+        self.optimizer: weakref.ref[Any] | None = None
+        self.training_thread = 0

@@ -1,0 +1,314 @@
+"""Writes the reference pages from the declarations, so that they cannot say anything else.
+
+Rules of this file: a page is a pure function of the vocabulary (tables, settings, routes, errors,
+commands); words about a thing stand where the thing is declared, never here.
+
+    python docs/generate.py          write the pages
+    python docs/generate.py --check  exit 1 and name each page that is not what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from probing import wire
+from probing.cli.group import probing as cli
+from probing.cli.render.catalog import sql_type
+from probing.errors import ProbingError, error_classes
+from probing.routes import ROUTES, Route, openapi
+from probing.settings import SETTINGS, Setting
+from probing.tables import TABLES, Column
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+NOTICE = "<!-- Written by docs/generate.py from the declarations: change those, then run it. -->"
+
+
+_TABLES_INTRO = (
+    "All tables are in the schema `python`. A *recorded* table is kept in a file that outlives the"
+    " process, so it answers whatever state the process is in. A *live* table is computed when it"
+    " is asked for. `NULL` means: not measured."
+)
+_HTTP_INTRO = (
+    "The agent serves these on its unix socket and, when asked to, on TCP (then with the token in"
+    " `Authorization: Bearer TOKEN`). Bodies are JSON; the rows of a query travel as an Arrow IPC"
+    " stream. A GET changes nothing. `GET /v1/openapi.json` says the same to programs."
+)
+_HTTP_ERRORS = (
+    'An error has the same body on every route: `{"error": {"code", "status", "exit_code",'
+    ' "message", "help", "detail"}}`. The codes are listed in [Errors](errors.md).'
+)
+_WHICH_ERROR = "Which error leaves with which code: [Errors](errors.md)."
+
+
+def tables_page() -> str:
+    """Every table and column."""
+    parts = [
+        "# Tables",
+        _TABLES_INTRO,
+        _grid(
+            ("table", "kind", "meaning"),
+            (
+                (f"[`{t.full_name}`](#{_anchor(t.full_name)})", t.kind, _first_sentence(t.doc))
+                for t in TABLES
+            ),
+        ),
+    ]
+    for table in TABLES:
+        parts += [f"## {table.full_name}", f"*{table.kind.capitalize()}.* {table.doc}"]
+        rows = ((f"`{c.name}`", sql_type(c), c.unit or "", _column_doc(c)) for c in table.columns)
+        parts.append(_grid(("column", "type", "unit", "meaning"), rows))
+    return _page(parts)
+
+
+def _column_doc(column: Column) -> str:
+    """A column's meaning, with the values it may have unless it names them itself."""
+    if all(f"`{value}`" in column.doc for value in column.values):
+        return column.doc
+    return f"{column.doc} One of {', '.join(f'`{value}`' for value in column.values)}."
+
+
+def settings_page() -> str:
+    """Every setting."""
+    intro = (
+        "Settings are environment variables, read once when the process starts."
+        " `probing ENDPOINT config` shows what is in force and where it comes from;"
+        " `probing ENDPOINT config NAME=VALUE` changes those marked *live* in the running process."
+    )
+    rows = (
+        (
+            f"`{s.env}`",
+            f"`{s.name}`",
+            s.type,
+            _default(s),
+            "yes" if s.live else "no",
+            s.doc,
+        )
+        for s in SETTINGS
+    )
+    head = ("variable", "name", "type", "default", "live", "meaning")
+    return _page(["# Settings", intro, _grid(head, rows)])
+
+
+def _default(setting: Setting) -> str:
+    """A setting's default as one would write it."""
+    if setting.default == "":
+        return "unset"
+    if isinstance(setting.default, bool):
+        return f"`{setting.default:d}`"
+    return f"`{setting.default}`"
+
+
+def cli_page() -> str:
+    """Every command and option."""
+    context = click.Context(cli, info_name="probing", resilient_parsing=True)
+    parts = ["# Command line", _prose(cli.help), *_usage_and_options(cli, context)]
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context, resilient_parsing=True)
+        parts += [f"## probing {name}", _prose(command.help), *_usage_and_options(command, inner)]
+    return _page([*parts, _WHICH_ERROR])
+
+
+def _usage_and_options(command: click.Command, context: click.Context) -> list[str]:
+    """The usage line and the table of options."""
+    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
+    records = [p.get_help_record(context) for p in command.get_params(context)]
+    rows = [(f"`{shown}`", _prose(meaning)) for shown, meaning in filter(None, records) if meaning]
+    parts = [f"```text\n{usage}\n```"]
+    return [*parts, _grid(("option", "meaning"), rows)] if rows else parts
+
+
+def http_page() -> str:
+    """Every route and body."""
+    schemas: dict[str, Any] = openapi("")["components"]["schemas"]
+    parts = [
+        "# HTTP",
+        _HTTP_INTRO,
+        _HTTP_ERRORS,
+        "## Routes",
+        _grid(
+            ("route", "request", "answer", "meaning"),
+            ((f"`{r.method} {r.path}`", _body(r.request), _answer(r), r.doc) for r in ROUTES),
+        ),
+        "## Bodies",
+    ]
+    for name in sorted(set(schemas) - {"Error"}):
+        parts += _body_section(getattr(wire, name), schemas[name])
+    return _page(parts)
+
+
+def _body(cls: type[Any] | None) -> str:
+    """A link to a body's section."""
+    return f"[{cls.__name__}](#{_anchor(cls.__name__)})" if cls is not None else ""
+
+
+def _answer(route: Route) -> str:
+    """What comes back."""
+    if isinstance(route.answer, str):
+        return {"arrow": f"`{wire.ARROW_TYPE}`", "document": "OpenAPI 3.1"}[route.answer]
+    return _body(route.answer)
+
+
+def _body_section(cls: type[Any], schema: dict[str, Any]) -> list[str]:
+    """One body: what it is, and its members."""
+    meanings = _attribute_docs(cls)
+    rows = (
+        (
+            f"`{name}`",
+            _json_type(member),
+            "yes" if name in schema["required"] else "no",
+            meanings.get(name, ""),
+        )
+        for name, member in schema["properties"].items()
+    )
+    head = ("member", "type", "required", "meaning")
+    return [f"### {cls.__name__}", _first_paragraph(cls), _grid(head, rows)]
+
+
+def _json_type(schema: dict[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{_anchor(name)})"
+    if "anyOf" in schema:
+        return " or ".join(_json_type(member) for member in schema["anyOf"])
+    if schema["type"] == "array":
+        return f"list of {_json_type(schema['items'])}"
+    return str(schema["type"])
+
+
+def _attribute_docs(cls: type[Any]) -> dict[str, str]:
+    """What the docstring of a class says about its attributes."""
+    _, _, section = _docstring(cls).partition("Attributes:\n")
+    names = [field.name for field in dataclasses.fields(cls)]
+    found = re.split(r"^ {4}(\w+): ", section, flags=re.MULTILINE)[1:]
+    docs = dict(zip(found[::2], (" ".join(text.split()) for text in found[1::2]), strict=True))
+    if unknown := sorted(set(docs) - set(names)):
+        raise LookupError(f"{cls.__name__} describes {unknown[0]}, which it does not have")
+    return docs
+
+
+def errors_page() -> str:
+    """Every error."""
+    intro = (
+        "Every error is one sentence, and where there is one, a second that says what to do next."
+        " Programs go by the code; the [command line](cli.md) leaves with the exit code;"
+        " over [HTTP](http.md) the error travels by the status."
+    )
+    classes = [cls for cls in error_classes() if cls is not ProbingError]
+    classes.sort(key=lambda cls: [base.__name__ for base in reversed(cls.__mro__)])
+    rows = (
+        (f"`{c.code}`", f"`{c.__name__}`", str(c.status), str(c.exit_code), _error_doc(c))
+        for c in classes
+    )
+    return _page(["# Errors", intro, _grid(("code", "class", "HTTP", "exit", "meaning"), rows)])
+
+
+def _error_doc(cls: type[ProbingError]) -> str:
+    """What an error means, and what to do about it."""
+    meaning = _first_paragraph(cls)
+    return f"{meaning} {cls.help}".strip()
+
+
+def _docstring(cls: type[Any]) -> str:
+    """The docstring of a class."""
+    return inspect.getdoc(cls) or ""
+
+
+def _first_paragraph(cls: type[Any]) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join(_docstring(cls).partition("\n\n")[0].replace("``", "`").split())
+
+
+def _first_sentence(text: str) -> str:
+    """A text up to its first full stop that ends a sentence."""
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
+def _prose(text: str | None) -> str:
+    """A help text as Markdown: paragraphs of one line, blocks marked by click kept as code."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(_paragraph(paragraph) for paragraph in paragraphs)
+
+
+def _paragraph(text: str) -> str:
+    """One paragraph; what click must not wrap is code."""
+    if text.startswith("\b"):
+        return "```text\n" + inspect.cleandoc(text.removeprefix("\b\n")) + "\n```"
+    return " ".join(text.split())
+
+
+def _anchor(heading: str) -> str:
+    """The anchor that Markdown renderers give a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head)]
+    lines += [tuple(_cell(text) for text in row) for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """A text as it may stand in a cell."""
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _page(parts: Iterable[str]) -> str:
+    """Parts with an empty line between them."""
+    return "\n\n".join((NOTICE, *filter(None, parts))) + "\n"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "tables.md": tables_page,
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "http.md": http_page,
+    "errors.md": errors_page,
+}
+
+
+def write(folder: Path) -> None:
+    """Write every page."""
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), "utf-8")
+
+
+def stale_pages(folder: Path) -> list[Path]:
+    """The pages that are missing or not what would be written."""
+    stale = []
+    for name, make in PAGES.items():
+        path = folder / name
+        if not path.exists() or path.read_text("utf-8") != make():
+            stale.append(path)
+    return stale
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write or check the pages; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, name stale pages")
+    parser.add_argument("--folder", type=Path, default=REFERENCE, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if not options.check:
+        write(options.folder)
+        return 0
+    stale = stale_pages(options.folder)
+    for path in stale:
+        print(f"{path} is stale: run `python docs/generate.py`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

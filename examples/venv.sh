@@ -1,0 +1,41 @@
+#!/bin/sh
+# Makes the virtual environment that quickstart.sh and tests/run.sh use, or leaves it as it is.
+#
+#   sh examples/venv.sh [EXTRAS]      into .venv: this project with the extras, and torch
+#
+# VENV names another folder, PYTHON the interpreter to make it with. WITHOUT_TORCH=1 leaves torch
+# out. Which build of torch it is, is up to pip's configuration.
+set -eu
+cd "$(dirname "$0")/.."
+
+VENV=${VENV:-.venv}
+extras=${1:-}
+torch=torch==2.13.0
+stamp="$VENV/.installed${extras:+-$extras}"
+
+# Prints the first interpreter that runs and is new enough; one that is only on PATH may do neither.
+find_python() {
+    for python in ${PYTHON:-python3.11 python3}; do
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+    echo "no Python 3.10 or later was found: set PYTHON" >&2
+    return 1
+}
+
+if [ ! -x "$VENV/bin/python" ]; then
+    python=$(find_python)
+    echo "making $VENV with $("$python" --version)"
+    "$python" -m venv "$VENV"
+fi
+if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py -newer "$stamp")" ]; then
+    set -- -e ".${extras:+[$extras]}"
+    if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
+        set -- "$@" "$torch"
+    fi
+    echo "installing into $VENV: $*"
+    "$VENV/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+    touch "$VENV/.installed" "$stamp"
+fi

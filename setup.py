@@ -1,0 +1,35 @@
+"""Puts the start-up hook at the top of site-packages; all else is in pyproject.toml.
+
+Rules of this file: what setuptools cannot be told in pyproject.toml, and nothing more. Python
+reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies directly in
+site-packages, but data files go to the root of the environment, and in an editable install
+nowhere. The two classes below mend that for a wheel, for a wheel made from the source
+distribution and for an editable install alike; the installer then knows the files and removes
+them with the rest. tests/test_packaging.py tries all three.
+"""
+
+from __future__ import annotations
+
+from distutils.command.install_data import install_data  # setuptools brings its own distutils
+
+from setuptools import Distribution, setup
+
+
+class InstallBesidePackages(install_data):
+    """Installs the data files where the packages go."""
+
+    def finalize_options(self) -> None:
+        """Take the folder of the packages before the inherited default applies."""
+        self.set_undefined_options("install", ("install_lib", "install_dir"))
+        super().finalize_options()
+
+
+class DistributionWithData(Distribution):
+    """A distribution whose data files an editable install does not forget."""
+
+    def has_data(self) -> bool:
+        """Answer what the editable build asks for; setuptools defines `has_data_files` only."""
+        return bool(self.data_files)
+
+
+setup(distclass=DistributionWithData, cmdclass={"install_data": InstallBesidePackages})
