@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -21,10 +21,8 @@ from ..settings import SETTINGS
 from .evaluation import Evaluator
 from .live import live_rows
 from .sources.stacks import take_backtrace
+from .state import Agent
 from .worker import SqlWorker
-
-if TYPE_CHECKING:
-    from .lifecycle import Agent
 
 T = TypeVar("T")
 

@@ -13,85 +13,45 @@ import os
 import select
 import signal
 import socket
-import struct
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from ..card import Pong
 from ..codec import encode
-from ..errors import NoPermission
-from ..rundir import short_path
-from ..settings import Settings
 from .safe_points import AGENT_THREAD_PREFIX
+from .sockets import is_welcome
+from .state import Agent
 
-if TYPE_CHECKING:
-    from .lifecycle import Agent
-    from .server import Server
-
-_BACKLOG = 64
 _PEEK_S = 1.0
 _LIVES = 3
 _PING = b"GET /v1/ping "
-_CREDENTIALS = struct.Struct("iII")
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
-def bind_unix(path: Path) -> socket.socket:
-    """A listening unix socket at a path of any length, open to its owner only.
+class Serving(Protocol):
+    """What a server must offer to go on in the listener's thread."""
 
-    Raises:
-        OSError: It cannot be bound.
-    """
-    path.unlink(missing_ok=True)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with short_path(path) as address:
-        server.bind(address)
-    os.chmod(path, 0o600)
-    server.listen(_BACKLOG)
-    return server
+    def run(self, sockets: list[socket.socket], first: socket.socket) -> None:
+        """Serve until stopped, beginning with a connection that is already accepted."""
 
+    def stop(self) -> None:
+        """End `run`, from any thread."""
 
-def bind_tcp(settings: Settings, local_rank: int) -> tuple[socket.socket, str]:
-    """A listening TCP socket as the settings ask for, and its address as ``host:port``.
-
-    Raises:
-        NoPermission: The address is open to other machines, and that was not allowed by name.
-        OSError: The address cannot be bound.
-    """
-    host, _, port_text = settings.listen.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port_text.isdecimal():
-        raise OSError(f"PROBING_LISTEN={settings.listen} is not host:port")
-    port = int(port_text) + local_rank if int(port_text) else 0
-    if not host.startswith(_LOOPBACK) and not settings.insecure_plaintext:
-        raise NoPermission(
-            f"listening on {host}, which other machines reach, without encryption",
-            help="Set PROBING_INSECURE_PLAINTEXT=1 to allow it, or listen on 127.0.0.1.",
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    shown = f"[{host}]" if family == socket.AF_INET6 else host
-    return server, f"{shown}:{server.getsockname()[1]}"
-
-
-def is_welcome(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a unix socket is of this user, or root's."""
-    if connection.family != socket.AF_UNIX:
-        return True
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(data)
-    return uid in (0, os.getuid())
+    def abandon(self) -> None:
+        """Runs in a forked child: let go of the parent's connections."""
 
 
 class Listener:
     """The agent's thread and its sockets."""
 
-    def __init__(self, agent: Agent, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, agent: Agent, sockets: list[socket.socket], make_server: Callable[[], Serving]
+    ) -> None:
         self._agent = agent
+        self._make_server = make_server
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._server: Server | None = None
+        self._server: Serving | None = None
         self._pong = _pong()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}agent", daemon=True
@@ -141,9 +101,7 @@ class Listener:
         self._agent.prune()
         first = self._wait()
         if first is not None:
-            from .server import Server  # aiohttp is loaded only when somebody asks
-
-            self._server = Server(self._agent)
+            self._server = self._make_server()
             self._server.run(self._sockets, first)
 
     def _wait(self) -> socket.socket | None:

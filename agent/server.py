@@ -14,7 +14,6 @@ import logging
 import socket
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -31,10 +30,8 @@ from ..errors import (
 )
 from ..routes import ROUTES
 from .handlers import Handlers
-from .listener import is_welcome
-
-if TYPE_CHECKING:
-    from .lifecycle import Agent
+from .sockets import is_welcome
+from .state import Agent
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
