@@ -109,7 +109,8 @@ def _default(setting: Setting) -> str:
 
 def cli_page() -> str:
     """Every command and option."""
-    context = click.Context(cli, info_name="probing", resilient_parsing=True)
+    settings = cli.context_settings
+    context = click.Context(cli, info_name="probing", resilient_parsing=True, **settings)
     parts = ["# Command line", _prose(cli.help), *_usage_and_options(cli, context)]
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)

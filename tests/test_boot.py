@@ -66,7 +66,8 @@ def test_torchrun_gets_one_agent_per_worker_and_none_in_the_launcher(tmp_path: P
     """The launcher has no run folder; each worker has one, with its rank."""
     script = tmp_path / "worker.py"
     script.write_text(
-        "import os, torch\ntorch.nn.Linear(1, 1)(torch.ones(1))\nprint('worker', os.getpid())\n"
+        "import os, torch\ntorch.nn.Linear(1, 1)(torch.ones(1))\n"
+        "os.write(1, f'worker {os.getpid()}\\n'.encode())  # one write: the output is shared\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)],

@@ -1,0 +1,77 @@
+"""Settings: read once from a mapping, checked, and told in words when they are wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from probing.errors import BadSetting
+from probing.settings import SETTINGS, Settings, find
+
+pytestmark = pytest.mark.anypython
+
+
+def test_defaults_need_no_environment() -> None:
+    """An empty environment gives every setting its default."""
+    settings = Settings.from_env({})
+    assert all(getattr(settings, s.name) == s.default for s in SETTINGS)
+
+
+def test_values_have_the_settings_type() -> None:
+    """Each setting is read as what it is declared to be; an empty variable counts as unset."""
+    settings = Settings.from_env(
+        {
+            "PROBING": "1",
+            "PROBING_TRACE_ROWS": " 4096 ",
+            "PROBING_KEEP_HOURS": "1.5",
+            "PROBING_RECORDING": "off",
+            "PROBING_LISTEN": "127.0.0.1:0",
+            "PROBING_HOME": "",
+        }
+    )
+    assert (settings.mode, settings.trace_rows, settings.keep_hours) == ("on", 4096, 1.5)
+    assert (settings.recording, settings.listen, settings.home) == (False, "127.0.0.1:0", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PROBING", "maybe", "'maybe' is not one of"),
+        ("PROBING_TRACE_ROWS", "many", "'many' is not an integer"),
+        ("PROBING_TRACE_ROWS", "1.5", "'1.5' is not an integer"),
+        ("PROBING_TRACE_ROWS", "3", "3 is less than 64"),
+        ("PROBING_KEEP_HOURS", "nan", "nan is less than 0 or not finite"),
+        ("PROBING_KEEP_HOURS", "inf", "not finite"),
+        ("PROBING_RECORDING", "2", "'2' is not one of"),
+    ],
+)
+def test_a_wrong_value_is_named(name: str, value: str, sentence: str) -> None:
+    """The error names the variable, the value and what it should have been."""
+    with pytest.raises(BadSetting, match=name) as caught:
+        Settings.from_env({name: value})
+    assert sentence in caught.value.message
+
+
+def test_only_live_settings_change() -> None:
+    """A live setting changes by name or variable; one read at start says where to set it."""
+    settings = Settings()
+    assert settings.with_value("eval_timeout_s", "3").eval_timeout_s == 3.0
+    assert settings.with_value("PROBING_EVAL_TIMEOUT_S", "4").eval_timeout_s == 4.0
+    with pytest.raises(BadSetting, match="set PROBING_HOME before the start"):
+        settings.with_value("home", "/tmp")
+    with pytest.raises(BadSetting, match="there is no such setting"):
+        find("no_such_setting")
+
+
+def test_every_setting_is_described() -> None:
+    """Names, variables and sentences are there, unique and in the house's form."""
+    assert len({s.env for s in SETTINGS}) == len(SETTINGS)
+    for setting in SETTINGS:
+        assert re.fullmatch(r"PROBING(_[A-Z]+)*", setting.env)
+        assert setting.doc.endswith(".")
+
+
+def test_a_token_shows_in_no_repr() -> None:
+    """Settings that are printed by mistake do not give the token away."""
+    assert "s3cret" not in repr(Settings(token="s3cret"))

@@ -1,0 +1,149 @@
+"""The wire: objects to bytes and back, whatever the bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing import wire
+from probing.errors import BadRequest, ProbingError, QueryTimedOut, SqlError, error_classes
+from probing.routes import ROUTES
+
+pytestmark = pytest.mark.anypython
+
+FRAME = wire.Frame(func="f", file="x.py", lineno=3, line="f()")
+CASES: list[tuple[Any, str]] = [
+    (wire.Pong(pid=7), '{"pid":7}'),
+    (
+        wire.QueryRequest(sql="SELECT 1", timeout_s=2.5),
+        '{"sql":"SELECT 1","timeout_s":2.5,"max_rows":null}',
+    ),
+    (wire.EvalRequest(code="1", now=True), '{"code":"1","timeout_s":null,"now":true}'),
+    (
+        wire.Backtrace(
+            pid=1,
+            source="agent",
+            threads=(wire.ThreadStack(thread_id=1, name="t", is_main=True, frames=(FRAME,)),),
+        ),
+        '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
+        '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python"}],"daemon":null,'
+        '"alive":true,"state":null,"cpu_s":null,"holds_gil":null}],"note":null}',
+    ),
+    (
+        wire.LiveRows(table="threads", columns=("a", "b"), rows=(("x", 1), (None, 2.5))),
+        '{"table":"threads","columns":["a","b"],"rows":[["x",1],[null,2.5]]}',
+    ),
+    (
+        wire.TablesAnswer(tables=(wire.TableStatus(name="t", kind="live"),)),
+        '{"tables":[{"name":"t","kind":"live","rows":null,"written":null,"overwritten":null,'
+        '"dropped":null,"oldest_ns":null,"problem":null}]}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), CASES, ids=lambda x: type(x).__name__)
+def test_both_ways(value: object, text: str) -> None:
+    """Encoding gives exactly these bytes, and decoding them the same object."""
+    assert wire.encode(value).decode() == text
+    assert wire.decode(type(value), text) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("", "the body is not JSON"),
+        ("[1]", "QueryRequest must be an object"),
+        ("{}", "QueryRequest lacks 'sql'"),
+        ('{"sql": 1}', "QueryRequest.sql must be str"),
+        ('{"sql": "x", "max_rows": 1.5}', "QueryRequest.max_rows must be int"),
+        ('{"sql": "x", "max_rows": true}', "QueryRequest.max_rows must be int"),
+        ('{"sql": "x", "nope": 1}', "QueryRequest has no member 'nope'"),
+        ("[" * 100_000, "the body is not JSON"),
+    ],
+)
+def test_a_wrong_body_is_told_what_is_wrong(body: str, sentence: str) -> None:
+    """Every way to get a body wrong has a sentence that names the member."""
+    with pytest.raises(BadRequest) as caught:
+        wire.decode(wire.QueryRequest, body)
+    assert sentence in caught.value.message
+
+
+BODIES = sorted(
+    {c for r in ROUTES for c in (r.request, r.answer) if isinstance(c, type)},
+    key=lambda c: c.__name__,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(cls=st.sampled_from(BODIES), data=st.binary() | JSON.map(lambda x: json.dumps(x).encode()))
+def test_any_bytes_give_an_object_or_a_bad_request(cls: type[object], data: bytes) -> None:
+    """No bytes at all lead to any other exception, for any body of any route."""
+    try:
+        value = wire.decode(cls, data)
+    except BadRequest:
+        return
+    assert isinstance(value, cls)
+
+
+@given(
+    sql=st.text(),
+    timeout=st.none() | st.floats(min_value=0, allow_infinity=False),
+    rows=st.none() | st.integers(),
+)
+def test_requests_survive_the_way(sql: str, timeout: float | None, rows: int | None) -> None:
+    """Any statement with any limits arrives as it was sent."""
+    request = wire.QueryRequest(sql=sql, timeout_s=timeout, max_rows=rows)
+    assert wire.decode(wire.QueryRequest, wire.encode(request)) == request
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueryTimedOut(3.0),
+        SqlError("no table x", sql="SELECT\n x", position=8, suggestion="python.steps"),
+        BadRequest("it is empty"),
+    ],
+)
+def test_errors_travel_whole(error: ProbingError) -> None:
+    """Code, status, exit code, sentence, help and facts are those of the sender."""
+    there = wire.decode_error(wire.encode_error(error))
+    for name in ("code", "status", "exit_code", "message", "help", "detail"):
+        assert getattr(there, name) == getattr(error, name)
+
+
+def test_the_caret_stands_under_the_place() -> None:
+    """The excerpt of a faulty statement is its line with a caret under the character."""
+    error = SqlError("wrong", sql="SELECT a,\n  b FROM t\nWHERE", position=14)
+    assert error.detail == {
+        "position": 14,
+        "line": 2,
+        "column": 5,
+        "excerpt": "  b FROM t\n    ^",
+    }
+
+
+@given(data=st.binary())
+def test_no_bytes_make_a_broken_error(data: bytes) -> None:
+    """An error body that is none is a bad request, whatever it is."""
+    with pytest.raises(BadRequest):
+        wire.decode_error(data)
+
+
+def test_every_error_says_what_to_do() -> None:
+    """All but the roots of the tree and two that need no advice carry a way out."""
+    silent = {cls.__name__ for cls in error_classes() if not cls.help}
+    assert silent <= {
+        "ProbingError",
+        "UsageError",
+        "Unreachable",
+        "Refused",
+        "NoPermission",
+        "UnsafeRunDirectory",
+    }
