@@ -13,7 +13,7 @@ from typing import Literal
 
 from . import ring_peek, stacks
 from .client import ping
-from .errors import NotAnswering, NotProbed
+from .errors import ConnectionLost, NotAnswering, NotProbed
 from .rundir import ProcessFolder, from_env
 
 State = Literal["training", "idle", "stopped", "not answering", "no agent", "dead"]
@@ -96,7 +96,7 @@ def _reach(folder: ProcessFolder) -> State | None:
         ping(folder, timeout_s=_PING_S)
     except NotProbed:
         return "no agent"
-    except NotAnswering:
+    except (NotAnswering, ConnectionLost):
         return "not answering"
     return None
 

@@ -20,6 +20,8 @@ from .errors import InternalError, NoPermission, NotAnswering, ProcessEnded
 from .tables import BACKTRACE, THREADS, Table
 from .wire import Backtrace, Frame, LiveRows, ThreadStack
 
+_OUR_FILES = ("/agent/sources/modules.py", "/probing/_run.py")
+"""Files of ours whose frames stand between those of the job, and say nothing about it."""
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 
@@ -59,6 +61,11 @@ def _thread_rows(backtrace: Backtrace) -> list[tuple[Any, ...]]:
         identity = (thread.thread_id, thread.name, thread.is_main)
         rows.append((*identity, *facts, *where, backtrace.source))
     return rows
+
+
+def is_ours(file: str) -> bool:
+    """Whether a frame of that file is the recorder's and not the job's."""
+    return file.endswith(_OUR_FILES)
 
 
 def take_from_outside(pid: int, *, timeout_s: float = 10.0) -> Backtrace:
@@ -123,6 +130,7 @@ def _thread(raw: dict[str, Any], pid: int, facts: dict[int, process.ThreadFacts]
             kind="python" if str(frame["filename"]).endswith(".py") or frame["line"] else "native",
         )
         for frame in raw["frames"]
+        if not is_ours(str(frame["filename"]))
     )
     return ThreadStack(
         thread_id=number,

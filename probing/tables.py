@@ -215,7 +215,7 @@ BACKTRACE = Table(
     name="backtrace",
     kind="live",
     doc="The stack of every Python thread at the moment of the question, main thread first. The"
-    " agent's own threads are left out.",
+    " agent's own threads and frames are left out.",
     columns=(
         Column(name="func", type="text", doc="The function's qualified name."),
         Column(name="file", type="text", doc="The source file, as the code object names it."),

@@ -23,6 +23,7 @@ from probing.errors import (
     SqlError,
 )
 from probing.rundir import RunDirectory
+from probing.stacks import is_ours
 from probing.transport import Address
 from tests.support import Target, clean_env, wait_until
 
@@ -285,6 +286,7 @@ def test_stacks_of_a_running_training_are_whole(
     for _ in range(100):
         main = job.backtrace().threads[0]
         assert main.frames[-1].func in {"_run_module_as_main", "<module>"}, main.frames
+        assert not [frame for frame in main.frames if is_ours(frame.file)]
 
 
 @pytest.mark.torch

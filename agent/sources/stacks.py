@@ -13,6 +13,7 @@ import tokenize
 from types import CodeType, FrameType
 
 from ... import process
+from ...stacks import is_ours
 from ...wire import Backtrace, Frame, ThreadStack
 from ..safe_points import AGENT_THREAD_PREFIX
 
@@ -48,7 +49,8 @@ def _lines_of(frame: FrameType | None) -> list[tuple[CodeType, int]]:
     """The code and line of every frame of a stack, innermost first."""
     found = []
     while frame is not None:
-        found.append((frame.f_code, frame.f_lineno or 0))
+        if not is_ours(frame.f_code.co_filename):
+            found.append((frame.f_code, frame.f_lineno or 0))
         frame = frame.f_back
     return found
 
