@@ -119,7 +119,7 @@ class Agent:
         if setting.name in self._changed:
             return "changed at run time"
         was_given = getattr(self._initial, setting.name) != setting.default
-        return "start" if was_given else "default"
+        return "set at start" if was_given else "default"
 
 
 def _ranks() -> tuple[int | None, int | None, int | None]:

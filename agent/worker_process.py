@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .. import sql_frames, wire
+from .. import process, sql_frames, wire
 from ..errors import BadRequest, SqlWorkerDied
 from ..rundir import ProcessFolder
 from ..sql_frames import WorkerRequest
@@ -77,8 +77,11 @@ class WorkerProcess:
         return self._popen.pid
 
     def is_alive(self) -> bool:
-        """Whether it still runs; one that has ended is reaped."""
-        return self._popen.poll() is None
+        """Whether it still runs; one that has ended is reaped.
+
+        A killed process cannot be reaped before its last thread is gone, but is dead by then.
+        """
+        return self._popen.poll() is None and process.start_time(self.pid) is not None
 
     async def wait_ready(self) -> None:
         """Wait until it takes requests.

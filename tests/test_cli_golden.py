@@ -156,7 +156,7 @@ SETTINGS = (
         doc="Whether the recorded tables grow.",
     ),
     SettingValue(
-        name="home", env="PROBING_HOME", value="", source="environment", live=False, doc="Where."
+        name="home", env="PROBING_HOME", value="", source="set at start", live=False, doc="Where."
     ),
 )
 

@@ -164,22 +164,31 @@ def test_code_that_cannot_be_interrupted_is_left_behind(
     assert "Traceback" not in fresh_training.output
 
 
-def test_as_many_evals_as_allowed(job: probing.Process) -> None:
-    """Evals at once are counted; one too many is refused with a sentence."""
-    errors: list[Exception] = []
+def test_as_many_evals_as_allowed(job: probing.Process, training: Target) -> None:
+    """Evals at once are counted; one too many is refused with a sentence, until others end."""
+    release = training.cwd / "release"
+    code = f"import os, time\nwhile not os.path.exists({str(release)!r}): time.sleep(0.02)"
+    threads = [
+        threading.Thread(target=job.eval, args=(code,), kwargs={"timeout_s": 50, "now": True})
+        for _ in range(4)
+    ]
 
-    def ask() -> None:
+    def is_refused() -> bool:
         try:
-            job.eval("import time; time.sleep(3)", timeout_s=25)
+            job.eval("1", now=True)
         except ProbingError as error:
-            errors.append(error)
+            assert error.message == "the agent already has 4 evals in hand."
+            return True
+        return False
 
-    threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:
         thread.start()
+    wait_until(is_refused, "the refusal of a fifth eval")
+    release.touch()
     for thread in threads:
         thread.join()
-    assert [getattr(e, "code", "") for e in errors] == ["busy", "busy"]
+    release.unlink()
+    assert job.eval("1", now=True).value == "1"
 
 
 @pytest.mark.parametrize("way", ["sleep", "lock", "forward", "backward"])
