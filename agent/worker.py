@@ -145,7 +145,7 @@ class SqlWorker:
 
     def _reap(self) -> None:
         """Look after killed workers until they are gone."""
-        self._killed = [worker for worker in self._killed if worker.is_alive()]
+        self._killed = [worker for worker in self._killed if not worker.is_gone()]
         if self._killed:
             asyncio.get_running_loop().call_later(_REAP_S, self._reap)
 

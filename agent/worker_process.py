@@ -77,11 +77,12 @@ class WorkerProcess:
         return self._popen.pid
 
     def is_alive(self) -> bool:
-        """Whether it still runs; one that has ended is reaped.
+        """Whether it can be asked."""
+        return not self.is_gone() and process.start_time(self.pid) is not None
 
-        A killed process cannot be reaped before its last thread is gone, but is dead by then.
-        """
-        return self._popen.poll() is None and process.start_time(self.pid) is not None
+    def is_gone(self) -> bool:
+        """Whether it has been reaped; one that is dying is gone only with its last thread."""
+        return self._popen.poll() is not None
 
     async def wait_ready(self) -> None:
         """Wait until it takes requests.
@@ -120,7 +121,7 @@ class WorkerProcess:
         return piece
 
     def kill(self) -> None:
-        """End it at once; who waits for it is told, and `is_alive` says when it is gone."""
+        """End it at once; who waits for it is told, and `is_gone` says when it is so."""
         self._popen.kill()
 
     def release(self) -> None:
