@@ -174,7 +174,7 @@ class WorkerProcess:
     async def _how_it_ended(self) -> str:
         """The reason in words, once the process is gone."""
         until = asyncio.get_running_loop().time() + _END_S
-        while self.is_alive():
+        while not self.is_gone():
             if asyncio.get_running_loop().time() > until:
                 return "it closed its pipe"
             await asyncio.sleep(0.005)
