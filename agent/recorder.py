@@ -1,9 +1,9 @@
 """Writes rows into the ring files and names into the names file of this process.
 
 Rules of this file: runs in the training threads, under the interpreter lock and nothing
-else: no lock, no allocation that grows, no string work per row. Space is reserved when a
-file is made, so that a full disk is refused at the start and can never kill the trainer
-while it writes. A row is one `pack_into` when it opens and one when it closes; see
+else: no lock but for a new name, no allocation that grows, no string work per row. Space is
+reserved when a file is made, so that a full disk is refused at the start and can never kill the
+trainer while it writes. A row is one `pack_into` when it opens and one when it closes; see
 `probing.ring` for why a reader never shows half of one.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class Names:
 
     def __init__(self, path: Path) -> None:
         self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
         path.unlink(missing_ok=True)  # left by an agent that this process had before
         self._fd = os.open(path, _CREATE | os.O_APPEND, 0o600)
         self._size = 0
@@ -48,7 +50,13 @@ class Names:
     def intern(self, name: str) -> int:
         """The number of a name; 0 (NULL) when it can no longer be written down."""
         number = self._numbers.get(name)
-        if number is None:
+        return self._write_down(name) if number is None else number
+
+    def _write_down(self, name: str) -> int:
+        """Give a new name its number: that of its place in the file."""
+        with self._lock:  # writing lets other threads run
+            if name in self._numbers:
+                return self._numbers[name]
             record = encode_name(name)
             if self._size + len(record) > _MAX_NAMES_BYTES:
                 return NULL_NAME
@@ -56,7 +64,7 @@ class Names:
             os.write(self._fd, record)
             self._size += len(record)
             number = self._numbers[name] = len(self._numbers) + 1
-        return number
+            return number
 
     def close(self) -> None:
         """Close the file; what is in it stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing.errors import NotAnswering, ProbingError
+from probing import wire
+from probing.agent.evaluation import Evaluator
+from probing.agent.training import NoTraining
+from probing.errors import Busy, NotAnswering, ProbingError
+from probing.settings import Settings
 from tests.support import Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -164,30 +169,17 @@ def test_code_that_cannot_be_interrupted_is_left_behind(
     assert "Traceback" not in fresh_training.output
 
 
-def test_as_many_evals_as_allowed(job: probing.Process, training: Target) -> None:
+def test_as_many_evals_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evals at once are counted; one too many is refused with a sentence, until others end."""
-    release = training.cwd / "release"
-    code = f"import os, time\nwhile not os.path.exists({str(release)!r}): time.sleep(0.02)"
-    threads = [
-        threading.Thread(target=job.eval, args=(code,), kwargs={"timeout_s": 50, "now": True})
-        for _ in range(4)
-    ]
-
-    def is_refused() -> bool:
-        try:
-            job.eval("1", now=True)
-        except ProbingError as error:
-            return error.message == "the agent already has 4 evals in hand."
-        return False
-
-    for thread in threads:
-        thread.start()
-    wait_until(is_refused, "the refusal of a fifth eval")
-    release.touch()
-    for thread in threads:
-        thread.join()
-    release.unlink()
-    assert job.eval("1", now=True).value == "1"
+    release = threading.Event()
+    monkeypatch.setattr(sys.modules["__main__"], "release", release, raising=False)
+    evaluator = Evaluator(NoTraining, lambda: Settings(eval_max_running=2))
+    request = wire.EvalRequest(code="release.wait(30)", now=True)
+    running = [evaluator.submit(request) for _ in range(2)]
+    with pytest.raises(Busy, match="already has 2 evals in hand"):
+        evaluator.submit(request)
+    release.set()
+    assert [evaluation.future.result(30).value for evaluation in running] == ["True", "True"]
 
 
 @pytest.mark.parametrize("way", ["sleep", "lock", "forward", "backward"])

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +129,26 @@ def test_names_are_given_once(tmp_path: Path) -> None:
     assert listed[3] == "ä" * 512
 
 
+def test_names_of_many_threads_stay_in_order(tmp_path: Path) -> None:
+    """Threads that meet new names at the same time agree on numbers, and the file with them."""
+    names = Names(tmp_path / "names")
+    given: dict[str, set[int]] = {f"name {i}": set() for i in range(400)}
+
+    def meet() -> None:
+        for name, numbers in given.items():
+            numbers.add(names.intern(name))
+
+    threads = [threading.Thread(target=meet) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names.close()
+    listed = decode_names((tmp_path / "names").read_bytes())
+    assert len(listed) == 401
+    assert all({listed[n] for n in numbers} == {name} for name, numbers in given.items())
+
+
 def test_a_name_that_is_cut_short_ends_the_list() -> None:
     """Whatever was being appended when the process died is not half a name."""
     data = encode_name("whole") + encode_name("cut")
@@ -217,8 +238,6 @@ def test_a_guard_survives_its_own_switch() -> None:
 
 def test_safe_points_hold_one_visitor_after_the_other() -> None:
     """Two visitors of one safe point are served in turn; withdrawing frees the thread."""
-    import threading
-
     points = SafePoints()
     points.stepping = True
     visits = [points.request(30.0) for _ in range(2)]
