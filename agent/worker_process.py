@@ -103,8 +103,7 @@ class WorkerProcess:
             SqlWorkerDied: It killed the worker.
         """
         self.is_free = False
-        data = wire.encode(request)
-        await self._send(sql_frames.LENGTH.pack(len(data)) + data)
+        await self._send(sql_frames.encode_frame(wire.encode(request)))
         self._check(await self._receive(), sql_frames.OK)
 
     async def next_piece(self) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import RingError
-from .ring import FAILED, HEADER_SIZE, MARKER, NULL_INT, OPEN, RingHeader, decode_header
+from .ring import FAILED, HEADER_SIZE, MARKER, NULL_INT, RingHeader, decode_header
 from .rundir import ProcessFolder
 from .tables import RECORDED_TABLES, TABLES, Table
 from .wire import TablesAnswer, TableStatus
@@ -150,11 +150,6 @@ def last_step(folder: ProcessFolder) -> Row | None:
             return ring.row(ring.newest_seq())
     except (OSError, RingError):
         return None
-
-
-def is_open(row: Row) -> bool:
-    """Whether what the row records was still going on when it was read."""
-    return row.state == OPEN
 
 
 def step_duration_before(folder: ProcessFolder) -> float | None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 LENGTH = struct.Struct("<I")
 READY = b"ready"
 OK = b"ok"
-MAX_FRAME_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

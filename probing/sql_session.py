@@ -27,11 +27,6 @@ _THREAD_NAME = "probing-sql"
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
-def is_any_stuck() -> bool:
-    """Whether a thread is left behind in the engine: then only `os._exit` ends the process well."""
-    return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
-
-
 class Session:
     """Runs one step after the other on a thread of its own, within a time budget.
 

@@ -159,7 +159,7 @@ class _FrameWriter(io.RawIOBase):
 
 def _send(answers: int, data: bytes) -> None:
     """Send one frame."""
-    view = memoryview(sql_frames.LENGTH.pack(len(data)) + data)
+    view = memoryview(sql_frames.encode_frame(data))
     while view:
         view = view[os.write(answers, view) :]
 

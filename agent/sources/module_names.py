@@ -14,7 +14,7 @@ from typing import Any
 
 from ..recorder import Names
 
-_IDS = struct.Struct("<III")
+IDS = struct.Struct("<III")
 _WRAPPER_CHILDREN = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 _PARALLEL_WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel"})
 
@@ -65,7 +65,7 @@ class ModuleNames:
         """Keep a module's numbers until it dies."""
         key = id(module)
         intern = self._names.intern
-        packed = _IDS.pack(intern(name), intern(type(module).__name__), intern(root_class))
+        packed = IDS.pack(intern(name), intern(type(module).__name__), intern(root_class))
         reference = _Reference(module, self._forget)
         reference.key = key
         self._references[key] = reference

@@ -19,7 +19,7 @@ from typing import Any
 from ...ring import DONE, FAILED, HEADER_SIZE
 from ..guard import Guard
 from .memory import MemorySampler
-from .module_names import ModuleNames
+from .module_names import IDS, ModuleNames
 from .progress import Progress
 from .recording import Recording, ThreadState
 
@@ -135,9 +135,7 @@ class ModuleCalls:
         if not (thread.recomputing or thread.is_agents):
             self._recording.safe_points.root_called()
             may_train = self._torch.is_grad_enabled() and self._has_optimizer()
-            self._progress.root_called(
-                module, struct.unpack("<III", ids), thread, may_train=may_train
-            )
+            self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
         return ids
 
     def _leave_root(self, module: Any, thread: ThreadState) -> None:

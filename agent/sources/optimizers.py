@@ -15,7 +15,7 @@ from ...tables import STAGES
 from ..guard import Guard
 from .memory import MemorySampler
 from .progress import Progress
-from .recording import Recording
+from .recording import MAX_DEPTH, Recording
 
 OPTIMIZER = STAGES.index("optimizer")
 
@@ -64,7 +64,7 @@ class OptimizerSteps:
         start = time.perf_counter_ns()
         word = recording.trace.open_row(
             start, self._progress.step, name, name, name, thread.native_id, OPTIMIZER,
-            min(thread.depth, 255), 0, 1,
+            min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
         self._open[id(optimizer)] = (word, start)
 
