@@ -21,7 +21,7 @@ from .errors import Unreachable, UsageError
 from .wire import TRUNCATED_KEY
 
 _HTML_ROWS = 100
-_BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, MemoryError)
+_BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError)
 """What pyarrow raises over bytes that are no IPC stream, or not all of one."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -182,15 +182,16 @@ class _IpcSource:
         self._stream = _WholeStream(stream)
         try:
             self._reader = pa.ipc.open_stream(self._stream)
+            schema = self._reader.schema
+            metadata, _ = dict(schema.metadata or {}), schema.names  # names are decoded here
         except _BAD_BYTES as error:
             self._stream.close()
             raise _broken(error) from error
         except BaseException:
             self._stream.close()
             raise
-        metadata = dict(self._reader.schema.metadata or {})
         cut = metadata.pop(TRUNCATED_KEY, None)
-        self.schema: pa.Schema = self._reader.schema.with_metadata(metadata or None)
+        self.schema: pa.Schema = schema.with_metadata(metadata or None)
         self.truncated: str | None = None if cut is None else cut.decode("utf-8", "replace")
 
     def read(self) -> pa.RecordBatch | None:
@@ -198,12 +199,12 @@ class _IpcSource:
         try:
             batch = self._reader.read_next_batch()
             batch.validate()
+            return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
         except StopIteration:
             self._stream.verify_end()
             return None
         except _BAD_BYTES as error:
             raise _broken(error) from error
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
     def close(self) -> None:
         """Let go of the stream."""
