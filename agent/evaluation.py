@@ -27,10 +27,13 @@ from ..wire import EVAL_INTERRUPTED, EvalRequest, EvalResult
 from . import namespace
 from .output import Capture, OutputSwitch
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints, Visit
+from .training import is_in_torch
 
 STILL_S = 1.0
 """How long the training thread must be without progress before it counts as stuck."""
 _POLL_S = 0.05
+_END_S = 2.0
+"""How long interrupted code is waited for when the agent goes."""
 _FILE = "<eval>"
 
 
@@ -67,7 +70,19 @@ class Evaluator:
         self._settings = settings
         self._output = OutputSwitch()
         self._running = 0
+        self._in_hand: dict[threading.Thread, Evaluation] = {}
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Interrupt what runs, and wait a little for its end."""
+        with self._lock:
+            in_hand = dict(self._in_hand)
+        for evaluation in in_hand.values():
+            evaluation.end()
+        end = time.monotonic() + _END_S
+        for thread in in_hand:
+            if thread.is_alive():
+                thread.join(max(0.0, end - time.monotonic()))
 
     def submit(self, request: EvalRequest) -> Evaluation:
         """Start on a request.
@@ -85,6 +100,8 @@ class Evaluator:
         thread = threading.Thread(
             target=self._run, args=(evaluation,), name=f"{AGENT_THREAD_PREFIX}eval", daemon=True
         )
+        with self._lock:
+            self._in_hand[thread] = evaluation
         thread.start()
         return evaluation
 
@@ -95,6 +112,7 @@ class Evaluator:
         finally:
             with self._lock:
                 self._running -= 1
+                self._in_hand.pop(threading.current_thread(), None)
 
 
 class Evaluation:
@@ -123,6 +141,7 @@ class Evaluation:
         self._started = time.monotonic()
         self._interruptible = threading.Lock()
         self._thread: int | None = None
+        self._is_over = False
 
     def run(self) -> None:
         """Wait for the right moment, run the code, and set the result."""
@@ -143,6 +162,11 @@ class Evaluation:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._thread), ctypes.py_object(EvalInterrupted)
                 )
+
+    def end(self) -> None:
+        """The agent goes: interrupt the code, or do not run it at all."""
+        self._is_over = True
+        self.interrupt()
 
     def overdue(self) -> EvalTimedOut:
         """The error for code that runs on and does not react to being interrupted."""
@@ -167,6 +191,8 @@ class Evaluation:
             if self._request.now or stillness.is_proven():
                 visit.close_way_back()
                 return "agent thread"
+            if self._is_over:
+                raise EvalInterrupted
             if time.monotonic() - self._started > self.limit_s:
                 raise EvalTimedOut(
                     f"the training came to no safe point within {self.limit_s:g} s and is not"
@@ -215,6 +241,8 @@ class Evaluation:
         with self._interruptible:
             self._thread = threading.get_ident()
         try:
+            if self._is_over:
+                raise EvalInterrupted
             exec(body, names)  # noqa: S102 - what the user asked for
             value = eval(last, names) if last is not None else None  # noqa: S307
             return None if value is None else _represent(value, self._max_bytes, capture)
@@ -275,13 +303,7 @@ def _is_in_torch(thread_id: int) -> bool:
     """Whether the training thread is inside a module, a backward pass or an optimizer."""
     if not thread_id:
         return False
-    frame = namespace.frame_of(thread_id)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "") or ""
-        if name.startswith(("torch.nn.modules.", "torch.autograd", "torch.optim")):
-            return True
-        frame = frame.f_back
-    return False
+    return is_in_torch(namespace.frame_of(thread_id))
 
 
 def _cpu_of_others() -> float:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from .. import wire
 from .._version import VERSION
+from ..errors import BadRequest, InternalError
 from ..ring_peek import tables_answer
 from ..routes import openapi
 from ..settings import SETTINGS
@@ -38,7 +39,8 @@ class Handlers:
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
 
     def close(self) -> None:
-        """End the SQL worker."""
+        """End what runs for clients: evals and the SQL worker."""
+        self._evaluator.close()
         self._worker.close()
 
     async def ping(self, request: web.Request) -> web.StreamResponse:
@@ -80,7 +82,7 @@ class Handlers:
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(take_backtrace())
+        return _json(take_backtrace(locals=_flag(request, "locals")))
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -99,6 +101,22 @@ class Handlers:
         change = await _body(request, wire.SettingChange)
         self._agent.change(change.name, change.value)
         return _json(_settings(self._agent))
+
+    async def detach(self, request: web.Request) -> web.StreamResponse:
+        """See the route. The answer is on its way before anything stops."""
+        question = await _body(request, wire.DetachRequest)
+        if self._agent.depart is None:
+            raise InternalError("this agent cannot leave")
+        leaving = self._agent.depart(question.keep_record)
+        pid = self._agent.folder.pid
+        response = _json(wire.Detached(pid=pid, kept=leaving.kept, left=leaving.left))
+        response.force_close()
+        try:
+            await response.prepare(request)
+            await response.write_eof()
+        finally:  # also when the client is gone already
+            leaving.begin()
+        return response
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -121,6 +139,14 @@ def _settings(agent: Agent) -> wire.SettingsAnswer:
             )
         )
     return wire.SettingsAnswer(settings=tuple(shown))
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    """A query parameter that is ``true`` or ``false``."""
+    value = request.query.get(name, "false")
+    if value not in {"true", "false"}:
+        raise BadRequest(f"{name} must be true or false")
+    return value == "true"
 
 
 async def _body(request: web.Request, cls: type[T]) -> T:

@@ -9,29 +9,43 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
+import shutil
 import socket
 import sys
+import threading
 
 from .. import process, rundir
 from ..errors import ProbingError
 from ..rundir import ProcessFolder, write_private
 from ..settings import Settings
+from . import forks
+from .crashes import CrashRecorder
+from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
+from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import bind_tcp, bind_unix
 from .state import Agent, int_from_env
+
+_ASKED_FOR = Arrival()
 
 
 class Running:
     """A running agent: what it holds, and the thread that answers."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, arrival: Arrival) -> None:
+        self.agent = agent
+        self.arrival = arrival
+        self._listener: Listener | None = None
+        self._crashes = CrashRecorder(agent)
+
+    def begin(self) -> None:
         """Record, bind the sockets, and wait for questions.
 
         Raises:
             OSError: The unix socket cannot be bound.
         """
-        self.agent = agent
-        agent.record()
+        agent = self.agent
+        agent.record(late=self.arrival.late)
         listening = [bind_unix(agent.folder.socket)]
         if agent.settings.listen:
             try:
@@ -41,16 +55,29 @@ class Running:
         agent.write_card()
         self._listener = Listener(agent, listening, lambda: _make_server(agent))
         self._listener.start()
+        self._crashes.start()
 
     def stop(self) -> None:
         """Leave the process as it was."""
-        self._listener.stop()
+        self._crashes.stop()
+        self.end()
+
+    def remains(self) -> list[str]:
+        """What `stop` will have to leave in the process, a sentence each."""
+        return [*self.agent.training.remains(), *self._crashes.remains()]
+
+    def end(self) -> None:
+        """The process ends: let go of all but what records a crash on the way."""
+        if self._listener is not None:
+            self._listener.stop()
         self.agent.close()
 
     def abandon(self) -> None:
         """Runs in a forked child: let go of everything that is the parent's."""
+        self._crashes.stop()
         self.agent.training.close()
-        self._listener.abandon()
+        if self._listener is not None:
+            self._listener.abandon()
 
 
 def _listen_on_tcp(agent: Agent) -> socket.socket:
@@ -63,15 +90,18 @@ def _listen_on_tcp(agent: Agent) -> socket.socket:
 
 def _make_server(agent: Agent) -> Serving:
     """The HTTP server; it and aiohttp are loaded only when somebody asks."""
-    from .server import Server
+    with forks.held_back(timeout_s=1.0):  # the agent may be about to leave
+        from . import worker_process
+        from .server import Server
 
-    return Server(agent)
+        worker_process.borrowed_places = agent.places
+        return Server(agent)
 
 
 _running: Running | None = None
 
 
-def start(settings: Settings) -> Agent:
+def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     """Start the agent of this process, or return the one that runs.
 
     Raises:
@@ -79,18 +109,40 @@ def start(settings: Settings) -> Agent:
         OSError: The run folder or the socket cannot be made.
     """
     global _running  # noqa: PLW0603 - one agent per process
-    if _running is None:
-        _running = Running(Agent(settings, _own_folder(settings)))
-        _register_once()
-    return _running.agent
+    with forks.held_back():
+        if _running is None:
+            arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
+            agent = Agent(settings, _own_folder(settings))
+            agent.places, agent.depart = arrival.places, _depart
+            forks.watch(_forked)
+            running = _running = Running(agent, arrival)
+            try:
+                running.begin()
+            except BaseException:
+                stop()
+                raise
+            atexit.register(_ended)
+        return _running.agent
 
 
 def stop() -> None:
-    """Stop the agent of this process, if one runs."""
-    global _running
-    running, _running = _running, None
-    if running is not None:
-        running.stop()
+    """Stop the agent of this process, if one runs; the record stays."""
+    global _running  # noqa: PLW0603 - as in `start`
+    with forks.held_back():
+        if _running is not None:
+            _running.stop()
+            _running = None
+            atexit.unregister(_ended)
+            forks.forget()
+
+
+def detach(*, keep_record: bool) -> Leaving | None:
+    """Remove the agent from this process; returns what became of it, None if none runs."""
+    if _running is None:
+        return None
+    leaving = _depart(keep_record)
+    _leave(keep_record=keep_record)
+    return leaving
 
 
 def current() -> Agent | None:
@@ -98,10 +150,53 @@ def current() -> Agent | None:
     return _running.agent if _running is not None else None
 
 
-def report_failed_start() -> None:
-    """Leave a card that says why the agent could not start; called from an ``except``."""
+def _depart(keep_record: bool) -> Leaving:  # noqa: FBT001 - by the one name that it has
+    """Make ready to leave: say what will stay, and how to begin."""
+    left: list[str] = []
+    kept = None
+    if _running is not None:
+        left += [*_running.remains(), *remains(_running.arrival)]
+        kept = str(_running.agent.folder.path) if keep_record else None
+    thread = threading.Thread(
+        target=_leave_quietly,
+        args=(keep_record,),
+        name=f"{AGENT_THREAD_PREFIX}detach",
+        daemon=True,
+    )
+    return Leaving(kept=kept, left=tuple(left), begin=thread.start)
+
+
+def _leave_quietly(keep_record: bool) -> None:  # noqa: FBT001 - as a thread calls it
+    """The body of the thread that leaves: who asked has his answer, so nobody can be told more."""
+    try:
+        _leave(keep_record=keep_record)
+    except Exception:  # noqa: BLE001 - never harm the host
+        return
+
+
+def _leave(*, keep_record: bool) -> None:
+    """Take everything away that can be; nothing runs after this."""
+    with forks.held_back():
+        running = _running
+        if running is None:
+            return
+        stop()
+        has_ended = wait_for_threads()
+        running.arrival.forget()
+        if not keep_record:
+            shutil.rmtree(running.agent.folder.path, ignore_errors=True)
+        if running.arrival.is_guest and has_ended:
+            unload()
+
+
+def report_failed_start(*, home: str = "") -> None:
+    """Leave a card that says why the agent could not start; called from an ``except``.
+
+    Args:
+        home: The run directory; empty for that of the environment.
+    """
     error = sys.exc_info()[1]
-    home = os.environ.get("PROBING_HOME", "")
+    home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home)
     agent = Agent(settings, _own_folder(settings))
     agent.problems.append(f"the agent did not start: {error}")
@@ -115,16 +210,12 @@ def _own_folder(settings: Settings) -> ProcessFolder:
     return directory.create_folder(os.getpid(), process.start_time(os.getpid()) or 0)
 
 
-_registered = False
-
-
-def _register_once() -> None:
-    """Ask to be told about forks and about the end, once per process."""
-    global _registered  # noqa: PLW0603 - as `_running`
-    if not _registered:
-        _registered = True
-        os.register_at_fork(after_in_child=_forked)
-        atexit.register(stop)
+def _ended() -> None:
+    """Runs at the end of the process."""
+    global _running
+    running, _running = _running, None
+    if running is not None:
+        running.end()
 
 
 def _forked() -> None:

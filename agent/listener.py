@@ -52,6 +52,7 @@ class Listener:
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._server: Serving | None = None
+        self._is_stopped = False
         self._pong = _pong()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}agent", daemon=True
@@ -63,6 +64,7 @@ class Listener:
 
     def stop(self) -> None:
         """End the thread and close the sockets; returns within 2 s."""
+        self._is_stopped = True
         os.write(self._wake_writer, b"x")
         if self._server is not None:
             self._server.stop()
@@ -102,6 +104,8 @@ class Listener:
         first = self._wait()
         if first is not None:
             self._server = self._make_server()
+            if self._is_stopped:  # while it was being loaded
+                self._server.stop()
             self._server.run(self._sockets, first)
 
     def _wait(self) -> socket.socket | None:

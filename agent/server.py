@@ -198,9 +198,7 @@ def _is_tcp(request: web.Request) -> bool:
 
 
 def _silent_logger() -> logging.Logger:
-    """A logger that reaches none of the host's handlers."""
-    logger = logging.getLogger("probing.agent")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
+    """A logger that reaches none of the host's handlers, and is not in the host's list."""
+    logger = logging.Logger("probing.agent")  # noqa: LOG001 - see above
+    logger.addHandler(logging.NullHandler())
     return logger

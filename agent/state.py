@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 
 from .. import process, rundir
 from .._version import VERSION
@@ -17,6 +19,7 @@ from ..card import Card
 from ..errors import ProbingError
 from ..rundir import ProcessFolder
 from ..settings import Setting, Settings, find
+from .leaving import Leaving
 from .training import NoTraining, TorchTraining, torch_is_ready
 
 
@@ -30,6 +33,8 @@ class Agent:
         token: What TCP requests must carry; empty without a TCP listener.
         problems: What could not be done, one sentence each.
         listen: Where it listens for TCP, as ``host:port``, if it does.
+        places: Folders of the operator's who attached: they hold what may be missing here.
+        depart: Makes ready to leave the process, keeping the record or not.
     """
 
     def __init__(self, settings: Settings, folder: ProcessFolder) -> None:
@@ -43,14 +48,23 @@ class Agent:
         self._ranks: tuple[int | None, ...] = ()
         self._started_ns = time.time_ns()
         self.listen: str | None = None
+        self.places: tuple[str, ...] = ()
+        self.depart: Callable[[bool], Leaving] | None = None
+        self._recording_begins = threading.Lock()
 
-    def record(self) -> None:
-        """Begin to record, once torch is there."""
-        if isinstance(self.training, NoTraining) and torch_is_ready():
+    def record(self, *, late: bool = False) -> None:
+        """Begin to record, once torch is there.
+
+        Args:
+            late: Whether a training may be in the middle of a step.
+        """
+        with self._recording_begins:
+            if not (isinstance(self.training, NoTraining) and torch_is_ready()):
+                return
             try:
                 self.training = TorchTraining(self.folder, self.settings)
                 if self.settings.recording:
-                    self.training.start()
+                    self.training.start(late=late)
             except (ProbingError, OSError) as error:
                 self.problems.append(f"nothing is recorded: {error}")
 
@@ -110,7 +124,7 @@ class Agent:
         changed = find(name).name
         self._changed.add(changed)
         if changed == "recording" and self.settings.recording:
-            self.training.start()
+            self.training.start(late=True)
         elif changed == "recording":
             self.training.pause()
 

@@ -1,21 +1,24 @@
 """Recording of one process: its rings, its sources, and what they know about the training.
 
-Rules of this file: started in a thread that may import torch's submodules (the main thread),
-never imports torch itself. Stopping leaves torch as it was.
+Rules of this file: never imports torch, nor any part of it; may be started and stopped in any
+thread, while others train. Stopping leaves torch as it was.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..tables import STEPS, TORCH_TRACE
 from .recorder import Names, RingWriter
-from .safe_points import SafePoints
+from .safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .sources.boundary import Boundary
 from .sources.memory import Accelerator, Cuda, MemorySampler
 from .sources.modules import ModuleCalls
 from .sources.optimizers import OptimizerSteps
@@ -50,20 +53,29 @@ class TorchTraining:
         )
         self._memory = MemorySampler(accelerator or Cuda())
         self._progress = Progress(self._recording, self._memory)
-        self._sources = (
-            ModuleCalls(self._recording, self._progress, self._memory),
-            OptimizerSteps(self._recording, self._progress, self._memory),
-        )
+        self._boundary = Boundary(self._recording, self._memory)
+        shared = (self._recording, self._progress, self._memory, self._boundary)
+        self._sources = (ModuleCalls(*shared), OptimizerSteps(*shared))
         for source in self._sources:
             source.guard.on_fault = trace.count_dropped
 
-    def start(self) -> None:
-        """Begin to record."""
+    def start(self, *, late: bool = False) -> None:
+        """Begin to record.
+
+        Args:
+            late: Whether the training may be in the middle of a step; recording then begins with
+                the next one.
+        """
+        if late:
+            self._memory.taken_ns = time.perf_counter_ns()  # it moves until it is seen not to
+            self._recording.training_thread = self._recording.training_thread or _training_thread()
+        self._boundary.begin(late=late)
         for source in self._sources:
             source.start()
 
     def pause(self) -> None:
         """Stop recording; `start` goes on."""
+        self._boundary.end()
         for source in self._sources:
             source.stop()
         self._progress.abandon()
@@ -71,10 +83,16 @@ class TorchTraining:
     def close(self) -> None:
         """Stop recording for good; what was recorded stays."""
         self.pause()
+        for source in self._sources:
+            source.close()
         self._memory.close()
         self._recording.trace.close()
         self._recording.steps.close()
         self._recording.names.close()
+
+    def remains(self) -> list[str]:
+        """What could not be taken away, one sentence each."""
+        return [sentence for source in self._sources for sentence in source.remains()]
 
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
@@ -90,7 +108,8 @@ class TorchTraining:
 
     def step(self) -> int | None:
         """The step in progress; None while no model has been called."""
-        return self._progress.step if self._recording.training_thread else None
+        is_counted = self._recording.training_thread and not self._recording.awaits_step
+        return self._progress.step if is_counted else None
 
     def names(self) -> Mapping[str, Any]:
         """The model and the optimizer seen in recorded calls."""
@@ -105,7 +124,7 @@ class NoTraining:
     def __init__(self) -> None:
         self.safe_points = SafePoints()
 
-    def start(self) -> None:
+    def start(self, *, late: bool = False) -> None:
         """Nothing to record."""
 
     def pause(self) -> None:
@@ -113,6 +132,10 @@ class NoTraining:
 
     def close(self) -> None:
         """Nothing to close."""
+
+    def remains(self) -> list[str]:
+        """Nothing was put in place."""
+        return []
 
     def problems(self) -> list[str]:
         """No problems."""
@@ -133,6 +156,26 @@ class NoTraining:
     def names(self) -> Mapping[str, Any]:
         """Nothing has been seen."""
         return {}
+
+
+def _training_thread() -> int:
+    """The kernel number of a thread that is inside torch now, else of the main thread."""
+    frames = sys._current_frames()  # noqa: SLF001 - as its docs say
+    inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
+    for thread in threading.enumerate():
+        if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
+            return thread.native_id or 0
+    return threading.main_thread().native_id or 0
+
+
+def is_in_torch(frame: FrameType | None) -> bool:
+    """Whether a stack goes through a module, a backward pass or an optimizer."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "") or ""
+        if name.startswith(("torch.nn.modules.", "torch.autograd", "torch.optim")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def torch_is_ready() -> bool:

@@ -33,6 +33,10 @@ _OWN_VARIABLES = {
 }
 
 
+borrowed_places: tuple[str, ...] = ()
+"""Folders that hold what is not installed here: the operator's, who attached from there."""
+
+
 class WorkerProcess:
     """A running SQL worker.
 
@@ -48,7 +52,7 @@ class WorkerProcess:
             SqlWorkerDied: It cannot be started.
         """
         script = Path(sql_frames.__file__).with_name("sql_worker.py")
-        places = _places("probing", "duckdb", "pyarrow", "numpy")
+        places = [*_places("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
         try:
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", str(script), str(folder.path), str(memory_mib), *places],

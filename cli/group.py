@@ -24,6 +24,8 @@ COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 COMMANDS = {
     "run": "run",
     "list": "list_",
+    "attach": "attach",
+    "detach": "detach",
     "backtrace": "backtrace",
     "query": "query",
     "eval": "eval_",

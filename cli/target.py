@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import UsageError
+from . import terminal
 from .completion import complete_endpoint_option
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Target:
         endpoints: As the user wrote them.
         timeout_s: The limit the user gave, or None.
         token: The token of TCP requests read from ``--token-file``, or None.
+        attaches: Whether a process without an agent gets one first.
     """
 
     endpoints: tuple[str, ...] = ()
     timeout_s: float | None = None
     token: str | None = None
+    attaches: bool = False
 
     @classmethod
     def of(cls, context: click.Context) -> Target:
@@ -59,10 +62,16 @@ class Target:
         """The process at an endpoint.
 
         Raises:
-            ProbingError: It cannot be reached.
+            ProbingError: It cannot be reached, or attached to where that was asked for.
         """
         from ..client import connect
 
+        if self.attaches:
+            from .render.attached import render_attached
+
+            attached = connect(endpoint, token=self.token, timeout_s=self.limit_s).attach()
+            if attached.method is not None:
+                terminal.note(render_attached(attached))
         return connect(endpoint, token=self.token, timeout_s=self.limit_s)
 
 
@@ -79,6 +88,17 @@ def asked_target(context: click.Context) -> Target:
             help="`probing list` shows the processes there are.",
         )
     return target
+
+
+def target_with(context: click.Context, endpoint: str | None) -> Target:
+    """The target of a command that also takes its endpoint as an argument.
+
+    Raises:
+        UsageError: No endpoint was named.
+    """
+    if endpoint is not None:
+        _add_endpoints(context, None, (endpoint,))
+    return asked_target(context)
 
 
 def refuse_target(context: click.Context) -> None:
@@ -102,6 +122,11 @@ def target_options(function: F) -> F:
     return function
 
 
+def attach_option(function: F) -> F:
+    """The option ``--attach``, stored in the context's `Target`."""
+    return _ATTACH_OPTION(function)
+
+
 def style_option(*styles: str) -> Callable[[F], F]:
     """The option ``--format`` of a command with few formats, the first of them the default."""
     return click.option(
@@ -114,7 +139,7 @@ def style_option(*styles: str) -> Callable[[F], F]:
     )
 
 
-def _add_endpoints(ctx: click.Context, _: click.Parameter, value: tuple[str, ...]) -> None:
+def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[str, ...]) -> None:
     target = Target.of(ctx)
     ctx.obj = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
 
@@ -122,6 +147,11 @@ def _add_endpoints(ctx: click.Context, _: click.Parameter, value: tuple[str, ...
 def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
     if value is not None:
         ctx.obj = dataclasses.replace(Target.of(ctx), timeout_s=value)
+
+
+def _set_attaches(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        ctx.obj = dataclasses.replace(Target.of(ctx), attaches=True)
 
 
 def _read_token(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -159,4 +189,11 @@ _TOKEN_OPTION = click.option(
     expose_value=False,
     callback=_read_token,
     help="The file that holds the token of TCP endpoints; else PROBING_TOKEN is used.",
+)
+_ATTACH_OPTION = click.option(
+    "--attach",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_attaches,
+    help="Put the agent into a process that has none first, as `probing attach` does.",
 )

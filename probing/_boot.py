@@ -135,9 +135,13 @@ def watch(*, everywhere: bool, held: bool) -> None:
 
 
 def watch_for_torch() -> None:
-    """The agent runs already: have it record once torch is there."""
+    """The agent runs already: have it record once torch is there, now or later."""
     if _boot is None:
         watch(everywhere=True, held=False)
+    else:
+        _boot.held = False
+        if "torch" in sys.modules:
+            _start_agent()
 
 
 def forget() -> None:
@@ -152,16 +156,17 @@ def _start_agent() -> None:
     """Start the agent, or let it begin to record; a failure of it is not the host's."""
     try:
         from probing.agent import lifecycle
+        from probing.agent.leaving import Arrival
         from probing.settings import Settings
 
         agent = lifecycle.current()
         if agent is None:
-            lifecycle.start(Settings.from_env(os.environ))
+            lifecycle.start(Settings.from_env(os.environ), Arrival(forget=forget))
             _watch_children()
         else:
             agent.record()
     except Exception:  # noqa: BLE001 - never harm the host
-        _report()
+        report()
 
 
 def _hear_bootstrap(boot: _Boot) -> None:
@@ -190,12 +195,12 @@ def _watch_children() -> None:
         util.register_after_fork(_boot, _Boot.forked)
 
 
-def _report() -> None:
+def report(*, home: str = "") -> None:
     """Leave word of a start that failed, where `probing list` looks; never raise."""
     try:
         from probing.agent import lifecycle
 
-        lifecycle.report_failed_start()
+        lifecycle.report_failed_start(home=home)
     except Exception:  # noqa: BLE001 - never harm the host
         return
 

@@ -11,18 +11,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from . import process, ring_peek, stacks, wire
+from . import ladder, process, ring_peek, stacks, wire
 from .endpoint import Local, Stranger, resolve
 from .errors import (
-    ConnectionLost,
+    AttachWaiting,
     InternalError,
+    NoSuchProcess,
     NotAnswering,
     NotProbed,
     NotProbing,
     ProbingError,
     ProcessEnded,
+    UsageError,
 )
-from .rundir import ProcessFolder, from_env
+from .injection.names import AUTO
+from .rundir import ProcessFolder, directory_of, from_env
 from .tables import RECORDED_TABLES, TABLES, Table
 from .transport import Address, ask
 
@@ -30,12 +33,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .answer import Answer
+    from .attaching import Attached
     from .engine import TableProvider
 
 T = TypeVar("T")
 
-_AGENT_S = 1.0
-"""How long to wait for the agent where there is another way to the answer."""
 _READY_S = 2.0
 """How long a live process may take to say that it can run Python code at all."""
 _GRACE_S = 5.0
@@ -61,15 +63,30 @@ class Process(Protocol):
         """Run one read-only SQL statement over its tables."""
 
     def eval(
-        self, code: str, *, timeout_s: float | None = None, now: bool = False
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
     ) -> wire.EvalResult:
         """Run Python code in it, at a safe point unless `now`.
 
         Without `timeout_s` the limit is the process's own setting `eval_timeout_s`.
+
+        Args:
+            unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
+                the process; only on this machine. See `probing.injection.holder`.
         """
 
-    def backtrace(self) -> wire.Backtrace:
-        """The stack of every thread."""
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
+        """The stack of every thread.
+
+        Args:
+            native: Also the frames of C functions, for which a live process is paused; only on
+                this machine.
+            locals: Also short texts of the local variables.
+        """
 
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
@@ -82,6 +99,16 @@ class Process(Protocol):
 
     def set(self, name: str, value: str) -> wire.SettingsAnswer:
         """Change one setting."""
+
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """Put the agent into it, unless it is there; see `probing.attaching.attach`."""
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """Take the agent out of it.
+
+        Args:
+            keep_record: Whether to keep what was recorded.
+        """
 
     def notes(self) -> list[str]:
         """Sentences about how the last answer came about."""
@@ -118,6 +145,7 @@ class RemoteProcess:
         self.label = label
         self._address = address
         self._timeout_s = timeout_s
+        self._notes: list[str] = []
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
@@ -131,17 +159,31 @@ class RemoteProcess:
         return Answer.from_ipc(data)
 
     def eval(
-        self, code: str, *, timeout_s: float | None = None, now: bool = False
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
+        if unsafe:
+            raise _only_there(self.label, "an unsafe eval")
         request = wire.EvalRequest(code=code, timeout_s=timeout_s, now=now)
         wait_s = (timeout_s or self._timeout_s) + _GRACE_S
         data = ask(self._address, "eval", body=request, timeout_s=wait_s)
         return _received(wire.EvalResult, data)
 
-    def backtrace(self) -> wire.Backtrace:
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`."""
-        return self._get(wire.Backtrace, "backtrace")
+        if native:
+            self._notes.append(
+                "frames of C functions are left out: only a command on the process's own machine"
+                " can read them"
+            )
+        flags = ("locals",) if locals else ()
+        data = ask(self._address, "backtrace", timeout_s=self._timeout_s, flags=flags)
+        return _received(wire.Backtrace, data)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
@@ -161,9 +203,19 @@ class RemoteProcess:
         data = ask(self._address, "set", body=change, timeout_s=self._timeout_s)
         return _received(wire.SettingsAnswer, data)
 
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """See `Process`."""
+        raise _only_there(self.label, "attach")
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """See `Process`."""
+        request = wire.DetachRequest(keep_record=keep_record)
+        data = ask(self._address, "detach", body=request, timeout_s=self._timeout_s)
+        return _received(wire.Detached, data)
+
     def notes(self) -> list[str]:
         """See `Process`."""
-        return []
+        return list(self._notes)
 
     def _get(self, cls: type[T], route: str) -> T:
         """The answer to a GET."""
@@ -190,15 +242,22 @@ class LocalProcess:
         return engine.run(sql, timeout_s=timeout_s or self._timeout_s, max_rows=max_rows)
 
     def eval(
-        self, code: str, *, timeout_s: float | None = None, now: bool = False
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
+        if unsafe and self._folder.is_alive():
+            return _eval_in_holder(self._folder.pid, code, timeout_s)
         self._require_agent("it can run no code any more")
         return self._agent.eval(code, timeout_s=timeout_s, now=now)
 
-    def backtrace(self) -> wire.Backtrace:
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`; from outside when the agent does not answer at once."""
-        return local_backtrace(self._folder, self._notes)
+        return ladder.backtrace_of(self._folder, self._notes, native=native, locals=locals)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
@@ -221,6 +280,19 @@ class LocalProcess:
         self._require_agent("nothing can be set in it")
         return self._agent.set(name, value)
 
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """See `Process`."""
+        from .attaching import attach
+
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, "nothing can be put into it")
+        return attach(self._folder.pid, how=how, timeout_s=timeout_s)
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """See `Process`."""
+        self._require_agent("its agent has ended with it")
+        return self._agent.detach(keep_record=keep_record)
+
     def notes(self) -> list[str]:
         """See `Process`."""
         return list(self._notes)
@@ -238,12 +310,11 @@ class StrangeProcess:
     def __init__(self, label: str, pid: int) -> None:
         self.label = label
         self._pid = pid
+        self._notes: list[str] = []
 
-    def backtrace(self) -> wire.Backtrace:
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`."""
-        if not process.is_python(self._pid):
-            raise NotProbed(self._pid, "it is not a Python process")
-        return stacks.take_from_outside(self._pid)
+        return ladder.backtrace_of_stranger(self._pid, self._notes, native=native, locals=locals)
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
@@ -252,9 +323,16 @@ class StrangeProcess:
         raise self._no_agent()
 
     def eval(
-        self, code: str, *, timeout_s: float | None = None, now: bool = False
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
+        if unsafe:
+            return _eval_in_holder(self._pid, code, timeout_s)
         raise self._no_agent()
 
     def tables(self) -> wire.TablesAnswer:
@@ -273,14 +351,30 @@ class StrangeProcess:
         """See `Process`."""
         raise self._no_agent()
 
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """See `Process`."""
+        from .attaching import attach
+
+        return attach(self._pid, how=how, timeout_s=timeout_s)
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """See `Process`."""
+        raise NotProbed(self._pid, "it has no probing agent that could leave it")
+
     def notes(self) -> list[str]:
         """See `Process`."""
-        return []
+        return list(self._notes)
 
     def _no_agent(self) -> ProbingError:
         """The error of everything that needs an agent."""
         if not process.is_python(self._pid):
             return NotProbed(self._pid, "it is not a Python process")
+        started = process.start_time(self._pid)
+        if started is None:
+            return NoSuchProcess(str(self._pid))
+        if directory_of(self._pid).folder_for(self._pid, started).attach_script.exists():
+            why = ladder.who_holds_gil(self._pid)
+            return AttachWaiting(self._pid, why or "no Python code has run in it since")
         owner = process.owner(self._pid)
         if owner not in (None, os.getuid()):
             return NotProbed(self._pid, f"it is user {owner}'s, whose agents are not ours to ask")
@@ -301,28 +395,8 @@ def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
         why = card.problems[0] if card and card.problems else "its agent has stopped"
         raise NotProbed(folder.pid, why) from None
     except NotAnswering:
-        raise NotAnswering(f"process {folder.pid}", timeout_s, _why_silent(folder)) from None
-
-
-def local_backtrace(folder: ProcessFolder, notes: list[str]) -> wire.Backtrace:
-    """The stacks of a local process: from its agent, else by py-spy from outside."""
-    if not folder.is_alive():
-        raise ProcessEnded(folder.pid, "it has no stack any more")
-    if stacks.is_stopped(folder.pid):
-        notes.append(
-            f"process {folder.pid} is stopped by a signal (kill -CONT {folder.pid} lets it go on);"
-            " its stacks were read from outside"
-        )
-        return stacks.take_from_outside(folder.pid)
-    try:
-        data = ask(Address(path=folder.socket), "backtrace", timeout_s=_AGENT_S)
-    except (NotAnswering, NotProbing, ConnectionLost):
-        notes.append(
-            f"the agent of process {folder.pid} did not answer within {_AGENT_S:g} s"
-            f" ({_why_silent(folder)}); its stacks were read from outside"
-        )
-        return stacks.take_from_outside(folder.pid)
-    return _received(wire.Backtrace, data)
+        why = ladder.why_silent(folder)
+        raise NotAnswering(f"process {folder.pid}", timeout_s, why) from None
 
 
 def providers_for(
@@ -356,7 +430,9 @@ class _LiveTable:
         from .arrow_tables import live_to_arrow
 
         if self.table.name in stacks.STACK_TABLES:
-            backtrace = local_backtrace(self._folder, self._notes)
+            backtrace = ladder.backtrace_of(self._folder, self._notes)
+            if backtrace.note is not None:
+                self._notes.append(backtrace.note)
             return live_to_arrow(stacks.rows_of(self.table, backtrace))
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
@@ -366,14 +442,18 @@ class _LiveTable:
         return live_to_arrow(_received(wire.LiveRows, data))
 
 
-def _why_silent(folder: ProcessFolder) -> str:
-    """What is known about a live process that does not answer."""
-    if stacks.is_stopped(folder.pid):
-        return f"it is stopped by a signal; kill -CONT {folder.pid} lets it go on"
-    if process.state(folder.pid) == "D":
-        return "its main thread is in an uninterruptible wait of the kernel"
-    return (
-        "no Python code gets to run in it: something holds the interpreter lock, or the processor"
+def _eval_in_holder(pid: int, code: str, timeout_s: float | None) -> wire.EvalResult:
+    """Run code in the thread that holds the interpreter lock."""
+    from .unsafe_eval import eval_in_holder
+
+    return eval_in_holder(pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+
+
+def _only_there(endpoint: str, what: str) -> UsageError:
+    """The error for what only works on the process's own machine."""
+    return UsageError(
+        f"{what} works on processes of this machine only, and {endpoint} is an address.",
+        help="Run the command on that machine, with the process's pid.",
     )
 
 

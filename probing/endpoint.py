@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from . import process
 from .card import Card
-from .errors import BadEndpoint, NoSuchProcess, NotProbed
-from .rundir import ProcessFolder, RunDirectory, folder_at
+from .errors import BadEndpoint, NoSuchProcess
+from .rundir import ProcessFolder, RunDirectory, environment_directory, folder_at
 from .transport import Address
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
@@ -31,7 +31,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stranger:
-    """A process of this machine that has no agent."""
+    """A process of this machine that has no agent, or none that has begun."""
 
     pid: int
 
@@ -68,17 +68,14 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
     """The live process of that pid, else the newest record of an ended one."""
     started = process.start_time(pid)
     folders = [folder for folder in directory.folders() if folder.pid == pid]
-    for folder in folders:
-        if folder.start_time == started:
-            return Local(folder=folder)
-    if started is None and folders:
-        return Local(folder=folders[0])
     if started is None:
-        raise NoSuchProcess(str(pid))
-    if folders:
-        raise NotProbed(
-            pid, f"has no agent; an earlier process of that number left {folders[0].path}"
-        )
+        if not folders:
+            raise NoSuchProcess(str(pid))
+        return Local(folder=folders[0])
+    # It may have been started with a run directory of its own, or belong to another user.
+    for folder in (*folders, *environment_directory(pid).folders()):
+        if (folder.pid, folder.start_time) == (pid, started) and folder.read_card() is not None:
+            return Local(folder=folder)
     return Stranger(pid=pid)
 
 

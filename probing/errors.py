@@ -18,11 +18,14 @@
     │   ├── NotAnswering
     │   ├── NotProbing        nothing, or something else, answered there
     │   ├── ConnectionLost
+    │   ├── AttachFailed      no way into the process was open
+    │   ├── AttachWaiting     the agent is in, but waits for the interpreter lock
     │   └── Busy
     ├── Refused               not allowed
     │   ├── NoPermission
     │   ├── BadToken
     │   ├── BadOrigin
+    │   ├── AttachRefused     no agent can be put into the process as it is
     │   └── UnsafeRunDirectory
     ├── TimedOut
     │   ├── QueryTimedOut
@@ -231,13 +234,13 @@ class NotProbed(Unreachable):
 
     code = "not_probed"
     status = 404
-    help = (
-        "Start it with PROBING=1, with `probing run`, or call probing.start() in it."
-        " `backtrace` works without an agent."
-    )
 
     def __init__(self, pid: int, why: str = "it has no probing agent") -> None:
-        super().__init__(f"process {pid} is alive, but {why}.")
+        super().__init__(
+            f"process {pid} is alive, but {why}.",
+            help=f"`probing attach {pid}` puts one in without a restart; `query`, `eval`, `tables`"
+            " and `config` do so themselves with --attach. `backtrace` works without an agent.",
+        )
 
 
 class ProcessEnded(Unreachable):
@@ -284,6 +287,33 @@ class ConnectionLost(Unreachable):
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} closed the connection before an answer came.")
+
+
+class AttachFailed(Unreachable):
+    """Every way into the process was tried, and none was open."""
+
+    code = "attach_failed"
+    help = (
+        "Nothing was changed in it, so it may be tried again; `backtrace` works without an agent."
+    )
+
+    def __init__(self, pid: int, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"no agent could be put into process {pid}: {why}.", help=help)
+
+
+class AttachWaiting(Unreachable):
+    """The agent's code is in the process and waits, harmlessly, for the interpreter lock."""
+
+    code = "attach_waiting"
+    status = 504
+    exit_code = 5
+    help = (
+        "It starts by itself once the lock is free, and does nothing until then. `backtrace` shows"
+        " now what the process is doing."
+    )
+
+    def __init__(self, pid: int, why: str) -> None:
+        super().__init__(f"the agent is in process {pid} but cannot start yet: {why}.")
 
 
 class Busy(Unreachable):
@@ -336,6 +366,15 @@ class BadOrigin(Refused):
 
     def __init__(self, header: str, value: str) -> None:
         super().__init__(f"requests with {header} {value[:80]!r} are not served.")
+
+
+class AttachRefused(Refused):
+    """The process is in a state, or of a kind, in which no agent can be put into it."""
+
+    code = "attach_refused"
+
+    def __init__(self, pid: int, why: str, *, help: str) -> None:
+        super().__init__(f"no agent can be put into process {pid}: {why}.", help=help)
 
 
 class UnsafeRunDirectory(Refused):

@@ -1,14 +1,20 @@
-"""The agent of this very process, by the two functions a training script may call.
+"""The agent of this very process: two functions for a training script, one for `probing attach`.
 
-Rules of this file: the way in for `import probing; probing.start()`; everything else about the
-agent is in `probing.agent`, which is imported only when it is started.
+Rules of this file: the way in for `import probing; probing.start()` and for what is injected;
+everything else about the agent is in `probing.agent`. Nothing is imported before it is needed, so
+that a process which is attached to can be kept from forking meanwhile.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 
-from .settings import Settings
+_POLL_S = 0.05
+TYPE_CHECKING = False  # see above
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def start(**settings: object) -> None:
@@ -27,13 +33,15 @@ def start(**settings: object) -> None:
     """
     from . import _boot
     from .agent import lifecycle
-    from .settings import find, parse
+    from .agent.leaving import Arrival
+    from .settings import Settings, find, parse
 
     given = {find(name): value for name, value in settings.items()}
     texts = {setting.env: str(value) for setting, value in given.items()}
     for setting, value in given.items():
         parse(setting, str(value))
-    lifecycle.start(Settings.from_env({**os.environ, **texts}))
+    settings = Settings.from_env({**os.environ, **texts})
+    lifecycle.start(settings, Arrival(forget=_boot.forget))
     _boot.watch_for_torch()
 
 
@@ -47,3 +55,56 @@ def stop() -> None:
 
     lifecycle.stop()
     _boot.forget()
+
+
+def start_attached(home: str, *, places: Sequence[str] = ()) -> None:
+    """Start the agent in a process that was not prepared; does nothing when it is running.
+
+    Runs in a thread of its own, at any moment of whatever the process does. Never raises: what
+    goes wrong is told by the card in the run folder.
+
+    Args:
+        home: The run directory.
+        places: Folders of the operator's, who attaches from there: they hold what may be missing
+            here.
+    """
+    from .agent import forks
+
+    try:
+        with forks.held_back():
+            _start_late(home, tuple(places))
+        _record_once_imported()
+    except Exception:  # noqa: BLE001 - never harm the host
+        from . import _boot
+
+        _boot.report(home=home)
+
+
+def _start_late(home: str, places: tuple[str, ...]) -> None:
+    """Start the agent, and have it record once a training step has ended."""
+    loaded = frozenset(sys.modules)
+    is_guest = "probing._boot" not in loaded  # the start-up hook, and whoever has used `probing`
+    from . import _boot
+    from .agent import lifecycle
+    from .agent.leaving import Arrival
+    from .settings import Settings
+
+    if lifecycle.current() is None:
+        settings = Settings.from_env({**os.environ, "PROBING": "1", "PROBING_HOME": home})
+        arrival = Arrival(
+            late=True, is_guest=is_guest, places=places, forget=_boot.forget, loaded=loaded
+        )
+        lifecycle.start(settings, arrival)
+    _boot.watch_for_torch()
+
+
+def _record_once_imported() -> None:
+    """Torch may just be being imported, by another thread: have the agent wait until it is done."""
+    from .agent import lifecycle
+
+    while (agent := lifecycle.current()) is not None and "torch" in sys.modules:
+        spec = getattr(sys.modules["torch"], "__spec__", None)
+        if not getattr(spec, "_initializing", False):
+            agent.record(late=True)
+            return
+        time.sleep(_POLL_S)

@@ -6,17 +6,21 @@ is asked of it, by a ping that loads nothing, of all of them at once.
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-from . import ring_peek, stacks
+from . import crashes, process, ring_peek, stacks
+from .card import Card
 from .client import ping
-from .errors import ConnectionLost, NotAnswering, NotProbed
+from .endpoint import Local, resolve
+from .errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
+from .preflight import find_obstacle
 from .rundir import ProcessFolder, from_env
 
-State = Literal["training", "idle", "stopped", "not answering", "no agent", "dead"]
+State = Literal["training", "idle", "stopped", "not answering", "attaching", "no agent", "dead"]
 
 _PING_S = 0.5
 _RECENT_S = 10.0
@@ -29,11 +33,12 @@ class ProcessSummary:
     Attributes:
         state: ``training``: a step ended, or began, in the last 10 s or within five times the
             last step's duration. ``idle``: it answers, but makes no steps. ``not answering``:
-            alive, but runs no Python code. ``no agent``: its agent is stopped or did not start.
+            alive, but runs no Python code. ``attaching``: an agent has been put in and waits for
+            the interpreter lock. ``no agent``: its agent is stopped or did not start.
         step: The last step recorded.
         step_age_s: Seconds since that step began.
         folder: Its run folder; an endpoint, too.
-        problems: What its agent could not do.
+        problems: What its agent could not do; of an ended one, the crash that it ended by.
     """
 
     pid: int
@@ -44,21 +49,61 @@ class ProcessSummary:
     command: str
     python: str
     listen: str | None
-    folder: str
+    folder: str | None
     problems: tuple[str, ...]
+    has_torch: bool | None
+    obstacle: str | None = None
 
 
-def list_processes(*, dead: bool = False) -> tuple[ProcessSummary, ...]:
+def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessSummary, ...]:
     """Every process of this user with an agent, newest first.
 
     Args:
         dead: Whether to include ended processes whose record is still there.
+        every: Whether to include the Python processes without an agent, behind the others.
     """
     folders = [folder for folder in from_env().folders() if dead or folder.is_alive()]
-    if not folders:
+    known = {folder.pid for folder in folders if folder.is_alive()}
+    strangers = [pid for pid in _python_processes() if pid not in known] if every else []
+    if not (folders or strangers):
         return ()
-    with ThreadPoolExecutor(max_workers=min(32, len(folders))) as pool:
-        return tuple(pool.map(_summary, folders))
+    with ThreadPoolExecutor(max_workers=min(32, len(folders) + len(strangers))) as pool:
+        seen = filter(None, pool.map(_stranger, strangers))
+        return (*pool.map(_summary, folders), *seen)
+
+
+def _python_processes() -> list[int]:
+    """The Python processes whose files this user may look at, newest first, without this one."""
+    pids = sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
+    return [pid for pid in pids if pid != os.getpid() and process.is_python(pid)]
+
+
+def _stranger(pid: int) -> ProcessSummary | None:
+    """Look at a process without a folder in this run directory; None when it is gone.
+
+    It may have a folder in another directory.
+    """
+    try:
+        place = resolve(pid, from_env())
+    except NoSuchProcess:
+        return None
+    if isinstance(place, Local):
+        return _summary(place.folder)
+    obstacle = find_obstacle(pid)
+    return ProcessSummary(
+        pid=pid,
+        rank=None,
+        state="no agent",
+        step=None,
+        step_age_s=None,
+        command=" ".join(process.command(pid)),
+        python="",
+        listen=None,
+        folder=None,
+        problems=(),
+        has_torch=process.has_library(pid, "libtorch"),
+        obstacle=obstacle.message if obstacle else None,
+    )
 
 
 def _summary(folder: ProcessFolder) -> ProcessSummary:
@@ -78,12 +123,26 @@ def _summary(folder: ProcessFolder) -> ProcessSummary:
         state=state,
         step=step,
         step_age_s=age,
-        command=" ".join(card.command) if card else "",
+        command=" ".join(card.command if card else process.command(folder.pid)),
         python=card.python if card else "",
         listen=card.listen if card and state != "dead" else None,
         folder=str(folder.path),
-        problems=card.problems if card else ("its card cannot be read",),
+        has_torch=process.has_library(folder.pid, "libtorch") if folder.is_alive() else None,
+        problems=(*_crash(folder, state), *_agent_problems(card, state)),
     )
+
+
+def _crash(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """How an ended process ended, where it left word of that."""
+    crash = crashes.read_crash(folder) if state == "dead" else None
+    return (crashes.describe(crash),) if crash is not None else ()
+
+
+def _agent_problems(card: Card | None, state: State) -> tuple[str, ...]:
+    """What the agent of a process could not do."""
+    if card is None:
+        return () if state == "attaching" else ("its card cannot be read",)
+    return card.problems
 
 
 def _reach(folder: ProcessFolder) -> State | None:
@@ -92,6 +151,8 @@ def _reach(folder: ProcessFolder) -> State | None:
         return "dead"
     if stacks.is_stopped(folder.pid):
         return "stopped"
+    if folder.attach_script.exists():
+        return "attaching"
     try:
         ping(folder, timeout_s=_PING_S)
     except NotProbed:

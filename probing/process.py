@@ -7,16 +7,46 @@ that is gone gives None, not an error.
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
 
 class ThreadFacts(NamedTuple):
-    """One thread: its kernel number, its state letter, and its processor time in seconds."""
+    """What the kernel tells of one thread.
+
+    Attributes:
+        thread_id: Its number.
+        state: The letter of its state.
+        cpu_s: Processor time it has used, in seconds.
+        name: What the kernel calls it; often the program's name.
+        wchan: The function of the kernel that it sleeps in; None where unknown or awake.
+        call: The system call it is in; None where unknown or in none. See `SystemCall`.
+        switches: How often it has gone to sleep so far; None where unknown.
+    """
 
     thread_id: int
     state: str
     cpu_s: float
+    name: str = ""
+    wchan: str | None = None
+    call: SystemCall | None = None
+    switches: int | None = None
+
+
+class SystemCall(NamedTuple):
+    """The system call that a thread is in.
+
+    Attributes:
+        name: As its manual page calls it; ``syscall 999`` where it is none of `syscalls`.
+        file: What its first argument is a descriptor of: a path, or ``pipe:[7]``; ``no file``
+            for a select on none, which is a way to sleep.
+        has_limit: Whether a wait for a futex ends by itself after some time.
+    """
+
+    name: str
+    file: str | None = None
+    has_limit: bool = False
 
 
 def start_time(pid: int) -> int | None:
@@ -41,8 +71,12 @@ def state(pid: int) -> str | None:
     return fields[0] if fields else None
 
 
-def threads(pid: int) -> dict[int, ThreadFacts]:
-    """Every thread of a process by its kernel number; empty when it is gone."""
+def threads(pid: int, only: Container[int] | None = None) -> dict[int, ThreadFacts]:
+    """The threads of a process by their kernel number; empty when it is gone.
+
+    Args:
+        only: The numbers to look at; all of them where it is left out.
+    """
     found = {}
     try:
         numbers = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
@@ -50,11 +84,63 @@ def threads(pid: int) -> dict[int, ThreadFacts]:
         return {}
     tick = os.sysconf("SC_CLK_TCK")
     for number in sorted(numbers):
-        fields = _stat_fields(f"/proc/{pid}/task/{number}/stat")
+        if only is not None and number not in only:
+            continue
+        task = f"/proc/{pid}/task/{number}"
+        fields = _stat_fields(f"{task}/stat")
         if fields is not None:
-            cpu = (int(fields[11]) + int(fields[12])) / tick
-            found[number] = ThreadFacts(thread_id=number, state=fields[0], cpu_s=cpu)
+            found[number] = ThreadFacts(
+                thread_id=number,
+                state=fields[0],
+                cpu_s=(int(fields[11]) + int(fields[12])) / tick,
+                name=_read(f"{task}/comm").rstrip("\n"),
+                wchan=_wchan(_read(f"{task}/wchan")),
+                call=_system_call(pid, _read(f"{task}/syscall").split()),
+                switches=_switches(_read(f"{task}/status")),
+            )
     return found
+
+
+def _wchan(text: str) -> str | None:
+    """The kernel's function, without what the compiler added to its name."""
+    return None if text in {"", "0"} else text.partition(".")[0]
+
+
+def _system_call(pid: int, fields: list[str]) -> SystemCall | None:
+    """The call that a line of the file ``syscall`` describes: its number and arguments."""
+    if len(fields) < 7 or fields[0] == "-1":  # the thread runs, or is stopped outside of any
+        return None
+    from . import syscalls  # not at the agent's start
+
+    name = syscalls.name_of(int(fields[0]))
+    first, fourth = int(fields[1], 16), int(fields[4], 16)
+    file = _link(f"/proc/{pid}/fd/{first}") if name in syscalls.ON_DESCRIPTORS else None
+    if name in {"select", "pselect6"} and first == 0:
+        file = "no file"
+    return SystemCall(name=name, file=file, has_limit=name == "futex" and fourth != 0)
+
+
+def _switches(status: str) -> int | None:
+    """The count of voluntary switches in a file ``status``."""
+    _, found, rest = status.partition("\nvoluntary_ctxt_switches:")
+    return int(rest.split(maxsplit=1)[0]) if found else None
+
+
+def _link(path: str) -> str | None:
+    """Where a link leads."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _read(path: str) -> str:
+    """A small file; nothing when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def command(pid: int) -> tuple[str, ...]:
@@ -74,12 +160,44 @@ def owner(pid: int) -> int | None:
         return None
 
 
+def status(pid: int) -> dict[str, str]:
+    """The lines of the status file by name, such as ``Uid`` and ``TracerPid``; empty when gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (x.partition(":") for x in text.split("\n"))}
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The environment that the process was started with; empty when hidden."""
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    words = (part.decode("utf-8", "replace").partition("=") for part in data.split(b"\0"))
+    return {name: value for name, _, value in words if name}
+
+
+def has_library(pid: int, name: str) -> bool:
+    """Whether the process has loaded a library whose file name begins so."""
+    try:
+        return f"/{name}" in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
+    except OSError:
+        return False
+
+
 def is_python(pid: int) -> bool:
-    """Whether the process runs a Python interpreter, by its executable and libraries."""
+    """Whether the process runs a Python interpreter, by its executable and libraries.
+
+    Where those are hidden, the name that it was started by must do.
+    """
     try:
         if "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe")):
             return True
         return "libpython" in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
+    except PermissionError:
+        return "python" in os.path.basename((*command(pid), "")[0])
     except OSError:
         return False
 

@@ -16,12 +16,21 @@ from . import wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A query parameter that is ``true`` or ``false``; left out, it is the latter."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One route.
 
     Attributes:
         name: What code calls it.
         request: The class of the JSON body, or None where there is no body.
+        flags: Its query parameters.
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
             for the description of the routes itself.
     """
@@ -31,6 +40,7 @@ class Route:
     path: str
     doc: str
     request: type[Any] | None = None
+    flags: tuple[Flag, ...] = ()
     answer: type[Any] | Literal["arrow", "document"]
 
 
@@ -65,7 +75,9 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v1/backtrace",
         answer=wire.Backtrace,
-        doc="The stack of every thread.",
+        flags=(Flag(name="locals", doc="Also short texts of the local variables."),),
+        doc="The stack of every thread; with `?locals=true` also short texts of the local"
+        " variables.",
     ),
     Route(
         name="tables",
@@ -97,6 +109,15 @@ ROUTES: tuple[Route, ...] = (
         doc="Change one setting of the running process.",
     ),
     Route(
+        name="detach",
+        method="POST",
+        path="/v1/detach",
+        request=wire.DetachRequest,
+        answer=wire.Detached,
+        doc="Take the agent out of the process. The answer comes first; then everything of the"
+        " agent goes, this server with it.",
+    ),
+    Route(
         name="openapi",
         method="GET",
         path="/v1/openapi.json",
@@ -124,10 +145,8 @@ def openapi(version: str) -> dict[str, Any]:
                 },
             },
         }
-        if "{table}" in route.path:
-            operation["parameters"] = [
-                {"name": "table", "in": "path", "required": True, "schema": {"type": "string"}}
-            ]
+        if parameters := _parameters(route):
+            operation["parameters"] = parameters
         if route.request is not None:
             schema = _schema_of(route.request, schemas)
             operation["requestBody"] = {
@@ -163,6 +182,19 @@ _ERROR_SCHEMA: dict[str, Any] = {
 }
 
 _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    """What stands in the path and behind it."""
+    found: list[dict[str, Any]] = []
+    if "{table}" in route.path:
+        found.append(
+            {"name": "table", "in": "path", "required": True, "schema": {"type": "string"}}
+        )
+    for flag in route.flags:
+        schema = {"type": "boolean", "default": False}
+        found.append({"name": flag.name, "in": "query", "description": flag.doc, "schema": schema})
+    return found
 
 
 def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:

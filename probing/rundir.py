@@ -7,6 +7,10 @@
             names               the names that rows refer to
             sock                the agent's unix socket
             token               the token of its TCP listener, if it has one
+            attach.py           what an agent on its way in will run, see `probing.attaching`
+            fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
+            exception.json      the unhandled exception that ended it
+            thread_exception.json   one that ended a thread of it
 
 Rules of this file: paths and files only. A directory that somebody else could write to is
 refused, never repaired. The folder of an ended process is evidence: it goes by age and
@@ -21,7 +25,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import process
@@ -33,23 +37,45 @@ from .settings import Settings
 _LONGEST_SOCKET_PATH = 107
 
 
-def default_path(settings: Settings, *, runtime_dir: str | None) -> Path:
+def default_path(settings: Settings, *, runtime_dir: str | None, uid: int | None = None) -> Path:
     """Where the run directory is.
 
     Args:
         runtime_dir: The value of XDG_RUNTIME_DIR, if it is set.
+        uid: The user whose directory it is; this process's if not given.
     """
     if settings.home:
         return Path(settings.home)
     if runtime_dir and os.path.isdir(runtime_dir):
         return Path(runtime_dir) / "probing"
-    return Path(f"/dev/shm/probing-{os.getuid()}")  # noqa: S108 - `verify` makes it safe
+    return Path(f"/dev/shm/probing-{os.getuid() if uid is None else uid}")  # noqa: S108 - `verify` makes it safe
 
 
 def from_env() -> RunDirectory:
     """The run directory that this process's environment asks for."""
     settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
     return RunDirectory(default_path(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR")))
+
+
+def directory_of(pid: int) -> RunDirectory:
+    """The run directory in which a process of this machine has its folder, or would have it.
+
+    For this user's own processes that is the one this environment asks for; for those of others,
+    whom only root may look into, the one that their own environment asks for.
+    """
+    owner = process.owner(pid)
+    if owner is None or owner == os.getuid():
+        return from_env()
+    return environment_directory(pid)
+
+
+def environment_directory(pid: int) -> RunDirectory:
+    """The run directory that a process's own environment asks for."""
+    env, owner = process.environment(pid), process.owner(pid)
+    uid = os.getuid() if owner is None else owner
+    settings = Settings(home=env.get("PROBING_HOME", ""))
+    path = default_path(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid)
+    return RunDirectory(path, owner=uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +100,26 @@ class ProcessFolder:
     def token(self) -> Path:
         """The file that holds the TCP token."""
         return self.path / "token"
+
+    @property
+    def fatal_signal(self) -> Path:
+        """Where faulthandler writes at a fatal signal."""
+        return self.path / "fatal.txt"
+
+    @property
+    def exception(self) -> Path:
+        """The record of the unhandled exception that ended the process."""
+        return self.path / "exception.json"
+
+    @property
+    def thread_exception(self) -> Path:
+        """The record of an unhandled exception that ended a thread."""
+        return self.path / "thread_exception.json"
+
+    @property
+    def attach_script(self) -> Path:
+        """What is to run in the process to bring its agent; gone once it has begun."""
+        return self.path / "attach.py"
 
     def ring(self, table: str) -> Path:
         """The ring file of a recorded table."""
@@ -102,9 +148,18 @@ class ProcessFolder:
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """All process folders of one user."""
+    """All process folders of one user.
+
+    Attributes:
+        owner: The user; this process's unless said otherwise.
+    """
 
     path: Path
+    owner: int = field(default_factory=os.getuid)
+
+    def folder_for(self, pid: int, start_time: int) -> ProcessFolder:
+        """The folder of a process, whether or not it is there."""
+        return ProcessFolder(self.path / f"{pid}-{start_time}", pid, start_time)
 
     def create_folder(self, pid: int, start_time: int) -> ProcessFolder:
         """Make the folder of a process, and the run directory where it is missing.
@@ -113,11 +168,20 @@ class RunDirectory:
             UnsafeRunDirectory: Somebody else could write to the run directory.
             OSError: The folder cannot be made.
         """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make(self.path)
         self.verify()
-        folder = ProcessFolder(self.path / f"{pid}-{start_time}", pid, start_time)
-        folder.path.mkdir(mode=0o700, exist_ok=True)
+        folder = self.folder_for(pid, start_time)
+        self._make(folder.path)
         return folder
+
+    def _make(self, path: Path) -> None:
+        """Make a directory of the owner's, unless it is there."""
+        try:
+            path.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            return
+        if self.owner != os.getuid():
+            os.chown(path, self.owner, -1)
 
     def verify(self) -> None:
         """Check that only its owner can write to the directory.
@@ -128,7 +192,7 @@ class RunDirectory:
         info = os.lstat(self.path)
         if not stat.S_ISDIR(info.st_mode):
             raise UnsafeRunDirectory(str(self.path), "it is not a directory")
-        if info.st_uid != os.getuid():
+        if info.st_uid != self.owner:
             raise UnsafeRunDirectory(str(self.path), f"it belongs to user {info.st_uid}")
         if stat.S_IMODE(info.st_mode) & 0o077:
             raise UnsafeRunDirectory(
@@ -174,13 +238,19 @@ def folder_at(path: Path) -> ProcessFolder | None:
     return ProcessFolder(path, int(pid), int(started))
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, replacing what a crash left there."""
+def write_private(path: Path, data: bytes, *, owner: int | None = None) -> None:
+    """Write a file that only its owner can read, replacing what a crash left there.
+
+    Args:
+        owner: The user whom root gives it to.
+    """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
         os.write(fd, data)
+        if owner is not None and owner != os.getuid():
+            os.fchown(fd, owner, -1)
     finally:
         os.close(fd)
 

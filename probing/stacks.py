@@ -1,27 +1,31 @@
-"""Stacks as tables, and stacks taken from outside the process.
+"""Stacks, whoever took them: completed, put together, and as rows of tables.
 
-Rules of this file: runs at the operator's side or in the SQL worker; the process that is
-looked at is never stopped and never asked for help. A `Backtrace` is the one shape of stacks,
-whoever took it; both live tables of stacks are made from it here.
+Rules of this file: asks nobody and starts nothing; the agent uses it, too. A `Backtrace` is the
+one shape of stacks; both live tables of stacks are made from it here. The agent's own threads and
+frames are left out: they are not the job's.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
-from pathlib import Path
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import process
-from .errors import InternalError, NoPermission, NotAnswering, ProcessEnded
+from . import process, waits
+from .process import ThreadFacts
+from .source_lines import SourceLines
 from .tables import BACKTRACE, THREADS, Table
+from .waits import Sight
 from .wire import Backtrace, Frame, LiveRows, ThreadStack
+
+AGENT_THREAD_PREFIX = "probing-"
+"""How the names of the agent's own threads begin."""
+FROZEN = frozenset("DTt")
+"""States of a thread that whoever waits for it to pause waits for ever."""
+STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 _OUR_FILES = ("/agent/sources/modules.py", "/probing/_run.py")
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
-STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
@@ -58,7 +62,8 @@ def _thread_rows(backtrace: Backtrace) -> list[tuple[Any, ...]]:
         where = (top.func, top.file, top.lineno) if top else (None, None, None)
         facts = (thread.daemon, thread.alive, thread.state, thread.cpu_s)
         identity = (thread.thread_id, thread.name, thread.is_main)
-        rows.append((*identity, *facts, *where, backtrace.source))
+        wait = (thread.waiting, thread.holds_gil, thread.wchan)
+        rows.append((*identity, *facts, *where, *wait, backtrace.source))
     return rows
 
 
@@ -67,81 +72,139 @@ def is_ours(file: str) -> bool:
     return file.endswith(_OUR_FILES)
 
 
-def take_from_outside(pid: int, *, timeout_s: float = 10.0) -> Backtrace:
-    """The stacks of any Python process, read by py-spy without stopping it.
-
-    Raises:
-        NoPermission: The kernel does not let this user read that process.
-        ProcessEnded: It is gone.
-        NotAnswering: py-spy did not finish in time.
-        InternalError: py-spy is missing or cannot read this process; the sentence says why.
-    """
-    argv = [_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
-    try:
-        done = subprocess.run(argv, capture_output=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired:
-        raise NotAnswering(f"py-spy on process {pid}", timeout_s) from None
-    if done.returncode:
-        raise _py_spy_error(pid, done.stderr.decode("utf-8", "replace"))
-    facts = process.threads(pid)
-    try:
-        threads = [_thread(raw, pid, facts) for raw in json.loads(done.stdout)]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InternalError(f"py-spy's answer cannot be read ({error!r})") from None
-    threads = [t for t in threads if not t.name.startswith("probing-")]
-    threads.sort(key=lambda thread: not thread.is_main)
-    return Backtrace(pid=pid, source="py-spy", threads=tuple(threads))
-
-
-def _py_spy() -> str:
-    """The py-spy executable: beside this interpreter first, then on the PATH."""
-    beside = Path(sys.executable).parent / "py-spy"
-    found = str(beside) if beside.exists() else shutil.which("py-spy")
-    if found is None:
-        raise InternalError("py-spy is not installed; `pip install py-spy` adds it")
-    return found
-
-
-def _py_spy_error(pid: int, stderr: str) -> Exception:
-    """What went wrong, in our words."""
-    lines = [line for line in stderr.splitlines() if line.startswith("Error: ")]
-    reason = lines[0].removeprefix("Error: ") if lines else "it gave no reason"
-    if process.start_time(pid) is None:
-        return ProcessEnded(pid, "there is no stack to read")
-    if "ermission" in stderr:
-        return NoPermission(
-            f"reading the memory of process {pid}",
-            help="Ask as root, or allow it with `sysctl kernel.yama.ptrace_scope=0`; in a"
-            " container, add the capability SYS_PTRACE.",
-        )
-    return InternalError(f"py-spy cannot read process {pid}: {reason}")
-
-
-def _thread(raw: dict[str, Any], pid: int, facts: dict[int, process.ThreadFacts]) -> ThreadStack:
-    """One thread of py-spy's answer."""
-    number = int(raw["os_thread_id"] or 0)
-    fact = facts.get(number)
-    frames = tuple(
-        Frame(
-            func=str(frame["name"]),
-            file=str(frame["filename"]),
-            lineno=int(frame["line"]),
-            kind="python" if str(frame["filename"]).endswith(".py") or frame["line"] else "native",
-        )
-        for frame in raw["frames"]
-        if not is_ours(str(frame["filename"]))
-    )
-    return ThreadStack(
-        thread_id=number,
-        name=str(raw["thread_name"] or f"thread {number}"),
-        is_main=number == pid,
-        frames=frames,
-        state=fact.state if fact else None,
-        cpu_s=fact.cpu_s if fact else None,
-        holds_gil=bool(raw["owns_gil"]),
-    )
-
-
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process."""
     return process.state(pid) in {"T", "t"}
+
+
+def complete(
+    threads: Iterable[ThreadStack],
+    facts: Mapping[int, ThreadFacts],
+    *,
+    wants_gil: Iterable[int] = (),
+    has_native: bool = False,
+    by_agent: bool = False,
+) -> tuple[ThreadStack, ...]:
+    """The job's threads, main thread first, with what the kernel tells and what they wait for.
+
+    Args:
+        wants_gil: The threads that were seen to wait for the interpreter lock.
+        has_native: Whether frames of C functions were looked for.
+        by_agent: Whether the agent looked.
+    """
+    source, waiters, done = SourceLines(), set(wants_gil), []
+    for thread in threads:
+        if thread.name.startswith(AGENT_THREAD_PREFIX):
+            continue
+        fact = facts.get(thread.thread_id)
+        frames = tuple(_with_line(f, source) for f in thread.frames if not is_ours(f.file))
+        sight = Sight(
+            frames=frames,
+            facts=fact,
+            wants_gil=thread.thread_id in waiters and not thread.holds_gil,
+            by_agent=by_agent,
+            has_native=has_native,
+        )
+        done.append(
+            dataclasses.replace(
+                thread,
+                frames=frames,
+                state=fact.state if fact else None,
+                cpu_s=fact.cpu_s if fact else None,
+                wchan=fact.wchan if fact else None,
+                waiting=waits.describe(sight),
+            )
+        )
+    return tuple(sorted(done, key=lambda thread: not thread.is_main))
+
+
+def from_kernel(facts: Mapping[int, ThreadFacts], pid: int) -> tuple[ThreadStack, ...]:
+    """Threads of which only the kernel tells."""
+    threads = [
+        ThreadStack(thread_id=number, name=fact.name, is_main=number == pid, frames=())
+        for number, fact in facts.items()
+    ]
+    return complete(threads, facts)
+
+
+def merge(inside: Sequence[ThreadStack], outside: Sequence[ThreadStack]) -> list[ThreadStack]:
+    """What the agent and py-spy saw of the same threads.
+
+    Names, qualified names and local variables are the agent's. The order of the frames, those of
+    C functions and the owner of the interpreter lock are py-spy's, which came later.
+    """
+    seen = {thread.thread_id: thread for thread in outside}
+    merged = []
+    for thread in inside:
+        other = seen.pop(thread.thread_id, None)
+        if other is not None:
+            frames = _merge_frames(thread.frames, other.frames)
+            thread = dataclasses.replace(thread, frames=frames, holds_gil=other.holds_gil)  # noqa: PLW2901
+        merged.append(thread)
+    return merged + [thread for thread in seen.values() if any(_python(thread.frames))]
+
+
+def gil_holder(
+    threads: Iterable[ThreadStack], facts: Mapping[int, ThreadFacts] | None = None
+) -> str | None:
+    """Which thread holds the interpreter lock and where, as a clause; None where none does.
+
+    An agent's thread does so only for as long as it looks, so it does not count.
+    """
+    holder = next((thread for thread in threads if thread.holds_gil), None)
+    if holder is None or holder.name.startswith(AGENT_THREAD_PREFIX):
+        return None
+    number = f"{holder.thread_id} " if holder.thread_id else ""
+    clause = f'thread {number}"{holder.name}" holds the interpreter lock'
+    frames = [frame for frame in _python(holder.frames) if not is_ours(frame.file)]
+    own = next((frame for frame in frames if waits.library_path(frame.file) is None), None)
+    if frames:
+        clause += f" in {_place(frames[0])}"
+        clause += f", called from {_place(own)}" if own and own is not frames[0] else ""
+    function = waits.c_function(holder.frames)
+    fact = (facts or {}).get(holder.thread_id)
+    if function:
+        clause += f", in C function {function}"
+    elif fact and fact.call:
+        clause += f", in the system call {fact.call.name}"
+    return clause
+
+
+def _place(frame: Frame) -> str:
+    """A frame in a sentence."""
+    file = waits.library_path(frame.file) or frame.file.rpartition("/")[2]
+    return f"{frame.func} ({file}:{frame.lineno})"
+
+
+def _python(frames: Iterable[Frame]) -> Iterator[Frame]:
+    return (frame for frame in frames if frame.kind == "python")
+
+
+def _merge_frames(inside: Sequence[Frame], outside: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The frames seen from outside, as the agent knows them from the outermost inwards."""
+    known = [frame for frame in inside if not is_ours(frame.file)]
+    merged = []
+    for frame in reversed([frame for frame in outside if not is_ours(frame.file)]):
+        if frame.kind == "python" and known and _is_same(known[-1], frame):
+            mine = known.pop()
+            if mine.lineno != frame.lineno:  # it has moved on since
+                mine = dataclasses.replace(mine, lineno=frame.lineno, line=None)
+            merged.append(mine)
+        else:
+            if frame.kind == "python":
+                known = []
+            merged.append(frame)
+    return tuple(reversed(merged))
+
+
+def _is_same(mine: Frame, theirs: Frame) -> bool:
+    """Whether two frames are of the same function; py-spy's names may lack the class."""
+    names = [frame.func.rpartition(".")[2] for frame in (mine, theirs)]
+    return mine.file == theirs.file and names[0] == names[1]
+
+
+def _with_line(frame: Frame, source: SourceLines) -> Frame:
+    """The frame with the text of its line."""
+    if frame.kind != "python" or frame.line is not None:
+        return frame
+    return dataclasses.replace(frame, line=source.line(frame.file, frame.lineno))

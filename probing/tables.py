@@ -204,11 +204,16 @@ STEPS = Table(
 _THREAD_ID = Column(name="thread_id", type="int64", doc="The thread's number in the kernel.")
 _THREAD_NAME = Column(name="thread_name", type="text", doc="The thread's name in Python.")
 _IS_MAIN = Column(name="is_main", type="bool", doc="Whether it is the main thread.")
+STACK_SOURCES = ("agent", "py-spy", "agent+py-spy", "proc", "crash", "open rows")
+"""Where stacks may come from."""
+
 _SOURCE = Column(
     name="source",
     type="enum",
-    values=("agent", "py-spy"),
-    doc="Who took it: the agent inside the process, or py-spy from outside.",
+    values=STACK_SOURCES,
+    doc="Where it comes from: the `agent` inside the process; `py-spy` from outside; both,"
+    " `agent+py-spy`; only what the kernel tells, `proc`; for a process that has ended, the file"
+    " that it left at its `crash`, or the calls that had not returned, `open rows`.",
 )
 
 BACKTRACE = Table(
@@ -227,8 +232,9 @@ BACKTRACE = Table(
         Column(
             name="kind",
             type="enum",
-            values=("python", "native"),
-            doc="Whether the frame is Python or native code.",
+            values=("python", "native", "module"),
+            doc="Whether the frame is `python` or `native` code, or a `module` of torch whose call"
+            " had not returned when the process ended.",
         ),
         _SOURCE,
     ),
@@ -255,6 +261,24 @@ THREADS = Table(
         Column(name="func", type="text", doc="The innermost function it is in."),
         Column(name="file", type="text", doc="The file of that function."),
         Column(name="lineno", type="int64", doc="The line being executed there."),
+        Column(
+            name="waiting",
+            type="text",
+            doc="What it waits for or does, in words, such as `waiting for a lock`; NULL where"
+            " that is not known.",
+        ),
+        Column(
+            name="holds_gil",
+            type="bool",
+            doc="Whether it holds the interpreter lock (GIL); NULL where that is not known, as to"
+            " the agent.",
+        ),
+        Column(
+            name="wchan",
+            type="text",
+            doc="The function of the kernel that it sleeps in; NULL when it is awake or the kernel"
+            " does not tell.",
+        ),
         _SOURCE,
     ),
 )

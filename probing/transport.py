@@ -45,13 +45,22 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def ask(address: Address, route: str, *, body: Any = None, timeout_s: float, **names: str) -> bytes:
+def ask(
+    address: Address,
+    route: str,
+    *,
+    body: Any = None,
+    timeout_s: float,
+    flags: tuple[str, ...] = (),
+    **names: str,
+) -> bytes:
     """Send a request and return the whole answer.
 
     Args:
         route: The name of a route of `probing.routes`.
         body: An object of `probing.wire` for a POST.
         timeout_s: The limit of each wait: for the connection, and for every piece.
+        flags: Query parameters to be set to ``true``.
         **names: What stands in braces in the route's path.
 
     Raises:
@@ -60,13 +69,21 @@ def ask(address: Address, route: str, *, body: Any = None, timeout_s: float, **n
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
     """
-    with open_answer(address, route, body=body, timeout_s=timeout_s, **names) as response:
+    with open_answer(
+        address, route, body=body, timeout_s=timeout_s, flags=flags, **names
+    ) as response:
         return response.read()
 
 
 @contextlib.contextmanager
 def open_answer(
-    address: Address, route: str, *, body: Any = None, timeout_s: float, **names: str
+    address: Address,
+    route: str,
+    *,
+    body: Any = None,
+    timeout_s: float,
+    flags: tuple[str, ...] = (),
+    **names: str,
 ) -> Iterator[http.client.HTTPResponse]:
     """As `ask`, but hand the answer over as a file to be read piece by piece."""
     record = ROUTES_BY_NAME[route]
@@ -75,9 +92,12 @@ def open_answer(
     if address.token and address.path is None:
         headers["Authorization"] = f"Bearer {address.token}"
     content = wire.encode(body) if body is not None else None
+    path = record.path.format(**names)
+    if flags:
+        path += "?" + "&".join(f"{flag}=true" for flag in flags)
     try:
         with _our_errors(address, timeout_s):
-            connection.request(record.method, record.path.format(**names), content, headers)
+            connection.request(record.method, path, content, headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise _error_in(response, address)

@@ -25,15 +25,24 @@ TRUNCATED_KEY = b"probing.truncated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """One local variable and a short text of its value."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One frame of a stack.
 
     Attributes:
-        func: Qualified name of the function.
-        file: Source file.
+        func: Qualified name of the function; of a module that the process died in, its name.
+        file: Source file; the library of a native function.
         lineno: The line being executed; 0 where unknown.
         line: The text of that line, where the source could be read.
-        kind: ``python`` or ``native``.
+        kind: ``python``, ``native``, or ``module`` for a torch module whose call had not ended.
+        locals: The local variables, if they were asked for.
     """
 
     func: str
@@ -41,6 +50,7 @@ class Frame:
     lineno: int
     line: str | None = None
     kind: str = "python"
+    locals: tuple[Local, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +62,8 @@ class ThreadStack:
         state: The kernel's letter for its state.
         cpu_s: Processor time used, in seconds; None where unknown.
         holds_gil: Whether it holds the interpreter lock; None where unknown.
+        waiting: What it waits for or does, in words; None where unknown.
+        wchan: The function of the kernel that it sleeps in; None where unknown or awake.
     """
 
     thread_id: int
@@ -63,6 +75,8 @@ class ThreadStack:
     state: str | None = None
     cpu_s: float | None = None
     holds_gil: bool | None = None
+    waiting: str | None = None
+    wchan: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +84,8 @@ class Backtrace:
     """The stacks of a process at one moment, main thread first.
 
     Attributes:
-        source: ``agent`` or ``py-spy``.
-        note: What the reader should know about how it was taken, if anything.
+        source: One of `probing.tables.STACK_SOURCES`: who took it.
+        note: What the reader should know about it, if anything.
     """
 
     pid: int
@@ -159,6 +173,31 @@ class SettingChange:
 
     name: str
     value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachRequest:
+    """The agent is to leave the process.
+
+    Attributes:
+        keep_record: Leave the run folder with what was recorded.
+    """
+
+    keep_record: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detached:
+    """The agent is leaving.
+
+    Attributes:
+        kept: The run folder, if the record stays.
+        left: What cannot be taken back, one sentence each.
+    """
+
+    pid: int
+    kept: str | None
+    left: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,6 @@ class MemorySampler:
 
     def close(self) -> None:
         """Close the file it reads."""
-        if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
+        statm, self._statm = self._statm, -1  # a thread may be about to take a sample
+        if statm >= 0:
+            os.close(statm)

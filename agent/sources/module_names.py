@@ -61,6 +61,11 @@ class ModuleNames:
         class_name = type(module).__name__
         return self._remember(module, class_name, type(_unwrap(root)).__name__)
 
+    def forget_all(self) -> None:
+        """Let go of every module."""
+        self.known.clear()
+        self._references.clear()
+
     def _remember(self, module: Any, name: str, root_class: str) -> bytes:
         """Keep a module's numbers until it dies."""
         key = id(module)

@@ -18,6 +18,8 @@ from typing import Any
 
 from ...ring import DONE, FAILED, HEADER_SIZE
 from ..guard import Guard
+from . import dynamo
+from .boundary import Boundary
 from .memory import MemorySampler
 from .module_names import IDS, ModuleNames
 from .progress import Progress
@@ -35,7 +37,9 @@ first is set. Where that is so, the wrapper does the same and saves a frame."""
 class ModuleCalls:
     """Puts the recording wrapper in place, and takes it away again."""
 
-    def __init__(self, recording: Recording, progress: Progress, memory: MemorySampler) -> None:
+    def __init__(
+        self, recording: Recording, progress: Progress, memory: MemorySampler, boundary: Boundary
+    ) -> None:
         layout = recording.trace.layout
         if (_OPEN.size, _CLOSE.size) != (layout.row_size, layout.close_struct.size):
             raise AssertionError("the packed row no longer matches the table torch_trace")
@@ -43,27 +47,62 @@ class ModuleCalls:
         self._recording = recording
         self._progress = progress
         self._memory = memory
+        self._boundary = boundary
         self._names = ModuleNames(recording.names)
-        self._original: Callable[..., Any] | None = None
-        self._wrapper: Callable[..., Any] | None = None
-        self._task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
-        self._optimizer_exists = False
+        self._original: Any = None
+        self._wrapper: Any = None  # while it is in place, or another one lies over it
+        self._is_on = False
         self.guard = Guard("modules", self.stop)
 
     def start(self) -> None:
         """Put the wrapper in place; calls in progress are not recorded."""
         module_class = self._torch.nn.Module
-        if self._original is None:
+        self._is_on = True
+        if self._wrapper is None:
             self._original = module_class.__call__
             self._wrapper = self._make_wrapper(module_class.__call__)
+            if self._recording.awaits_step:
+                self._leave_compiled_models_alone()
             module_class.__call__ = self._wrapper
 
     def stop(self) -> None:
-        """Put the original back, unless somebody has put another in our place."""
+        """Put the original back; where another wrapper lies over ours, calls just pass through."""
         module_class = self._torch.nn.Module
-        if self._original is not None and module_class.__call__ is self._wrapper:
+        self._is_on = False
+        if self._wrapper is not None and module_class.__call__ is self._wrapper:
             module_class.__call__ = self._original
-        self._original = None
+            self._wrapper = None
+
+    def close(self) -> None:
+        """Stop for good: forget the modules that were met."""
+        self.stop()
+        self._names.forget_all()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `stop`, one sentence each."""
+        if self._wrapper is None:
+            return []
+        return [
+            "the wrapper of torch.nn.Module.__call__: another one, put over it, calls it. It passes"
+            " every call through unchanged."
+        ]
+
+    def _leave_compiled_models_alone(self) -> None:
+        """Models compiled without us are not compiled again because of us."""
+        code = self._wrapper.__code__.replace()  # of its own: what is set for it is set for good
+        self._wrapper.__code__ = code
+        helpers: tuple[Any, ...] = (
+            self._enter_root,
+            self._leave_root,
+            self._fail,
+            self._fault,
+            self._names.learn_inside,
+            self._memory.sample,
+            self._recording.trace.still_holds,
+            type(self._recording.threads).__init__,
+            type(self._recording.threads.state.facts).__missing__,
+        )
+        dynamo.leave_out(code, [helper.__code__ for helper in helpers])
 
     def _make_wrapper(  # noqa: C901 - one piece, because every call it makes is paid for
         self, original: Callable[..., Any]
@@ -77,7 +116,7 @@ class ModuleCalls:
         direct = original.__code__.co_names == _DIRECT_CALL
         trace, threads = self._recording.trace, self._recording.threads
         known, progress, memory = self._names.known, self._progress, self._memory
-        fault, enter_root, leave_root = self.guard.fault, self._enter_root, self._leave_root
+        fault, enter_root, leave_root = self._fault, self._enter_root, self._leave_root
         learn_inside, fail = self._names.learn_inside, self._fail
         next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
         buffer, close_at = trace.buffer, trace.layout.close_offset
@@ -85,7 +124,9 @@ class ModuleCalls:
         pack_open, pack_close, clock = _OPEN.pack_into, _CLOSE.pack_into, time.perf_counter_ns
 
         @functools.wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(  # noqa: C901, PLR0912 - the same
+            self: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             if is_compiling():
                 return original(self, *args, **kwargs)
             try:
@@ -95,13 +136,16 @@ class ModuleCalls:
                     ids = known.get(id(self)) or learn_inside(self, thread.root)
                 else:
                     ids = enter_root(self, thread)
-                word = next_word()
-                at = HEADER_SIZE + (word & slot_mask) * slot_scale
-                start = clock()
-                pack_open(buffer, at, word, start, progress.step, ids, thread.facts[depth], word)
-                thread.depth = depth + 1
+                if ids is not None:
+                    word = next_word()
+                    at = HEADER_SIZE + (word & slot_mask) * slot_scale
+                    start, facts = clock(), thread.facts[depth]
+                    pack_open(buffer, at, word, start, progress.step, ids, facts, word)
+                    thread.depth = depth + 1
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
+                return original(self, *args, **kwargs)
+            if ids is None:
                 return original(self, *args, **kwargs)
             try:
                 if direct and self._compiled_call_impl is None:
@@ -127,14 +171,20 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(self, module: Any, thread: ThreadState) -> bytes:
-        """A module is called from outside any other; returns its numbers."""
+    def _enter_root(self, module: Any, thread: ThreadState) -> bytes | None:
+        """A module is called from outside any other; returns its numbers, unless it is too early.
+
+        Nothing is recorded either once recording has stopped, in case that somebody has kept the
+        wrapper, or a method bound to it.
+        """
+        if thread.session != self._recording.session and not self._boundary.admit(module, thread):
+            return None
         ids = self._names.known.get(id(module)) or self._names.learn_root(module)
         thread.root = module
-        thread.enter(recomputing=self._task_id() != -1, training=module.training)
+        thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
             self._recording.safe_points.root_called()
-            may_train = self._torch.is_grad_enabled() and self._has_optimizer()
+            may_train = self._torch.is_grad_enabled() and self._boundary.has_optimizer()
             self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
         return ids
 
@@ -149,22 +199,12 @@ class ModuleCalls:
         thread.depth = depth
         if not depth:
             thread.root = None
-        self.guard.run(
-            self._recording.trace.close_row,
-            word,
-            FAILED,
-            time.perf_counter_ns() - start,
-            self._memory.bytes,
-        )
+        if self._is_on:
+            took = time.perf_counter_ns() - start
+            close = self._recording.trace.close_row
+            self.guard.run(close, word, FAILED, took, self._memory.bytes)
 
-    def _has_optimizer(self) -> bool:
-        """Whether any optimizer has been made in this process."""
-        if not self._optimizer_exists:
-            # torch marks the step method of a class as its first instance is made.
-            classes = [self._torch.optim.Optimizer]
-            for cls in classes:
-                classes.extend(cls.__subclasses__())
-                if getattr(cls.step, "hooked", False):
-                    self._optimizer_exists = True
-                    break
-        return self._optimizer_exists
+    def _fault(self) -> None:
+        """Note the exception in hand, unless it is that of a call which ends after we have gone."""
+        if self._is_on:
+            self.guard.fault()

@@ -34,7 +34,8 @@ class Progress:
         self._memory = memory
         self._root: weakref.ref[Any] | None = None
         self._root_ids: tuple[int, int, int] | None = None
-        self._open_rows: tuple[int, int] | None = None  # words in torch_trace and in steps
+        self._steps_word: int | None = None  # the open row of python.steps
+        self._trace_word: int | None = None  # that of torch_trace, once the root is known
         self._started_ns = 0
         self._is_inference = False
         self._stepped_since: set[int] = set()
@@ -55,14 +56,16 @@ class Progress:
         if root is not main:
             return
         self._recording.training_thread = thread.native_id
-        if self._open_rows is None:
+        if self._steps_word is None:
             self._is_inference = not (may_train or self._recording.safe_points.stepping)
             self._open(ids, thread)
+        elif self._trace_word is None:
+            self._open_trace(ids, thread.native_id)
 
     def root_left(self, root: Any) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._root is not None and self._root() is root:
-            self._close(NULL_NAME)
+            self._close(NULL_NAME, self._recording.training_thread)
 
     def optimizer_stepped(self, optimizer: Any, name: int, thread: ThreadState) -> bool:
         """An optimizer has stepped; returns whether that ended a training step.
@@ -75,8 +78,8 @@ class Progress:
         self._recording.safe_points.stepping = True
         self._recording.training_thread = thread.native_id
         self._is_inference = False
-        self._close(name)
-        self._open(self._root_ids or (name, name, name), thread)
+        self._close(name, thread.native_id)
+        self._open(self._root_ids, thread)
         return True
 
     def _counts(self, optimizer: Any) -> bool:
@@ -93,30 +96,34 @@ class Progress:
         self._stepped_since.clear()
         return True
 
-    def _open(self, ids: tuple[int, int, int], thread: ThreadState) -> None:
-        """Open the rows of a step."""
+    def _open(self, ids: tuple[int, int, int] | None, thread: ThreadState) -> None:
+        """Open the rows of a step; that of torch_trace waits until the root's name is known."""
         self._started_ns = time.perf_counter_ns()
-        self._open_rows = (
-            self._recording.trace.open_row(
-                self._started_ns, self.step, *ids, thread.native_id, STEP_STAGE, 0, 0, 1
-            ),
-            self._recording.steps.open_row(self._started_ns, self.step, thread.native_id),
+        if ids is not None:
+            self._open_trace(ids, thread.native_id)
+        steps = self._recording.steps
+        self._steps_word = steps.open_row(self._started_ns, self.step, thread.native_id)
+
+    def _open_trace(self, ids: tuple[int, int, int], thread_id: int) -> None:
+        """Open the step's row in torch_trace."""
+        self._trace_word = self._recording.trace.open_row(
+            self._started_ns, self.step, *ids, thread_id, STEP_STAGE, 0, 0, 1
         )
 
-    def _close(self, optimizer: int) -> None:
+    def _close(self, optimizer: int, thread_id: int) -> None:
         """Complete the rows of the step in progress, if the agent saw its start, and count it."""
         self._memory.sample()
-        if self._open_rows is not None:
-            duration = time.perf_counter_ns() - self._started_ns
-            trace_word, steps_word = self._open_rows
-            self._recording.trace.close_row(trace_word, DONE, duration, self._memory.bytes)
-            self._recording.steps.close_row(
-                steps_word, DONE, optimizer, duration, self._memory.bytes
-            )
-            self._recording.trace.release_pages(trace_word)
-            self._open_rows = None
+        if self._steps_word is not None:
+            took, memory = time.perf_counter_ns() - self._started_ns, self._memory.bytes
+            if self._trace_word is None:  # a step without any module goes by its optimizer's name
+                self._open_trace((optimizer, optimizer, optimizer), thread_id)
+            word = self._trace_word or 0
+            self._recording.trace.close_row(word, DONE, took, memory)
+            self._recording.steps.close_row(self._steps_word, DONE, optimizer, took, memory)
+            self._recording.trace.release_pages(word)
+            self._steps_word = self._trace_word = None
         self.step += 1
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
-        self._open_rows = None
+        self._steps_word = self._trace_word = None

@@ -45,6 +45,7 @@ class ThreadState:
         root: The outermost module being called.
         facts: By depth: thread, stage, depth, both flags and no closing columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
+        session: The recording session in which it has been let in; 0 before the first.
     """
 
     __slots__ = (
@@ -55,10 +56,12 @@ class ThreadState:
         "native_id",
         "recomputing",
         "root",
+        "session",
     )
 
     def __init__(self) -> None:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
+        self.session = 0
         self.depth = 0
         self.recomputing = False
         self.native_id = threading.get_native_id()
@@ -95,6 +98,10 @@ class Recording:
         optimizer: The optimizer whose steps are counted.
         training_thread: The kernel number of the thread that last called a root module or
             stepped an optimizer; 0 before that.
+        session: How often recording has begun or ended; a thread that has been let in since knows
+            the number.
+        awaits_step: Whether recording began in the middle of a training and waits for the end of
+            the step in progress.
     """
 
     def __init__(
@@ -108,3 +115,5 @@ class Recording:
         self.model: weakref.ref[Any] | None = None
         self.optimizer: weakref.ref[Any] | None = None
         self.training_thread = 0
+        self.session = 0
+        self.awaits_step = False

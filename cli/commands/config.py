@@ -10,7 +10,7 @@ import click
 from .. import terminal
 from ..asking import show_each, show_json
 from ..completion import complete_settings
-from ..target import asked_target, style_option, target_options
+from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client import Process
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("setting", required=False, metavar="[NAME | NAME=VALUE]",
                 shell_complete=complete_settings)  # fmt: skip
 @target_options
+@attach_option
 @style_option("table", "json")
 @click.pass_context
 def command(context: click.Context, *, setting: str | None, style: str) -> None:

@@ -15,7 +15,7 @@ from ..asking import Replies, tell_notes
 from ..render.errors import render_failure
 from ..render.evaluation import eval_notes, render_result
 from ..render.text import escape_lines
-from ..target import asked_target, target_options
+from ..target import asked_target, attach_option, target_options
 from ..text_input import TextCommand, read_text
 
 if TYPE_CHECKING:
@@ -27,12 +27,23 @@ _FAILED = 1
 @click.command("eval", cls=TextCommand)
 @click.argument("code", required=False)
 @target_options
+@attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the code from a file.")
 @click.option("--now", is_flag=True, help="Do not wait for a safe point of the training.")
+@click.option(
+    "--unsafe", is_flag=True,
+    help="Run it in the thread that holds the interpreter lock for ever. Can harm the process.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print everything known as JSON.")
 @click.pass_context
 def command(
-    context: click.Context, *, code: str | None, path: str | None, now: bool, as_json: bool
+    context: click.Context,
+    *,
+    code: str | None,
+    path: str | None,
+    now: bool,
+    unsafe: bool,
+    as_json: bool,
 ) -> None:
     """Run Python code in the process.
 
@@ -40,8 +51,11 @@ def command(
     argument, with -f FILE, or as - to read it from stdin. It sees the names of the training
     script, and runs while the training stands still between two steps, so that it may touch
     models and optimizers; a training that makes no progress is looked at as it is. --now does not
-    wait for either. When the code raises,
-    its traceback goes to stderr and the exit code is 1.
+    wait for either. When the code raises, its traceback goes to stderr and the exit code is 1.
+
+    A process that is stuck in C code which keeps the interpreter lock can run nothing. --unsafe
+    borrows the very thread that keeps it: a last look before the process is killed, because the
+    call it is in may end early, and half-changed data of that call is the code's to meet.
     """
     from ..syntax import find_syntax_error
 
@@ -53,8 +67,14 @@ def command(
         color = terminal.screen(sys.stderr).color
         terminal.tell(render_failure(sentence, excerpt=excerpt, color=color))
         context.exit(_FAILED)
+    if unsafe:
+        terminal.note(
+            "the code runs in the thread that holds the interpreter lock; what that thread was"
+            " doing may end early or go wrong"
+        )
     replies = Replies(
-        target, lambda process: process.eval(source, timeout_s=target.timeout_s, now=now)
+        target,
+        lambda process: process.eval(source, timeout_s=target.timeout_s, now=now, unsafe=unsafe),
     )
     failed = 0
     for reply in replies:

@@ -7,7 +7,7 @@ import click
 from .. import terminal
 from ..formats import FORMATS, choose_format
 from ..shield import go_on_in_a_child
-from ..target import asked_target, target_options
+from ..target import asked_target, attach_option, target_options
 from ..text_input import TextCommand, read_text
 
 ROWS_ON_A_TERMINAL = 40
@@ -16,6 +16,7 @@ ROWS_ON_A_TERMINAL = 40
 @click.command("query", cls=TextCommand)
 @click.argument("sql", required=False)
 @target_options
+@attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
 @click.option(
     "--format", "given", type=click.Choice(list(FORMATS)),

@@ -10,7 +10,7 @@ import click
 from .. import terminal
 from ..asking import show_each, show_json
 from ..completion import complete_tables
-from ..target import asked_target, style_option, target_options
+from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...tables import Table
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command("tables")
 @click.argument("table", required=False, shell_complete=complete_tables)
 @target_options
+@attach_option
 @style_option("table", "json")
 @click.pass_context
 def command(context: click.Context, *, table: str | None, style: str) -> None:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, color: bool) -> str:
-    """One line per process; the address only where any listens."""
+    """One line per process.
+
+    The address only where any listens; whether there is torch and a way in only where there is any
+    process without an agent.
+    """
     headings = [
         Heading(name="pid", is_number=True),
         Heading(name="rank", is_number=True),
@@ -37,4 +41,18 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
         headings.insert(5, Heading(name="listens on"))
         for row, process in zip(rows, processes, strict=True):
             row.insert(5, process.listen or "")
+    if any(process.folder is None for process in processes):
+        headings[-1:-1] = [Heading(name="torch"), Heading(name="attach")]
+        for row, process in zip(rows, processes, strict=True):
+            row[-1:-1] = [_yes_or_no(process.has_torch), _attach(process)]
     return render_table(headings, rows, width=width, color=color)
+
+
+def _yes_or_no(fact: bool | None) -> str:  # noqa: FBT001 - a value to be shown
+    """A fact in a word, nothing where it is unknown."""
+    return "" if fact is None else "yes" if fact else "no"
+
+
+def _attach(process: ProcessSummary) -> str:
+    """Whether `probing attach` would work; nothing where it need not."""
+    return "" if process.folder is not None else _yes_or_no(process.obstacle is None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .text import escape_controls, plural, render_age
@@ -22,40 +23,64 @@ STATES = {
 }
 """The kernel's letters for the state of a thread, in words."""
 
-ReadLine = Callable[[str, int], str]
-"""Gives the text of a line of a file, or nothing."""
+SOURCES = {
+    "agent": "taken by the agent",
+    "py-spy": "taken by py-spy from outside",
+    "agent+py-spy": "taken by the agent and by py-spy from outside",
+    "proc": "seen by the kernel alone",
+    "crash": "as it died",
+    "open rows": "the calls that had not returned when it died",
+}
+"""Where stacks come from, in words."""
 
 _REPEATS_SHOWN = 3
 
 
-def no_source(_file: str, _lineno: int) -> str:
-    """A `ReadLine` that has no source at hand."""
-    return ""
-
-
-def render_backtrace(backtrace: Backtrace, *, read_line: ReadLine = no_source) -> str:
-    """All threads, each under a heading.
-
-    Args:
-        read_line: Finds the source line of a frame that brings none.
-    """
-    taken = "the agent" if backtrace.source == "agent" else f"{backtrace.source} from outside"
-    head = [f"process {backtrace.pid}, taken by {escape_controls(taken)}"]
+def render_backtrace(backtrace: Backtrace) -> str:
+    """All threads, each under a heading."""
+    source = SOURCES.get(backtrace.source, f"taken by {escape_controls(backtrace.source)}")
+    head = [f"process {backtrace.pid}, {source}"]
     if backtrace.note:
         head.append(escape_controls(backtrace.note))
     if not backtrace.threads:
         head.append("no Python thread was seen")
     blocks = ["\n".join(head)]
-    blocks += [_render_thread(thread, read_line) for thread in backtrace.threads]
+    blocks += [_render_thread(thread) for thread in backtrace.threads]
     return "\n\n".join(blocks)
 
 
-def _render_thread(thread: ThreadStack, read_line: ReadLine) -> str:
+def render_folded(backtrace: Backtrace, *, root: Sequence[str] = ()) -> str:
+    """One line per stack, as flame graph tools read them: ``thread;outermost;...;innermost 1``.
+
+    Args:
+        root: What to put before the thread.
+    """
+    stacks = Counter(
+        ";".join(map(_fold, (*root, thread.name, *map(_place, reversed(thread.frames)))))
+        for thread in backtrace.threads
+    )
+    return "\n".join(f"{stack} {count}" for stack, count in stacks.items())
+
+
+def _place(frame: Frame) -> str:
+    """A frame as one word of a folded stack."""
+    file = frame.file.rpartition("/")[2]
+    at = f"{file}:{frame.lineno}" if frame.lineno else file
+    return f"{frame.func} ({at})" if at else frame.func
+
+
+def _fold(word: str) -> str:
+    """A word without what separates stacks and their frames."""
+    return escape_controls(word).replace(";", ":")
+
+
+def _render_thread(thread: ThreadStack) -> str:
     number = f" {thread.thread_id}" if thread.thread_id else ""
     facts = ", ".join(_facts(thread))
     about = f" ({facts})" if facts else ""
-    lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}']
-    lines += _render_frames(tuple(reversed(thread.frames)), read_line)
+    doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
+    lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}']
+    lines += _render_frames(tuple(reversed(thread.frames)))
     if not thread.frames:
         lines.append("  no Python frame")
     return "\n".join(lines)
@@ -77,14 +102,14 @@ def _facts(thread: ThreadStack) -> list[str]:
     return facts
 
 
-def _render_frames(frames: Sequence[Frame], read_line: ReadLine) -> list[str]:
+def _render_frames(frames: Sequence[Frame]) -> list[str]:
     """The frames, a run of equal ones shortened as Python shortens it."""
     lines: list[str] = []
     repeats = 0
     for index, frame in enumerate(frames):
         repeats = repeats + 1 if index and frame == frames[index - 1] else 0
         if repeats < _REPEATS_SHOWN:
-            lines += _render_frame(frame, read_line)
+            lines += _render_frame(frame)
         is_last = index + 1 == len(frames) or frames[index + 1] != frame
         if is_last and repeats >= _REPEATS_SHOWN:
             more = plural(repeats - _REPEATS_SHOWN + 1, "more time")
@@ -92,13 +117,16 @@ def _render_frames(frames: Sequence[Frame], read_line: ReadLine) -> list[str]:
     return lines
 
 
-def _render_frame(frame: Frame, read_line: ReadLine) -> list[str]:
+def _render_frame(frame: Frame) -> list[str]:
     func, file = escape_controls(frame.func), escape_controls(frame.file)
     if frame.kind != "python":
         return [f'  {frame.kind.capitalize()} "{file}", in {func}']
     at = f", line {frame.lineno}" if frame.lineno else ""
     lines = [f'  File "{file}"{at}, in {func}']
-    source = frame.line or (read_line(frame.file, frame.lineno) if frame.lineno else "")
-    if source.strip():
-        lines.append(f"    {escape_controls(source.strip())}")
+    if frame.line and frame.line.strip():
+        lines.append(f"    {escape_controls(frame.line.strip())}")
+    lines += [
+        f"      {escape_controls(local.name)} = {escape_controls(local.value)}"
+        for local in frame.locals or ()
+    ]
     return lines

@@ -1,0 +1,42 @@
+"""`probing attach PID`: put the agent into a process that was never prepared."""
+
+from __future__ import annotations
+
+import click
+
+from ...injection.names import AUTO, NAMES
+from ..asking import show_each
+from ..render.attached import render_attached
+from ..target import target_options, target_with
+
+
+@click.command("attach")
+@click.argument("endpoint", metavar="[PID]", required=False)
+@target_options
+@click.option(
+    "--method",
+    type=click.Choice([AUTO, *NAMES]),
+    default=AUTO,
+    show_default=True,
+    help="The way in.",
+)
+@click.pass_context
+def command(context: click.Context, *, endpoint: str | None, method: str) -> None:
+    """Put the agent into a running Python process.
+
+    The process needs no preparation and is not restarted; it is held for a few milliseconds at
+    most. From then on every command works on it as if it had been started with PROBING=1, and
+    a training is recorded from its next step on. A process that has an agent already is left as
+    it is. `probing detach PID` takes the agent out again.
+
+    Of the ways in, auto takes the best that is open. remote-exec: the interpreter's own, Python
+    3.14 and newer. thread: a thread that waits in a system call is borrowed to start a new one.
+    pending: the code is queued for the interpreter's next safe point.
+    """
+    target = target_with(context, endpoint)
+    limit = target.timeout_s
+    context.exit(
+        show_each(
+            target, lambda process: process.attach(how=method, timeout_s=limit), render_attached
+        )
+    )

@@ -1,0 +1,38 @@
+"""`probing detach PID`: take the agent out of a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..asking import show_each
+from ..target import target_options, target_with
+
+if TYPE_CHECKING:
+    from ...wire import Detached
+
+
+@click.command("detach")
+@click.argument("endpoint", required=False)
+@target_options
+@click.option("--keep-record", is_flag=True, help="Keep the run folder with what was recorded.")
+@click.pass_context
+def command(context: click.Context, *, endpoint: str | None, keep_record: bool) -> None:
+    """Take the agent out of a process.
+
+    Its hooks, threads, sockets and mappings go, and the record with them unless --keep-record is
+    given. Works for every agent, however it came in. The job goes on.
+    """
+    target = target_with(context, endpoint)
+    context.exit(
+        show_each(target, lambda process: process.detach(keep_record=keep_record), _sentence)
+    )
+
+
+def _sentence(detached: Detached) -> str:
+    """What happened, and what could not be undone."""
+    lines = [f"the agent is leaving process {detached.pid}"]
+    lines += [f"its record is kept in {detached.kept}"] if detached.kept else []
+    lines += [f"left there: {what}" for what in detached.left]
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""The helper process that touches the other one: ``python -m probing.injection ORDER``.
+
+Rules of this file: a process of its own, because the kernel lets a tracer's threads go when it
+ends, however it ends, and because ptrace belongs to one thread. Signals from the terminal wait: a
+borrowed thread is given back first. ORDER and the answer are one JSON object each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+
+from .holder import run_in_holder
+from .memory import find_interpreter
+from .methods import inject
+from .refusal import CannotInject
+
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+
+def main(text: str) -> None:
+    """Carry out one order and print what came of it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+    order = json.loads(text)
+    if "thread_id" in order:
+        answer = {"reason": _run_in_holder(order["pid"], order["code"], order["thread_id"])}
+    else:
+        outcome = inject(
+            order["pid"], order["script"], how=order["how"], patience_s=order["patience_s"]
+        )
+        answer = dict(outcome._asdict())
+    print(json.dumps(answer))  # noqa: T201 - to the process that started this one
+
+
+def _run_in_holder(pid: int, code: str, thread_id: int) -> str | None:
+    """Run code in the thread that holds the interpreter lock; returns why not."""
+    try:
+        with contextlib.closing(find_interpreter(pid)) as interpreter:
+            run_in_holder(interpreter, code, thread_id=thread_id)
+    except CannotInject as error:
+        return error.reason
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

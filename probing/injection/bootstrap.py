@@ -1,0 +1,154 @@
+"""Runs inside the process that is attached to: brings the agent there.
+
+Rules of this file: its text is sent, not imported, with one call of `begin` behind it; so it stands
+alone, is plain ASCII, and runs on every Python from 3.10 on. It may be run in any thread at any
+moment, so it does next to nothing there: all else happens in a thread of its own. Whatever goes
+wrong is left beside the script for the operator; nothing is raised and nothing is printed.
+"""
+
+# ruff: noqa: BLE001, SLF001, UP031 - the rim of the host; threading's own fields; any Python
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` may not be loaded there
+if TYPE_CHECKING:
+    from typing import Any, TypedDict
+
+    class Order(TypedDict):
+        """What the operator asks for.
+
+        Attributes:
+            script: The file that this text was read from; whoever removes it may go on.
+            home: The run directory.
+            python: The operator's major and minor version of Python.
+            places: Folders of the operator's that hold probing and what it needs.
+        """
+
+        script: str
+        home: str
+        python: list[int]
+        places: list[str]
+
+
+def begin(order: Order) -> None:
+    """Start the agent, once, unless the order has been taken back meanwhile."""
+    try:
+        os.unlink(order["script"])
+    except OSError:
+        return
+    _thread.start_new_thread(_launch, (order,))
+
+
+def _launch(order: Order) -> None:
+    """Go on in a thread that the threading module knows."""
+    try:
+        _import_threading()
+        import threading
+
+        threading.Thread(target=_attach, args=(order,), name="probing-attach", daemon=True).start()
+    except BaseException as error:
+        _report(order, {"error": _sentence(error)})
+
+
+def _attach(order: Order) -> None:
+    """The thread: bring the agent in, or say why not."""
+    try:
+        missing = _start(order)
+        if missing:
+            _report(order, {"missing": missing})
+    except BaseException as error:
+        _report(order, {"error": _sentence(error)})
+
+
+def _start(order: Order) -> str:
+    """Start the agent; returns what keeps it from being found, or nothing."""
+    missing = _why_missing()
+    added = []
+    if missing and list(sys.version_info[:2]) == order["python"]:
+        added = [place for place in order["places"] if place not in sys.path]
+        sys.path.extend(added)
+        missing = _why_missing()
+    try:
+        if missing:
+            return missing
+        from probing import host
+
+        if added:
+            # All that is found there is loaded now, so that the places can go again: the job's
+            # own imports must not begin to find what they did not find before.
+            from probing.agent import server, worker_process  # noqa: F401
+
+            worker_process.borrowed_places = tuple(added)
+        host.start_attached(order["home"], places=added)
+        return ""
+    finally:
+        for place in added:
+            if place in sys.path:
+                sys.path.remove(place)
+
+
+def _why_missing() -> str:
+    """Why the agent cannot be imported; nothing when it can."""
+    import importlib.util
+
+    if importlib.util.find_spec("probing") is None:
+        return "probing is not installed there"
+    if importlib.util.find_spec("probing.agent") is None:
+        return "another package called probing is installed there"
+    if importlib.util.find_spec("aiohttp") is None:
+        return "aiohttp, which the agent needs, is not installed there"
+    return ""
+
+
+def _import_threading() -> None:
+    """Import threading, and have it take the right thread for the main one.
+
+    Before Python 3.13 it takes the one that imports it first, which would then be ours.
+    """
+    if "threading" in sys.modules:
+        return
+    import threading
+
+    module: Any = threading
+    main = module.main_thread()
+    if main.ident != _thread.get_ident() or not hasattr(main, "_tstate_lock"):
+        return
+    # The main thread began first, so its state is the last in the interpreter's list.
+    ident = list(sys._current_frames())[-1]
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    del module._active[main._ident]
+    with module._shutdown_locks_lock:
+        module._shutdown_locks.discard(main._tstate_lock)
+        module._shutdown_locks.add(lock)
+    main._ident, main._native_id, main._tstate_lock = ident, os.getpid(), lock
+    module._active[ident] = main
+
+
+def _sentence(error: BaseException) -> str:
+    """What went wrong, and where."""
+    import traceback
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = os.path.basename(frame.filename)
+    return "%s: %s (%s, line %s)" % (type(error).__name__, error, where, frame.lineno)
+
+
+def _report(order: Order, facts: dict[str, Any]) -> None:
+    """Leave word for the operator, whole or not at all."""
+    try:
+        import json
+
+        facts["python"] = ".".join(map(str, sys.version_info[:3]))
+        facts["executable"] = sys.executable
+        path = order["script"] + ".failed"
+        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.write(fd, json.dumps(facts).encode())
+        os.close(fd)
+        os.rename(path + ".new", path)
+    except BaseException:
+        return

@@ -1,0 +1,15 @@
+"""Why a way into a process is closed."""
+
+from __future__ import annotations
+
+
+class CannotInject(Exception):
+    """One way in does not work for this process; nothing was changed in it.
+
+    Args:
+        reason: What stands in the way: a clause that fits behind "because" or a colon.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

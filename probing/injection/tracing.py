@@ -1,0 +1,227 @@
+"""Stops threads of another process and lets them go again: ptrace, through the C library.
+
+Rules of this file: one thread of ours does all of it, because the kernel knows a tracer by its
+thread. A thread is seized, never attached to, so that no signal is sent to it; it goes on when we
+end, however we end. A signal that comes while a thread is stopped is delivered to it later, as
+it was. Every wait has a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from .machines import GENERAL_REGISTERS, MACHINES
+from .refusal import CannotInject
+
+_CONT, _SINGLESTEP, _DETACH = 7, 9, 17
+_GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
+_EVENT_STOP = 128
+_ALL_CHILDREN = 0x40000000
+"""``__WALL``: wait for threads of other processes, too."""
+_POLL_S = 0.0002
+_STOP_S = 0.2
+_MASK_BYTES = 8
+_LARGEST_SET = 16384
+"""More than the state of all of a processor's registers takes, the vector registers included."""
+
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+_HELD_BACK = signal.valid_signals() - _FAULTS - {signal.SIGTRAP, signal.SIGKILL, signal.SIGSTOP}
+
+
+class _Vector(ctypes.Structure):
+    """``struct iovec``."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+class TracedThread:
+    """One thread under our hand, from `stop` to `let_go`.
+
+    Attributes:
+        is_stopped: Whether it stands still.
+    """
+
+    def __init__(self, pid: int, thread_id: int) -> None:
+        self.pid = pid
+        self.thread_id = thread_id
+        self._signal = 0
+        self.is_stopped = False
+
+    def stop(self, timeout_s: float = _STOP_S) -> None:
+        """Stop the thread where it is.
+
+        Raises:
+            CannotInject: It is gone, may not be traced, or did not stop in time.
+        """
+        self.seize()
+        self.wait_stopped(timeout_s)
+        self.heal()
+
+    def seize(self) -> None:
+        """Have the thread stop as soon as it can."""
+        self._call(_SEIZE)
+        self._call(_INTERRUPT)
+
+    def heal(self) -> None:
+        """Have it go on with a system call that the stop has ended, as if it had not."""
+        machine = MACHINES.get(platform.machine())
+        if machine is None or self.has_signal:
+            return
+        changed = machine.going_on(self.read_set(GENERAL_REGISTERS))
+        if changed is not None:
+            self.write_set(GENERAL_REGISTERS, changed)
+
+    def wait_stopped(self, timeout_s: float = _STOP_S) -> int:
+        """Wait until the thread stops; returns the signal it stopped at.
+
+        SIGTRAP is the stop that we asked for, or a step, or a trap. Any other is a signal on
+        its way to the thread, which gets it as it is let go.
+
+        Raises:
+            CannotInject: It ended, or did not stop in time.
+        """
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                found, status = os.waitpid(self.thread_id, _ALL_CHILDREN | os.WNOHANG)
+            except ChildProcessError:
+                raise CannotInject(f"thread {self.thread_id} ended") from None
+            if found:
+                break
+            if time.monotonic() > end:
+                raise CannotInject(f"thread {self.thread_id} did not stop within {timeout_s:g} s")
+            time.sleep(_POLL_S)
+        if not os.WIFSTOPPED(status):
+            raise CannotInject(f"thread {self.thread_id} ended")
+        self.is_stopped = True
+        number = os.WSTOPSIG(status)
+        self._signal = 0 if number == signal.SIGTRAP or status >> 16 == _EVENT_STOP else number
+        return number
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether it stopped on its way to handling a signal."""
+        return self._signal != 0
+
+    def forget_signal(self) -> None:
+        """The thread is not to get the signal that it stopped at."""
+        self._signal = 0
+
+    def interrupt(self, timeout_s: float = _STOP_S) -> None:
+        """Stop the thread again after `go_on`."""
+        self._call(_INTERRUPT)
+        self.wait_stopped(timeout_s)
+
+    def go_on(self) -> None:
+        """Let the thread run, still ours."""
+        self.is_stopped = False
+        self._call(_CONT)
+
+    def step(self) -> None:
+        """Let the thread run one instruction; `wait_stopped` says when it has."""
+        self.is_stopped = False
+        self._call(_SINGLESTEP)
+
+    def let_go(self) -> None:
+        """The thread goes on as if nothing had been; a thread that is gone is no error."""
+        with contextlib.suppress(CannotInject):
+            self._call(_DETACH, 0, self._signal)
+
+    def read_set(self, kind: int) -> bytes:
+        """One of the thread's register sets, as the kernel lays it out."""
+        buffer = ctypes.create_string_buffer(_LARGEST_SET)
+        vector = _Vector(ctypes.addressof(buffer), len(buffer))
+        self._call(_GETREGSET, kind, ctypes.addressof(vector))
+        return buffer.raw[: vector.size]
+
+    def write_set(self, kind: int, data: bytes) -> None:
+        """Put a register set in place."""
+        buffer = ctypes.create_string_buffer(data, len(data))
+        vector = _Vector(ctypes.addressof(buffer), len(data))
+        self._call(_SETREGSET, kind, ctypes.addressof(vector))
+
+    def signal_mask(self) -> int:
+        """The signals that the thread blocks, as the kernel's bit mask."""
+        mask = ctypes.c_uint64()
+        self._call(_GETSIGMASK, _MASK_BYTES, ctypes.addressof(mask))
+        return mask.value
+
+    def set_signal_mask(self, mask: int) -> None:
+        """Have the thread block these signals."""
+        value = ctypes.c_uint64(mask)
+        self._call(_SETSIGMASK, _MASK_BYTES, ctypes.addressof(value))
+
+    def _call(self, request: int, address: int = 0, data: int = 0) -> None:
+        """One ptrace call.
+
+        Raises:
+            CannotInject: The kernel refuses it.
+        """
+        if _libc.ptrace(request, self.thread_id, address, data) == -1:
+            reason = os.strerror(ctypes.get_errno())
+            raise CannotInject(f"thread {self.thread_id} cannot be traced ({reason})")
+
+
+def held_back_mask() -> int:
+    """Blocks every signal but those that tell of a fault of the thread's own code."""
+    return sum(1 << (number - 1) for number in _HELD_BACK)
+
+
+def thread_ids(pid: int) -> list[int]:
+    """The threads of a process, main thread first.
+
+    Raises:
+        CannotInject: It is gone.
+    """
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        raise CannotInject("it has ended") from None
+
+
+@contextlib.contextmanager
+def all_stopped(pid: int) -> Iterator[None]:
+    """Every thread of the process stands still inside the ``with`` block.
+
+    Raises:
+        CannotInject: A thread could not be stopped; then all go on.
+    """
+    held: dict[int, TracedThread] = {}
+    try:
+        # Threads that still run may start others, so look again until there is none new.
+        while new := [number for number in thread_ids(pid) if number not in held]:
+            found = [TracedThread(pid, number) for number in new]
+            held.update(zip(new, found, strict=True))
+            # All are told to stop before any is waited for: so the first waits for the slowest
+            # and not for the sum of them.
+            told = [thread for thread in found if _unless_gone(thread, TracedThread.seize)]
+            for thread in told:
+                if _unless_gone(thread, TracedThread.wait_stopped):
+                    thread.heal()
+        yield
+    finally:
+        for thread in held.values():
+            thread.let_go()
+
+
+def _unless_gone(thread: TracedThread, do: Callable[[TracedThread], object]) -> bool:
+    """Do something with a thread; False for one that has ended meanwhile."""
+    try:
+        do(thread)
+    except CannotInject:
+        if os.path.exists(f"/proc/{thread.pid}/task/{thread.thread_id}"):
+            raise
+        return False
+    return True

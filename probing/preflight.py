@@ -1,0 +1,78 @@
+"""What stands in the way of attaching to a process, found out before it is touched.
+
+Rules of this file: reads /proc and the head of files; stops nobody, changes nothing. The first
+obstacle is told, with what removes it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import process
+from .errors import AttachRefused, NoSuchProcess, ProbingError
+from .permission import why_forbidden
+
+
+def find_obstacle(pid: int) -> ProbingError | None:
+    """The error to raise instead of attaching; None when nothing is known to prevent it."""
+    if process.start_time(pid) is None:
+        return NoSuchProcess(str(pid))
+    if pid == os.getpid():
+        return AttachRefused(pid, "it is this very process", help="Call probing.start() instead.")
+    if not process.is_python(pid):
+        return AttachRefused(
+            pid,
+            "it is not a Python process",
+            help="`probing list --all` shows the Python processes.",
+        )
+    return why_forbidden(pid) or _in_another_world(pid) or _not_running(pid)
+
+
+def _in_another_world(pid: int) -> ProbingError | None:
+    """The obstacle of a process in a container that is not ours."""
+    inside = process.status(pid).get("NSpid", str(pid)).split()[-1]
+    if not (_differs(pid, "pid") or _differs(pid, "mnt")):
+        return None
+    return AttachRefused(
+        pid,
+        "it runs in a container, whose files and process numbers are not those of this shell",
+        help=f"Attach from inside, where probing must be installed: `nsenter --target {pid} --mount"
+        f" --pid -- probing attach {inside}`, or the same by `docker exec` or `kubectl exec`.",
+    )
+
+
+def _differs(pid: int, namespace: str) -> bool:
+    """Whether a process is in another namespace of that kind than this one."""
+    try:
+        its = os.stat(f"/proc/{pid}/ns/{namespace}").st_ino
+        return its != os.stat(f"/proc/self/ns/{namespace}").st_ino
+    except OSError:
+        return False
+
+
+def _not_running(pid: int) -> ProbingError | None:
+    """The obstacle of a process that is stopped, traced, or stuck in the kernel."""
+    tracer = process.status(pid).get("TracerPid", "0")
+    if tracer not in ("", "0"):
+        name = os.path.basename((process.command(int(tracer)) or ("",))[0]) or "a debugger"
+        return AttachRefused(
+            pid,
+            f"process {tracer} ({name}) is tracing it, and a process has one tracer at most",
+            help="Try again when that has let it go.",
+        )
+    for thread in process.threads(pid).values():
+        if thread.state in "Tt":
+            return AttachRefused(
+                pid,
+                "it is stopped by a signal",
+                help=f"`kill -CONT {pid}` lets it go on. `backtrace` works while it is stopped.",
+            )
+        if thread.state == "D":
+            return AttachRefused(
+                pid,
+                f"its thread {thread.thread_id} is in an uninterruptible wait of the kernel, which"
+                " nothing can borrow it from, and which whoever stops it would wait for",
+                help="`backtrace` works meanwhile. The wait ends with what it waits for: usually a"
+                " file system or a device.",
+            )
+    return None

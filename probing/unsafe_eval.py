@@ -1,0 +1,93 @@
+"""Runs code in a process that can run none: in the very thread that holds the interpreter lock.
+
+Rules of this file: only when asked for by name, never as a fallback; see
+`probing.injection.holder` for what can go wrong. Works with and without an agent in the process.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from . import process, py_spy
+from .attaching import ask_helper
+from .errors import AttachFailed, EvalTimedOut, ProcessEnded
+from .injection.script import evaluation_text, injected_code
+from .preflight import find_obstacle
+from .rundir import directory_of, write_private
+from .wire import EvalResult
+
+_MAX_CHARS = 1 << 20
+
+
+def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
+    """Run code in the thread that holds the interpreter lock of a process.
+
+    Args:
+        limit_s: When code that still runs is ended at its next line. A call into C that does not
+            come back is waited for, because the thread cannot be taken from it.
+
+    Raises:
+        AttachFailed: No thread holds the lock, or its holder cannot be borrowed.
+        AttachRefused, NoPermission, NoSuchProcess: As for `probing.attaching.attach`.
+        EvalTimedOut: The code was sent and never began.
+    """
+    obstacle = find_obstacle(pid)
+    if obstacle is not None:
+        raise obstacle
+    holders = [t.thread_id for t in py_spy.take(pid, py_spy.Dump()) if t.holds_gil]
+    if not holders:
+        raise AttachFailed(
+            pid,
+            "no thread holds the interpreter lock for long, so code can run there as usual",
+            help="Use `eval` without --unsafe.",
+        )
+    folder = directory_of(pid).create_folder(pid, process.start_time(pid) or 0)
+    script = folder.path / "eval.py"
+    result = folder.path / "eval.py.result"
+    result.unlink(missing_ok=True)
+    text = evaluation_text(
+        {"script": str(script), "code": code, "limit_s": limit_s, "max_chars": _MAX_CHARS}
+    )
+    write_private(script, text.encode("ascii"), owner=process.owner(pid))
+    try:
+        order = {"pid": pid, "code": injected_code(str(script)), "thread_id": holders[0]}
+        reason = ask_helper(order)["reason"]
+        if reason:
+            raise AttachFailed(pid, str(reason))
+        return _result(_read(result, pid), holders[0])
+    finally:
+        script.unlink(missing_ok=True)
+        result.unlink(missing_ok=True)
+
+
+def _read(path: Path, pid: int) -> dict[str, Any]:
+    """The result that the process left.
+
+    Raises:
+        ProcessEnded: It did not survive.
+        EvalTimedOut: There is none.
+    """
+    try:
+        facts: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        if process.start_time(pid) is None:
+            raise ProcessEnded(pid, "the code left no result") from None
+        raise EvalTimedOut("the code was sent, but left no result.") from None
+    return facts
+
+
+def _result(facts: dict[str, Any], thread_id: int) -> EvalResult:
+    """The result as `eval` gives it."""
+    return EvalResult(
+        output=facts["output"],
+        value=facts["value"],
+        error=facts["error"],
+        error_type=facts["error_type"],
+        omitted_bytes=facts["omitted"],
+        duration_s=facts["duration_s"],
+        waited_s=0.0,
+        where=f"thread {thread_id}, which holds the interpreter lock",
+        step=None,
+    )
