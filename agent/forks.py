@@ -60,7 +60,7 @@ def _register_once() -> None:
         # They have functions of this kind, too. Registered after ours they would be called before
         # it, and their locks kept while the fork waits here; registered while a fork waits here,
         # they would give back locks that they have not taken.
-        import concurrent.futures.thread
+        import concurrent.futures.thread  # noqa: F401
         import logging  # noqa: F401
 
         _is_registered = True

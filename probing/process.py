@@ -188,18 +188,20 @@ def has_library(pid: int, name: str) -> bool:
 
 
 def is_python(pid: int) -> bool:
-    """Whether the process runs a Python interpreter, by its executable and libraries.
+    """Whether the process runs a Python interpreter, by its executable or the code it has loaded.
 
     Where those are hidden, the name that it was started by must do.
     """
     try:
         if "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe")):
             return True
-        return "libpython" in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
+        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
     except PermissionError:
         return "python" in os.path.basename((*command(pid), "")[0])
     except OSError:
         return False
+    code = (line for line in lines if "x" in line.split(None, 2)[1])
+    return any(os.path.basename(line).startswith(("python", "libpython")) for line in code)
 
 
 def boot_id() -> str:

@@ -82,6 +82,8 @@ class RingPeek:
     def row(self, seq: int) -> Row | None:
         """A row by its number; None when it is gone, or is being written right now."""
         header = self.header
+        if seq < 1:  # rows are numbered from 1: there is none yet
+            return None
         for _ in range(3):
             data = os.pread(self._fd, header.row_size, self._offset(seq % header.capacity))
             if len(data) < header.row_size:

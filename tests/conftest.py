@@ -11,11 +11,12 @@ from tests.support import Target, start_program, start_training
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests for an accelerator out, unless they are asked for with ``-m gpu``."""
-    if "gpu" not in config.option.markexpr:
-        for_gpu = [item for item in items if item.get_closest_marker("gpu")]
-        config.hook.pytest_deselected(items=for_gpu)
-        items[:] = [item for item in items if item not in for_gpu]
+    """Leave out what takes an accelerator or very long, unless it is asked for by its marker."""
+    for marker in ("gpu", "full"):
+        if marker not in config.option.markexpr:
+            special = [item for item in items if item.get_closest_marker(marker)]
+            config.hook.pytest_deselected(items=special)
+            items[:] = [item for item in items if item not in special]
 
 
 @pytest.fixture(scope="session")

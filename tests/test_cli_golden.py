@@ -6,6 +6,8 @@ the difference before it is committed.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,7 @@ from probing.cli.render.evaluation import render_result
 from probing.cli.render.processes import render_processes
 from probing.cli.render.rows import WRITERS
 from probing.cli.render.settings import render_settings
-from probing.cli.render.stacks import render_backtrace
+from probing.cli.render.stacks import render_backtrace, render_folded
 from probing.cli.render.table import Heading, render_table
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
 from probing.listing import ProcessSummary
@@ -29,6 +31,7 @@ from probing.wire import (
     Backtrace,
     EvalResult,
     Frame,
+    Local,
     SettingValue,
     TablesAnswer,
     TableStatus,
@@ -85,11 +88,37 @@ BACKTRACE = Backtrace(
             state="S",
             cpu_s=3723.0,
             holds_gil=True,
+            waiting="waiting for a condition (threading.Condition)",
+            wchan="futex_do_wait",
         ),
         ThreadStack(
             thread_id=4250, name="worker\x07", is_main=False, frames=(), daemon=True, state="D"
         ),
-        ThreadStack(thread_id=0, name="gone", is_main=False, frames=(), alive=False),
+        ThreadStack(thread_id=0, name="gone; ended", is_main=False, frames=(), alive=False),
+    ),
+)
+WITH_LOCALS = Backtrace(
+    pid=7,
+    source="agent",
+    threads=(
+        ThreadStack(
+            thread_id=7,
+            name="MainThread",
+            is_main=True,
+            frames=(
+                Frame(
+                    func="Trainer.step",
+                    file="/x/train.py",
+                    lineno=3,
+                    line="loss.backward()",
+                    locals=(
+                        Local(name="loss", value="Tensor() float32 cpu"),
+                        Local(name="name\x1b", value="'a\nb'"),
+                    ),
+                ),
+                Frame(func="<module>", file="/x/train.py", lineno=9, locals=()),
+            ),
+        ),
     ),
 )
 
@@ -192,9 +221,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "rows_csv": lambda: _written("csv"),
     "rows_markdown": lambda: _written("markdown"),
     "backtrace": lambda: render_backtrace(BACKTRACE),
-    "backtrace_with_source": lambda: render_backtrace(
-        BACKTRACE, read_line=lambda file, lineno: f"  line {lineno} of {file}\n"
-    ),
+    "backtrace_with_locals": lambda: render_backtrace(WITH_LOCALS),
+    "backtrace_folded": lambda: render_folded(BACKTRACE, root=("node2:8080",)),
+    "backtrace_json": lambda: json.dumps(dataclasses.asdict(WITH_LOCALS), indent=2),
     "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),

@@ -79,8 +79,8 @@ class ModuleCalls:
         self._names.forget_all()
 
     def remains(self) -> list[str]:
-        """What stays in place after `stop`, one sentence each."""
-        if self._wrapper is None:
+        """What stays in place after `stop`, or would if it came now, one sentence each."""
+        if self._wrapper in (None, self._torch.nn.Module.__call__):
             return []
         return [
             "the wrapper of torch.nn.Module.__call__: another one, put over it, calls it. It passes"

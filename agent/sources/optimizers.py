@@ -62,7 +62,7 @@ class OptimizerSteps:
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
-        if not self._handles:
+        if self._is_on or not self._handles:
             return []
         return ["two hooks of torch.optim, because a step is inside its hooks; they do nothing."]
 

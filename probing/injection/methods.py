@@ -124,6 +124,7 @@ def inject(pid: int, script: str, *, how: str = AUTO, patience_s: float = 5.0) -
     chosen = [m for m in METHODS if how in (AUTO, m.name)]
     try:
         with contextlib.closing(find_interpreter(pid)) as interpreter:
+            _require_supported(interpreter)
             end = time.monotonic() + _RETRY_S
             while True:
                 for method in chosen:
@@ -137,6 +138,15 @@ def inject(pid: int, script: str, *, how: str = AUTO, patience_s: float = 5.0) -
     except CannotInject as error:
         attempts[how] = error.reason
     return Outcome(None, has_run=False, held_s=0.0, attempts=tuple(attempts.items()))
+
+
+def _require_supported(interpreter: Interpreter) -> None:
+    """Refuse what the agent itself could not live in."""
+    if interpreter.is_free_threaded:
+        raise CannotInject(
+            "it runs a free-threaded build of Python, and the recorder relies on the interpreter"
+            " lock"
+        )
 
 
 def _try(

@@ -1,0 +1,1 @@
+"""Every state a process can be in, asked everything: ``python -m tests.matrix [PYTHON ...]``."""

@@ -1,0 +1,189 @@
+"""Runs rows of the matrix: starts their processes, asks them, and compares.
+
+Rules of this file: a process is asked by the real command, in a process of its own. After every
+answer the process must be as it was before. It is always ended, whatever came of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from probing import process
+from tests.support import DEADLINE_S, PROGRAMS, ROOT, Target, wait_until
+
+from .cells import UNDISTURBED, Cell, Question, Row
+
+_RETRY_S = 0.2
+_TRAINING = ("--layers", "2", "--dim", "64", "--context", "32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one cell.
+
+    Attributes:
+        seconds: How long the answer took.
+        fault: What did not hold; None where all did.
+        printed: The command with all that it printed.
+    """
+
+    row: Row
+    cell: Cell
+    seconds: float
+    fault: str | None
+    printed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A process that is asked.
+
+    Attributes:
+        pid: Its number out here.
+    """
+
+    row: Row
+    target: Target
+    pid: int
+
+    def ask(self, question: Question) -> tuple[subprocess.CompletedProcess[str], float]:
+        """The answer to a question, and how long it took."""
+        words = [word.format(pid=self.pid) if word == "{pid}" else word for word in question.argv]
+        argv = [*self.row.asker, sys.executable, "-m", "probing", *words]
+        began = time.monotonic()
+        done = subprocess.run(
+            argv,
+            cwd=self.target.cwd,
+            env=self.target.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        return done, time.monotonic() - began
+
+    def states(self) -> set[str]:
+        """The states of its threads; those that use the processor sleep, too, now and then."""
+        return {fact.state for fact in process.threads(self.pid).values()}
+
+    def harm(self, *, may_go_on: bool) -> str | None:
+        """How it is other than before; None where it is as it was."""
+        if not self.row.states:
+            return None
+        if self.target.process.poll() is not None:
+            return f"it has ended with {self.target.process.returncode}"
+        if may_go_on or self.row.program == "train_gpt":
+            return None
+        with contextlib.suppress(AssertionError):  # a new thread is in other states for a moment
+            wait_until(lambda: self.states() <= self.row.states, "its states", 10)
+        if not self.states() <= self.row.states:
+            return f"its threads are in the states {sorted(self.states())}"
+        if self.target.output not in ("", UNDISTURBED):
+            return f"it printed {self.target.output!r}"
+        return None
+
+
+def run_row(row: Row, folder: Path, *, python: str = sys.executable) -> list[Outcome]:
+    """Start the processes of a row and ask them everything."""
+    outcomes = []
+    for with_agent in (False, True):
+        cells = [cell for cell in row.cells if cell.question.is_of_agent == with_agent]
+        if cells:
+            cwd = folder / f"{row.name}-{'prepared' if with_agent else 'unprepared'}"
+            with _started(row, cwd, with_agent=with_agent, python=python) as asked:
+                outcomes += [_run_cell(asked, cell) for cell in cells]
+    return outcomes
+
+
+def _run_cell(asked: Asked, cell: Cell) -> Outcome:
+    """Ask one question; where the process may be on its way, until the answer holds."""
+    end = time.monotonic() + (DEADLINE_S if cell.is_awaited else 0)
+    while True:
+        done, seconds = asked.ask(cell.question)
+        fault = _fault(cell, done, asked.pid)
+        if fault is None or time.monotonic() >= end:
+            break
+        time.sleep(_RETRY_S)
+    fault = fault or asked.harm(may_go_on=cell.question.may_disturb)
+    shown = " ".join(word if " " not in word else f'"{word}"' for word in cell.question.argv)
+    return Outcome(
+        row=asked.row,
+        cell=cell,
+        seconds=seconds,
+        fault=fault,
+        printed=f"$ probing {shown.format(pid=asked.pid)}\n{done.stdout}{done.stderr}"
+        f"exit code {done.returncode}",
+    )
+
+
+def _fault(cell: Cell, done: subprocess.CompletedProcess[str], pid: int) -> str | None:
+    """What does not hold of an answer."""
+    printed = done.stdout + done.stderr
+    if done.returncode != cell.code:
+        return f"exit code {done.returncode}, not {cell.code}"
+    if "Traceback (most" in done.stderr:
+        return "a traceback"
+    for pattern in cell.says:
+        wanted = pattern.replace("{pid}", str(pid))
+        if not re.search(wanted, printed, re.MULTILINE):
+            return f"does not say {wanted!r}"
+    for pattern in cell.hides:
+        if re.search(pattern, printed, re.MULTILINE):
+            return f"says {pattern!r}"
+    return None
+
+
+@contextlib.contextmanager
+def _started(row: Row, cwd: Path, *, with_agent: bool, python: str) -> Iterator[Asked]:
+    """The process of a row, ready to be asked, and ended afterwards."""
+    cwd.mkdir(parents=True)
+    extra = {"PROBING": "all"} if with_agent else {}
+    target = Target(_argv(row, python, with_agent=with_agent), cwd / "home", cwd, **extra)
+    try:
+        pid = _wait_ready(row, target, with_agent=with_agent)
+        yield Asked(row=row, target=target, pid=pid)
+    finally:
+        target.reap()
+
+
+def _argv(row: Row, python: str, *, with_agent: bool) -> list[str]:
+    """The command that starts the process of a row."""
+    if row.program.startswith("/"):
+        return [*row.prefix, row.program, *row.arguments]
+    if row.program == "train_gpt":
+        script, arguments = ROOT / "examples" / "train_gpt.py", (*_TRAINING, *row.arguments)
+    else:
+        script, arguments = PROGRAMS / f"{row.program}.py", row.arguments
+    launcher = ("-m", "probing._run") if with_agent else ()
+    return [*row.prefix, python, *launcher, str(script), *arguments]
+
+
+def _wait_ready(row: Row, target: Target, *, with_agent: bool) -> int:
+    """Wait until the process is as its row has it; returns its number."""
+    if row.exit_code is not None:
+        assert target.process.wait(DEADLINE_S) == row.exit_code, target.output
+        return target.pid
+    if with_agent:
+        target.wait_for_agent()
+    if row.program == "train_gpt":
+        target.wait_for_output("step")
+    elif not row.program.startswith("/"):
+        target.wait_for_output("ready")
+    if row.ends_by is not None:
+        assert target.kill(row.ends_by) == -row.ends_by
+    if row.prefix[:1] == ("unshare",):
+        return wait_until(lambda: _child(target.pid), "a child")
+    return target.pid
+
+
+def _child(pid: int) -> int | None:
+    """The number of the only child of a process."""
+    numbers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(numbers[0]) if numbers else None

@@ -1,0 +1,43 @@
+"""What trainings that are stuck in PyTorch wait for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import probing
+from probing.wire import Backtrace
+from tests.support import Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+WAITS = {
+    "dataloader": ("dataloader", "waiting for a batch from a DataLoader worker"),
+    "all_reduce": ("all_reduce", "waiting for the other ranks in the collective all_reduce"),
+    "join_group": ("join_group", "waiting for the other ranks to join (init_process_group)"),
+    "backward": ("backward", "sleeping"),
+}
+
+
+@pytest.mark.parametrize("mode", WAITS)
+def test_the_wait_is_told_in_pytorchs_terms(
+    mode: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent and both together tell a batch, a collective and a rendezvous from a mere lock."""
+    target = program("stuck_torch", mode)
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
+    func, says = WAITS[mode]
+
+    def look(kinds: set[str]) -> Backtrace | None:
+        trace = job.backtrace(native="native" in kinds)
+        main = trace.threads[0]
+        is_there = main.waiting == says and func in [frame.func for frame in main.frames]
+        return trace if is_there and kinds <= {frame.kind for frame in main.frames} else None
+
+    wait_until(lambda: look({"python"}), f"{mode}: {says}")
+    wait_until(lambda: look({"python", "native"}), f"{mode}: {says}, with C functions")
+    assert "returned" not in target.output
