@@ -57,10 +57,9 @@ def _register_once() -> None:
     """Have Python call the functions below at every fork."""
     global _is_registered  # noqa: PLW0603 - see above
     if not _is_registered:
-        # They have functions of this kind, too. Registered after ours they would be called before
-        # it, and their locks kept while the fork waits here; registered while a fork waits here,
-        # they would give back locks that they have not taken.
-        import concurrent.futures.thread  # noqa: F401
+        # It has functions of this kind, too. Registered after ours they would be called before
+        # it, and its lock kept while the fork waits here; registered while a fork waits here, they
+        # would give back a lock that they have not taken.
         import logging  # noqa: F401
 
         _is_registered = True

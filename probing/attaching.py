@@ -153,6 +153,7 @@ class _Order:
         self._failed.unlink(missing_ok=True)
         text = bootstrap_text(
             {
+                "pid": pid,
                 "script": str(self._script),
                 "home": str(self._folder.path.parent),
                 "python": list(sys.version_info[:2]),

@@ -20,6 +20,7 @@ from .errors import (
     NotAnswering,
     NotProbed,
     NotProbing,
+    NotPython,
     ProbingError,
     ProcessEnded,
     UsageError,
@@ -368,7 +369,7 @@ class StrangeProcess:
     def _no_agent(self) -> ProbingError:
         """The error of everything that needs an agent."""
         if not process.is_python(self._pid):
-            return NotProbed(self._pid, "it is not a Python process")
+            return NotPython(self._pid)
         started = process.start_time(self._pid)
         if started is None:
             return NoSuchProcess(str(self._pid))

@@ -14,6 +14,7 @@
     ├── Unreachable           nobody to ask
     │   ├── NoSuchProcess
     │   ├── NotProbed         the process lives, but has no agent
+    │   │   └── NotPython
     │   ├── ProcessEnded
     │   ├── NotAnswering
     │   ├── NotProbing        nothing, or something else, answered there
@@ -234,12 +235,28 @@ class NotProbed(Unreachable):
 
     code = "not_probed"
     status = 404
+    help = (
+        "`probing attach PID` puts one in without a restart; `query`, `eval`, `tables` and `config`"
+        " do so themselves with --attach. `backtrace` works without an agent."
+    )
 
-    def __init__(self, pid: int, why: str = "it has no probing agent") -> None:
+    def __init__(
+        self, pid: int, why: str = "it has no probing agent", *, help: str | None = None
+    ) -> None:
+        way_out = self.help.replace("PID", str(pid)) if help is None else help
+        super().__init__(f"process {pid} is alive, but {why}.", help=way_out)
+
+
+class NotPython(NotProbed):
+    """The process runs no Python."""
+
+    code = "not_python"
+
+    def __init__(self, pid: int) -> None:
         super().__init__(
-            f"process {pid} is alive, but {why}.",
-            help=f"`probing attach {pid}` puts one in without a restart; `query`, `eval`, `tables`"
-            " and `config` do so themselves with --attach. `backtrace` works without an agent.",
+            pid,
+            "it is not a Python process",
+            help="`probing list --all` shows the Python processes.",
         )
 
 

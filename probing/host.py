@@ -40,8 +40,8 @@ def start(**settings: object) -> None:
     texts = {setting.env: str(value) for setting, value in given.items()}
     for setting, value in given.items():
         parse(setting, str(value))
-    settings = Settings.from_env({**os.environ, **texts})
-    lifecycle.start(settings, Arrival(forget=_boot.forget))
+    in_force = Settings.from_env({**os.environ, **texts})
+    lifecycle.start(in_force, Arrival(forget=_boot.forget))
     _boot.watch_for_torch()
 
 

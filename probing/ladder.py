@@ -26,6 +26,7 @@ from .errors import (
     NotAnswering,
     NotProbed,
     NotProbing,
+    NotPython,
     ProbingError,
     ProcessEnded,
 )
@@ -41,6 +42,8 @@ _NATIVE_S = 10.0
 """How long a dump that pauses the process may take."""
 _QUICK_S = 1.0
 """How long a look at who holds the interpreter lock may take; it usually takes 0.03 s."""
+_SECOND_LOOK_S = 0.1
+"""After how long a thread that still holds the interpreter lock at the same place is stuck."""
 
 
 def backtrace_of(
@@ -92,8 +95,34 @@ def backtrace_of_stranger(
         ProcessEnded: It is gone.
     """
     if not process.is_python(pid):
-        raise NotProbed(pid, "it is not a Python process")
-    return _from_outside(pid, notes, native=native, locals=locals)
+        raise NotPython(pid)
+    trace = _from_outside(pid, notes, native=native, locals=locals)
+    if native or not _is_stuck_in_c(trace):
+        return trace
+    return _from_outside(pid, notes, native=True, locals=locals, is_stuck=True)
+
+
+def _is_stuck_in_c(trace: Backtrace) -> bool:
+    """Whether a thread keeps the interpreter lock at one place, and the process may be paused.
+
+    Then the C function is the answer, and next to nothing is held up by asking for it.
+    """
+    first = next((thread for thread in trace.threads if thread.holds_gil), None)
+    if first is None or _frozen(process.threads(trace.pid)):
+        return False
+    time.sleep(_SECOND_LOOK_S)
+    try:
+        threads = py_spy.take(trace.pid, Dump(timeout_s=_QUICK_S))
+    except ProbingError:
+        return False
+    second = next((thread for thread in threads if thread.holds_gil), None)
+    return second is not None and _places(first) == _places(second)
+
+
+def _places(thread: wire.ThreadStack) -> list[tuple[object, ...]]:
+    """Which thread is where."""
+    places = [(frame.func, frame.file, frame.lineno) for frame in thread.frames]
+    return [(thread.thread_id, thread.name), *places]
 
 
 def who_holds_gil(pid: int) -> str | None:
@@ -184,6 +213,8 @@ def _from_outside(
         # py-spy leaves out what Python itself is made of: in a process that is stuck, no C function
         # does not mean that Python code runs.
         has_native = with_native and not is_stuck
+        if not any(thread.is_main for thread in threads):
+            notes.append(_no_main_thread(pid))
         return _outside_answer(pid, threads, before, has_native=has_native)
     return _from_kernel(pid, error)
 
@@ -232,6 +263,15 @@ def _no_pause(frozen: process.ThreadFacts) -> str:
     return (
         f"frames of C functions are left out: thread {frozen.thread_id} is {how}, and reading them"
         " would wait for it for ever"
+    )
+
+
+def _no_main_thread(pid: int) -> str:
+    """Why the main thread is missing."""
+    return (
+        f"the main thread of process {pid} is not seen from outside: it runs no Python, or belongs"
+        " to another interpreter in the process than the one that py-spy reads; with an agent"
+        f" (`probing attach {pid}`) the main interpreter is seen"
     )
 
 

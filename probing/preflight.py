@@ -7,10 +7,14 @@ obstacle is told, with what removes it.
 from __future__ import annotations
 
 import os
+import time
 
 from . import process
 from .errors import AttachRefused, NoSuchProcess, ProbingError
 from .permission import why_forbidden
+
+_BRIEF_S = 0.3
+_POLL_S = 0.005
 
 
 def find_obstacle(pid: int) -> ProbingError | None:
@@ -60,19 +64,39 @@ def _not_running(pid: int) -> ProbingError | None:
             f"process {tracer} ({name}) is tracing it, and a process has one tracer at most",
             help="Try again when that has let it go.",
         )
-    for thread in process.threads(pid).values():
-        if thread.state in "Tt":
-            return AttachRefused(
-                pid,
-                "it is stopped by a signal",
-                help=f"`kill -CONT {pid}` lets it go on. `backtrace` works while it is stopped.",
-            )
-        if thread.state == "D":
-            return AttachRefused(
-                pid,
-                f"its thread {thread.thread_id} is in an uninterruptible wait of the kernel, which"
-                " nothing can borrow it from, and which whoever stops it would wait for",
-                help="`backtrace` works meanwhile. The wait ends with what it waits for: usually a"
-                " file system or a device.",
-            )
+    facts = process.threads(pid)
+    if any(fact.state in "Tt" for fact in facts.values()):
+        return AttachRefused(
+            pid,
+            "it is stopped by a signal",
+            help=f"`kill -CONT {pid}` lets it go on. `backtrace` works while it is stopped.",
+        )
+    thread_id = _stuck_in_kernel(pid, facts)
+    if thread_id is not None:
+        return AttachRefused(
+            pid,
+            f"its thread {thread_id} is in an uninterruptible wait of the kernel, which"
+            " nothing can borrow it from, and which whoever stops it would wait for",
+            help="`backtrace` works meanwhile. The wait ends with what it waits for: usually a"
+            " file system or a device.",
+        )
+    return None
+
+
+def _stuck_in_kernel(pid: int, facts: dict[int, process.ThreadFacts]) -> int | None:
+    """A thread in an uninterruptible wait that lasts.
+
+    Most do not: reading a file takes one, and so does starting a command.
+    """
+    waits = {number: fact for number, fact in facts.items() if fact.state == "D"}
+    end = time.monotonic() + _BRIEF_S
+    while waits:
+        if time.monotonic() > end:
+            return min(waits)
+        time.sleep(_POLL_S)
+        waits = {
+            number: fact
+            for number, fact in process.threads(pid, waits).items()
+            if fact.state == "D" and fact.switches == waits[number].switches
+        }
     return None

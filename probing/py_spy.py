@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from . import permission, process
 from .errors import InternalError, NoPermission, NotAnswering, ProcessEnded
-from .thread_numbers import kernel_numbers
+from .thread_numbers import kernel_numbers, outer_numbers
 from .wire import Frame, Local, ThreadStack
 
 _REAP_S = 1.0
@@ -67,6 +67,8 @@ def take(pid: int, how: Dump) -> list[ThreadStack]:
         numbers = {int(raw["thread_id"]): int(raw["os_thread_id"] or 0) for raw in raw_threads}
         if not all(numbers.values()):  # of Python 3.10 and older, unless the process was paused
             numbers = kernel_numbers(pid, numbers)
+        outer = outer_numbers(pid)
+        numbers = {ident: outer.get(number, number) for ident, number in numbers.items()}
         return [_thread(raw, pid, numbers) for raw in raw_threads]
     except (ValueError, KeyError, TypeError) as error:
         raise InternalError(f"py-spy's answer cannot be read ({error!r})") from None

@@ -165,7 +165,7 @@ def gil_holder(
     fact = (facts or {}).get(holder.thread_id)
     if function:
         clause += f", in C function {function}"
-    elif fact and fact.call:
+    elif fact and fact.call and fact.call.name != "restart_syscall":  # the kernel's, after a stop
         clause += f", in the system call {fact.call.name}"
     return clause
 

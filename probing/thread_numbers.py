@@ -32,6 +32,20 @@ def kernel_numbers(pid: int, idents: Collection[int]) -> dict[int, int]:
     return match_records(records, tasks)
 
 
+def outer_numbers(pid: int) -> dict[int, int]:
+    """The numbers of a process's threads out here by those that they have in its own namespace."""
+    found = {}
+    try:
+        for name in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{name}/status", "rb") as file:
+                numbers = next((line.split() for line in file if line.startswith(b"NSpid:")), [])
+            if numbers:
+                found[int(numbers[-1])] = int(name)
+    except OSError:
+        return found
+    return found
+
+
 def match_records(records: Mapping[int, bytes], tasks: Iterable[int]) -> dict[int, int]:
     """The thread of each record: at some place, all hold the number of a different thread."""
     known = set(tasks)

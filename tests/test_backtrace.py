@@ -258,8 +258,9 @@ def test_formats(start: Callable[..., Stuck]) -> None:
     shown("json", f'"waiting": "{says}"')
     folded = shown("folded", "gil-holder").splitlines()
     assert len(folded) == 2
-    assert re.fullmatch(r"MainThread;<module> \(stuck.py:\d+\);main .*;gil_thread .* 1", folded[0])
-    assert re.fullmatch(r"gil-holder;.*;gil_sleep \(stuck.py:\d+\) 1", folded[1])
+    place = r" \(stuck\.py:\d+\);"
+    assert re.fullmatch(rf"MainThread;.*<module>{place}main{place}gil_thread{place}.* 1", folded[0])
+    assert re.fullmatch(rf"gil-holder;.*gil_sleep{place}.*nanosleep \(libc.*\) 1", folded[1])
 
 
 def drop_the_right_to_trace() -> None:

@@ -134,6 +134,7 @@ PROCESSES = (
         listen="127.0.0.1:8080",
         folder="/dev/shm/probing-0/4242-1",
         problems=(),
+        has_torch=True,
     ),
     ProcessSummary(
         pid=99,
@@ -146,7 +147,22 @@ PROCESSES = (
         listen=None,
         folder="/dev/shm/probing-0/99-1",
         problems=("no room",),
+        has_torch=None,
     ),
+)
+STRANGER = ProcessSummary(
+    pid=100,
+    rank=None,
+    state="no agent",
+    step=None,
+    step_age_s=None,
+    command="python other.py",
+    python="",
+    listen=None,
+    folder=None,
+    problems=(),
+    has_torch=False,
+    obstacle="it is stopped by a signal.",
 )
 
 TABLES = TablesAnswer(
@@ -227,6 +243,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
+    "processes_all": lambda: render_processes((*PROCESSES, STRANGER), width=100, color=False),
     "tables": lambda: render_tables(TABLES, now_ns=NOW_NS, width=80, color=False),
     "table_columns": lambda: render_columns(
         SAMPLE_TABLE, TABLES.tables[0], now_ns=NOW_NS, width=60, color=False

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.torch
 PLACES = ("loader", "forward", "backward", "before optimizer", "after optimizer")
 BY_STEP = (
     "SELECT step, list((stage, module, root, class, depth, recomputed, failed)"
-    " ORDER BY start_ns, seq) AS rows FROM python.torch_trace WHERE duration IS NOT NULL AND step < 3"
-    " GROUP BY step ORDER BY step"
+    " ORDER BY start_ns, seq) AS rows FROM python.torch_trace"
+    " WHERE duration IS NOT NULL AND step < 3 GROUP BY step ORDER BY step"
 )
 
 Run = Callable[..., tuple[Target, Callable[[str], list[dict[str, Any]]]]]
@@ -124,6 +124,12 @@ def test_a_compiled_model_is_not_compiled_again(graph: str, run: Run) -> None:
     assert told["with"] == told["before"]
     assert told["after"] == told["before"]
     assert int(told["before"].split()[0]) > 0
+
+
+def test_code_sent_at_once_waits_for_a_safe_point(run: Run) -> None:
+    """Before the record has begun the agent knows as well that the training moves."""
+    target, _ = run("asked_at_once", "any")
+    assert "ran at safe point" in target.output
 
 
 def test_torch_in_the_middle_of_its_import_is_waited_for(run: Run) -> None:

@@ -204,7 +204,7 @@ def test_tensors_by_shape_type_and_device() -> None:
 
     class Shapeless(torch.Tensor):
         @property
-        def shape(self) -> Any:
+        def shape(self) -> Any:  # type: ignore[override]
             raise Touched
 
     class Plain(torch.Tensor):

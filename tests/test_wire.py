@@ -15,7 +15,9 @@ from probing.routes import ROUTES
 
 pytestmark = pytest.mark.anypython
 
-FRAME = wire.Frame(func="f", file="x.py", lineno=3, line="f()")
+FRAME = wire.Frame(
+    func="f", file="x.py", lineno=3, line="f()", locals=(wire.Local(name="a", value="1"),)
+)
 CASES: list[tuple[Any, str]] = [
     (wire.Pong(pid=7), '{"pid":7}'),
     (
@@ -30,8 +32,9 @@ CASES: list[tuple[Any, str]] = [
             threads=(wire.ThreadStack(thread_id=1, name="t", is_main=True, frames=(FRAME,)),),
         ),
         '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
-        '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python"}],"daemon":null,'
-        '"alive":true,"state":null,"cpu_s":null,"holds_gil":null}],"note":null}',
+        '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python",'
+        '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
+        '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null}],"note":null}',
     ),
     (
         wire.LiveRows(table="threads", columns=("a", "b"), rows=(("x", 1), (None, 2.5))),

@@ -132,6 +132,7 @@ class ModuleCalls:
             try:
                 thread = threads.state
                 depth = thread.depth
+                ids: bytes | None
                 if depth:
                     ids = known.get(id(self)) or learn_inside(self, thread.root)
                 else:

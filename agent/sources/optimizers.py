@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from types import FrameType
 from typing import Any
 
 from ...ring import DONE, FAILED, NULL_INT
@@ -149,6 +150,8 @@ class _HookLists:
         if self._walker is None or max(map(len, self._lists)) < 2:
             return False
         steps = self._steps()
+        outer: FrameType | None
+        inner: FrameType | None
         for frame in sys._current_frames().values():
             inner, outer = None, frame
             while outer is not None:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         """What the operator asks for.
 
         Attributes:
+            pid: The process that is meant.
             script: The file that this text was read from; whoever removes it may go on.
             home: The run directory.
             python: The operator's major and minor version of Python.
             places: Folders of the operator's that hold probing and what it needs.
         """
 
+        pid: int
         script: str
         home: str
         python: list[int]
@@ -35,7 +37,12 @@ if TYPE_CHECKING:
 
 
 def begin(order: Order) -> None:
-    """Start the agent, once, unless the order has been taken back meanwhile."""
+    """Start the agent, once, unless the order has been taken back meanwhile.
+
+    A child that was forked after the code was injected, and before it ran, runs it too.
+    """
+    if os.getpid() != order["pid"]:
+        return
     try:
         os.unlink(order["script"])
     except OSError:

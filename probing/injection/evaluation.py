@@ -117,13 +117,13 @@ def _run(code: str, names: dict[str, Any]) -> str | None:
     import ast
 
     tree = ast.parse(code, "<eval>")
-    last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     exec(compile(tree, "<eval>", "exec"), names)
-    if last is None:
+    if not isinstance(last, ast.Expr):
         return None
-    value = eval(compile(last, "<eval>", "eval"), names)
+    value = eval(compile(ast.Expression(last.value), "<eval>", "eval"), names)
     return None if value is None else repr(value)[:100_000]
 
 

@@ -19,6 +19,7 @@ from .memory import Interpreter, find_interpreter
 from .names import AUTO, PENDING, REMOTE_EXEC, THREAD
 from .refusal import CannotInject
 from .script import injected_code
+from .tracing import let_late_ones_go
 
 _SLOT_S = 0.5
 _RETRY_S = 2.0
@@ -157,6 +158,7 @@ def _try(
     patience_s: float,
 ) -> Outcome | None:
     """Try one way; None when it is closed, with the reason in `attempts`."""
+    let_late_ones_go()
     try:
         placed = method.inject(interpreter, script)
     except CannotInject as error:
@@ -179,6 +181,7 @@ def _wait_gone(script: str, pid: int, timeout_s: float) -> bool:
     """Wait until the script has removed itself, or the process is gone."""
     end = time.monotonic() + timeout_s
     while os.path.exists(script):
+        let_late_ones_go()
         if time.monotonic() > end or not os.path.exists(f"/proc/{pid}"):
             return False
         time.sleep(_POLL_S)

@@ -34,6 +34,9 @@ _LARGEST_SET = 16384
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _HELD_BACK = signal.valid_signals() - _FAULTS - {signal.SIGTRAP, signal.SIGKILL, signal.SIGSTOP}
 
+_late: list[TracedThread] = []
+"""Threads that have been told to stop, have not, and are to be let go."""
+
 
 class _Vector(ctypes.Structure):
     """``struct iovec``."""
@@ -57,6 +60,7 @@ class TracedThread:
         self.pid = pid
         self.thread_id = thread_id
         self._signal = 0
+        self._is_seized = False
         self.is_stopped = False
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
@@ -72,6 +76,7 @@ class TracedThread:
     def seize(self) -> None:
         """Have the thread stop as soon as it can."""
         self._call(_SEIZE)
+        self._is_seized = True
         self._call(_INTERRUPT)
 
     def heal(self) -> None:
@@ -115,6 +120,14 @@ class TracedThread:
         """Whether it stopped on its way to handling a signal."""
         return self._signal != 0
 
+    def has_stopped(self) -> None:
+        """Take note that it has stopped meanwhile.
+
+        Raises:
+            CannotInject: It has not, or is gone.
+        """
+        self.wait_stopped(0.0)
+
     def forget_signal(self) -> None:
         """The thread is not to get the signal that it stopped at."""
         self._signal = 0
@@ -135,7 +148,14 @@ class TracedThread:
         self._call(_SINGLESTEP)
 
     def let_go(self) -> None:
-        """The thread goes on as if nothing had been; a thread that is gone is no error."""
+        """The thread goes on as if nothing had been; a thread that is gone is no error.
+
+        The kernel lets go of stopped threads alone. One that did not stop in time would do so
+        later and stand still as long as we live: `let_late_ones_go` is for it.
+        """
+        if self._is_seized and not self.is_stopped:
+            _late.append(self)
+            return
         with contextlib.suppress(CannotInject):
             self._call(_DETACH, 0, self._signal)
 
@@ -198,6 +218,7 @@ def all_stopped(pid: int) -> Iterator[None]:
     Raises:
         CannotInject: A thread could not be stopped; then all go on.
     """
+    let_late_ones_go()
     held: dict[int, TracedThread] = {}
     try:
         # Threads that still run may start others, so look again until there is none new.
@@ -214,6 +235,18 @@ def all_stopped(pid: int) -> Iterator[None]:
     finally:
         for thread in held.values():
             thread.let_go()
+
+
+def let_late_ones_go() -> None:
+    """Let the threads go that have stopped since they were given up on."""
+    for thread in _late[:]:
+        try:
+            if _unless_gone(thread, TracedThread.has_stopped):
+                thread.heal()
+                thread.let_go()
+        except CannotInject:
+            continue
+        _late.remove(thread)
 
 
 def _unless_gone(thread: TracedThread, do: Callable[[TracedThread], object]) -> bool:

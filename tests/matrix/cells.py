@@ -61,7 +61,6 @@ class Cell:
         shows: What the table says where it does.
         code: The command's exit code.
         says: Regular expressions, each to be found in what it prints; ``{pid}`` is the process.
-        hides: Regular expressions, none of which may be.
         is_awaited: Whether it is asked until it holds: the process may still be on its way.
     """
 
@@ -69,7 +68,6 @@ class Cell:
     shows: str
     code: int = 0
     says: tuple[str, ...] = ()
-    hides: tuple[str, ...] = ()
     is_awaited: bool = False
 
 

@@ -18,6 +18,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import logging  # noqa: F401 - registers functions for forks, of which one in the act would miss one
 import mmap
 import os
 import queue

@@ -100,7 +100,7 @@ def train(
     for step in range(LAST_STEP + 1):
         occasion.step = step
         if closure:
-            optimizer.step(run)
+            optimizer.step(lambda: float(run()))
             print("step", step)
         else:
             loss = run()
@@ -245,6 +245,27 @@ def compiled(place: str) -> None:
     print("after", use())
 
 
+def asked_at_once(place: str) -> None:
+    """Code is sent as soon as the agent is there, while the training waits for nobody."""
+    import probing
+
+    occasion = Occasion("")
+    model = Net(occasion)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    answers: list[str] = []
+
+    def ask() -> None:
+        let_in()
+        answers.append(probing.connect(os.getpid()).eval("1").where)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while asking.is_alive():
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+    print("ran at", *answers)
+
+
 def importing(place: str) -> None:
     """The agent comes in the middle of the import of torch, which is faked by its own state."""
     spec = torch.__spec__
@@ -270,7 +291,7 @@ def forking(place: str) -> None:
     home = os.environ["PROBING_HOME"]
     thread = threading.Thread(target=host.start_attached, args=(home,), name="probing-attach")
     thread.start()
-    codes = []
+    codes: list[int] = []
     while thread.is_alive() or not codes:
         pid = os.fork()
         if pid == 0:

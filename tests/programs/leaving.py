@@ -6,6 +6,7 @@ Each argument is a function that does so in its own way and asserts. Prints `don
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import http.client
 import json
@@ -60,7 +61,8 @@ def snapshot() -> dict[str, Any]:
         "signals": {n: signal.getsignal(n) for n in signal.valid_signals()},
         "loggers": sorted(logging.root.manager.loggerDict),
         "warnings": list(warnings.filters),
-        "modules": sorted(sys.modules),
+        "modules": loaded(),
+        "faulthandler": faulthandler.is_enabled(),
         "folders": sorted(os.listdir(HOME)) if os.path.isdir(HOME) else [],
         "environment": dict(os.environ),
     }
@@ -75,7 +77,8 @@ def at_exit() -> list[object]:
             found.append(other)
             return False
 
-        __hash__ = None
+        def __hash__(self) -> int:
+            return 0
 
         def __call__(self) -> None:
             return None
@@ -84,14 +87,15 @@ def at_exit() -> list[object]:
     return found
 
 
+def loaded() -> list[str]:
+    """Modules, but for those of the standard library and the one of ours that must stay."""
+    standard = {*sys.stdlib_module_names, "__main__"}
+    return sorted(m for m in sys.modules if m.partition(".")[0] not in standard and m != FORKS)
+
+
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What is not as before, but for the one module that must stay."""
-    after = {**after, "modules": [m for m in after["modules"] if m != FORKS]}
-    before = {**before, "modules": [m for m in before["modules"] if m != FORKS]}
-    changed = {k: (before[k], after[k]) for k in before if before[k] != after[k]}
-    if "modules" in changed:
-        changed["modules"] = sorted(set(after["modules"]) ^ set(before["modules"]))
-    return changed
+    """What is not as before."""
+    return {k: (before[k], after[k]) for k in before if before[k] != after[k]}
 
 
 def attach() -> None:
@@ -244,7 +248,7 @@ def under_another_wrapper() -> None:
         seen.append(self)
         return ours(self, *args)
 
-    nn.Module.__call__ = theirs  # type: ignore[assignment]
+    nn.Module.__call__ = theirs
     left = detach()
     assert any("torch.nn.Module.__call__" in sentence for sentence in left), left
     assert nn.Module.__call__ is theirs
