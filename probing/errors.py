@@ -389,6 +389,7 @@ class AttachRefused(Refused):
     """The process is in a state, or of a kind, in which no agent can be put into it."""
 
     code = "attach_refused"
+    help = "`backtrace` works without an agent."
 
     def __init__(self, pid: int, why: str, *, help: str) -> None:
         super().__init__(f"no agent can be put into process {pid}: {why}.", help=help)

@@ -24,7 +24,6 @@ from .errors import (
     InternalError,
     NoPermission,
     NotAnswering,
-    NotProbed,
     NotProbing,
     NotPython,
     ProbingError,
@@ -38,6 +37,8 @@ from .wire import Backtrace
 
 _AGENT_S = 1.0
 """How long to wait for the agent: there is another way to the answer."""
+_SLOW_AGENT_S = 5.0
+"""How long to wait for it beyond that, where it is seen that Python code runs."""
 _NATIVE_S = 10.0
 """How long a dump that pauses the process may take."""
 _QUICK_S = 1.0
@@ -70,19 +71,41 @@ def backtrace_of(
     try:
         trace = _ask_agent(folder, locals=locals)
     except NotAnswering:
-        notes.append(
-            f"the agent of process {folder.pid} did not answer within {_AGENT_S:g} s;"
-            " its stacks were read from outside"
-        )
-        # So little gets done in it that a pause does no harm, and the C function is the answer.
-        native = native or not _frozen(process.threads(folder.pid))
-        return _from_outside(folder.pid, notes, native=native, locals=locals, is_stuck=True)
+        return _for_silent_agent(folder, notes, native=native, locals=locals)
     except (NotProbing, ConnectionLost):
         notes.append(
             f"process {folder.pid} has no agent any more; its stacks were read from outside"
         )
         return _from_outside(folder.pid, notes, native=native, locals=locals)
     return _with_native(trace, notes) if native else trace
+
+
+def _for_silent_agent(
+    folder: ProcessFolder, notes: list[str], *, native: bool, locals: bool
+) -> Backtrace:
+    """The stacks of a process whose agent did not answer at once.
+
+    Where Python code gets to run in it, the agent is slow and not silent: it may be loading its
+    server on a busy machine.
+    """
+    trace = _from_outside(folder.pid, notes, native=native, locals=locals)
+    waited_s = _AGENT_S
+    if not _keeps_lock(folder.pid):
+        waited_s += _SLOW_AGENT_S
+        try:
+            answer = _ask_agent(folder, locals=locals, timeout_s=_SLOW_AGENT_S)
+        except (NotAnswering, NotProbing, ConnectionLost):
+            pass
+        else:
+            return _with_native(answer, notes) if native else answer
+    elif not (native or _frozen(process.threads(folder.pid))):
+        # So little gets done in it that a pause does no harm, and the C function is the answer.
+        trace = _from_outside(folder.pid, notes, native=True, locals=locals, is_stuck=True)
+    notes.append(
+        f"the agent of process {folder.pid} did not answer within {waited_s:g} s;"
+        " its stacks were read from outside"
+    )
+    return trace
 
 
 def backtrace_of_stranger(
@@ -97,32 +120,31 @@ def backtrace_of_stranger(
     if not process.is_python(pid):
         raise NotPython(pid)
     trace = _from_outside(pid, notes, native=native, locals=locals)
-    if native or not _is_stuck_in_c(trace):
+    if native or _frozen(process.threads(pid)) or not _keeps_lock(pid):
         return trace
     return _from_outside(pid, notes, native=True, locals=locals, is_stuck=True)
 
 
-def _is_stuck_in_c(trace: Backtrace) -> bool:
-    """Whether a thread keeps the interpreter lock at one place, and the process may be paused.
-
-    Then the C function is the answer, and next to nothing is held up by asking for it.
-    """
-    first = next((thread for thread in trace.threads if thread.holds_gil), None)
-    if first is None or _frozen(process.threads(trace.pid)):
+def _keeps_lock(pid: int) -> bool:
+    """Whether a thread keeps the interpreter lock at one place, so that no other gets to run."""
+    first = _holder_place(pid)
+    if first is None:
         return False
     time.sleep(_SECOND_LOOK_S)
+    return first == _holder_place(pid)
+
+
+def _holder_place(pid: int) -> list[tuple[object, ...]] | None:
+    """Which thread holds the interpreter lock, and where in the code it is; None when none does."""
     try:
-        threads = py_spy.take(trace.pid, Dump(timeout_s=_QUICK_S))
+        threads = py_spy.take(pid, Dump(timeout_s=_QUICK_S))
     except ProbingError:
-        return False
-    second = next((thread for thread in threads if thread.holds_gil), None)
-    return second is not None and _places(first) == _places(second)
-
-
-def _places(thread: wire.ThreadStack) -> list[tuple[object, ...]]:
-    """Which thread is where."""
-    places = [(frame.func, frame.file, frame.lineno) for frame in thread.frames]
-    return [(thread.thread_id, thread.name), *places]
+        return None
+    for thread in threads:
+        if thread.holds_gil:
+            frames = [(frame.func, frame.file, frame.lineno) for frame in thread.frames]
+            return [(thread.thread_id, thread.name), *frames]
+    return None
 
 
 def who_holds_gil(pid: int) -> str | None:
@@ -160,11 +182,11 @@ def _after_death(folder: ProcessFolder) -> Backtrace:
     return trace
 
 
-def _ask_agent(folder: ProcessFolder, *, locals: bool) -> Backtrace:
+def _ask_agent(folder: ProcessFolder, *, locals: bool, timeout_s: float = _AGENT_S) -> Backtrace:
     """The stacks as the agent tells them."""
     address = Address(path=folder.socket)
     flags = ("locals",) if locals else ()
-    data = ask(address, "backtrace", timeout_s=_AGENT_S, flags=flags)
+    data = ask(address, "backtrace", timeout_s=timeout_s, flags=flags)
     try:
         return wire.decode(Backtrace, data)
     except BadRequest as error:

@@ -207,7 +207,7 @@ def stress(target: Busy, rounds: int) -> None:
             tally.refused(how, error.message)
             target.wait_all_go_on()
         else:
-            assert attached.method == how or how == AUTO
+            assert how in (attached.method, AUTO)
             tally.attached(how, attached.seconds, attached.held_s)
             target.wait_all_go_on()
             time.sleep(draw.uniform(0, LONGEST_PAUSE_S))
@@ -275,7 +275,7 @@ def test_code_gets_into_every_python_at_hand(
         else:
             assert outcome.has_run
             tally.attached(how, time.monotonic() - began, outcome.held_s)
-            wait_until(lambda m=mark: m.exists() and m.read_text(), "the code to have run")
+            wait_until(lambda m=mark: m.exists() and m.read_text(), "the run")
             assert mark.read_text() == str(target.pid)
         target.wait_all_go_on()
         target.check_nothing_is_left()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -29,8 +30,8 @@ def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Runs]:
     """The rows of the tests that were chosen, a few at a time."""
-    chosen = [
-        item.callspec.params["row"]
+    chosen: list[Row] = [
+        cast("Row", item.callspec.params["row"])
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and item.originalname == "test_a_row"
@@ -41,7 +42,7 @@ def runs(
     running.close()
 
 
-@pytest.mark.parametrize("row", map(marked, ROWS))
+@pytest.mark.parametrize("row", [marked(row) for row in ROWS])
 def test_a_row(row: Row, runs: Runs) -> None:
     """Each question to this process is answered or refused as promised, and does no harm."""
     outcomes = runs.outcomes(row)

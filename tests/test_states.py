@@ -98,7 +98,8 @@ def test_stopped_then_killed(fresh_training: Target, monkeypatch: pytest.MonkeyP
     assert target.run(str(target.pid), "query", count).stdout == first.stdout
     books = {t.name: t for t in probing.connect(target.pid).tables().tables}["torch_trace"]
     assert (books.rows or 0) + (books.overwritten or 0) == books.written
-    assert json.loads(first.stdout) == {"count_star()": books.rows}
+    # A row that the signal caught in the making is on the books and cannot be read.
+    assert (books.rows or 0) - json.loads(first.stdout)["count_star()"] in (0, 1)
     assert target.pid not in listed(target)
     assert listed(target, "--dead")[target.pid]["state"] == "dead"
     last = target.run(str(target.pid), "backtrace")

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import array
-import contextlib
 import ctypes
 import faulthandler
 import gc
-import importlib
+import importlib.util
 import json
 import logging  # noqa: F401 - registers functions for forks, of which one in the act would miss one
 import mmap
@@ -256,14 +255,16 @@ class Counters:
 
 
 def work(worker: Worker, counters: Counters, place: int) -> None:
-    try:
-        for _ in worker:
-            counters.add(place)
-            if over.is_set():
-                return
-    except BaseException:
-        faulthandler.dump_traceback()
-        os._exit(99)
+    for _ in worker:
+        counters.add(place)
+        if over.is_set():
+            return
+
+
+def end_all(failure: threading.ExceptHookArgs) -> None:
+    """A worker has failed."""
+    threading.__excepthook__(failure)
+    os._exit(99)
 
 
 def main() -> None:
@@ -285,17 +286,18 @@ def main() -> None:
 
 def be_busy(steps: Iterator[str], *, has_torch: bool) -> None:
     faulthandler.enable()
+    threading.excepthook = end_all
     warnings.simplefilter("ignore", DeprecationWarning)  # about forks beside threads
     missing = set() if has_torch else {infer}
-    with contextlib.suppress(ImportError):
-        import numpy  # noqa: F401 - or it is not there
-    if "numpy" not in sys.modules:
+    if importlib.util.find_spec("numpy") is None:
         missing.add(multiply)
+    else:
+        importlib.import_module("numpy")  # not while another thread forks
     workers = [worker for worker in WORKERS if worker not in missing]
     names = ("train", "alarms", "signals", *(worker.__name__ for worker in workers))
     counters = Counters(names)
     count_signals(counters)
-    first = next(steps)  # all that it needs is imported before the others begin
+    first = next(steps)  # so is all that this needs
     threads = [
         threading.Thread(target=work, args=(worker(random.Random(place)), counters, place))
         for place, worker in enumerate(workers, start=names.index("signals") + 1)

@@ -87,15 +87,18 @@ def at_exit() -> list[object]:
     return found
 
 
-def loaded() -> list[str]:
+def loaded() -> set[str]:
     """Modules, but for those of the standard library and the one of ours that must stay."""
     standard = {*sys.stdlib_module_names, "__main__"}
-    return sorted(m for m in sys.modules if m.partition(".")[0] not in standard and m != FORKS)
+    return {m for m in sys.modules if m.partition(".")[0] not in standard and m != FORKS}
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, object]:
     """What is not as before."""
-    return {k: (before[k], after[k]) for k in before if before[k] != after[k]}
+    changed: dict[str, object] = {k: (before[k], after[k]) for k in before if before[k] != after[k]}
+    if "modules" in changed:
+        changed["modules"] = sorted(before["modules"] ^ after["modules"])
+    return changed
 
 
 def attach() -> None:
