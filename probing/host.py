@@ -89,6 +89,10 @@ def _start_late(home: str, places: tuple[str, ...]) -> None:
     from .agent.leaving import Arrival
     from .settings import Settings
 
+    if places:
+        # They can be looked into as long as this lasts, and later no more.
+        from .agent import server, worker_process  # noqa: F401
+
     if lifecycle.current() is None:
         settings = Settings.from_env({**os.environ, "PROBING": "1", "PROBING_HOME": home})
         arrival = Arrival(

@@ -84,12 +84,8 @@ def _start(order: Order) -> str:
             return missing
         from probing import host
 
-        if added:
-            # All that is found there is loaded now, so that the places can go again: the job's
-            # own imports must not begin to find what they did not find before.
-            from probing.agent import server, worker_process  # noqa: F401
-
-            worker_process.borrowed_places = tuple(added)
+        # This loads all that is found there, so that the places can go again: the job's own
+        # imports must not begin to find what they did not find before.
         host.start_attached(order["home"], places=added)
         return ""
     finally:

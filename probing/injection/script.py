@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import bootstrap, evaluation
 
+# Short, for the room there is; closed, because the warning about a file that is not leaves
+# `__warningregistry__` behind.
+_CODE = "with open({path!r})as f:exec(f.read(),{{}})"
 # Not by `__builtins__`: in a `__main__` made by `runpy`, as of a spawned worker, it is a dict.
-_CALL = "try:(lambda b:b.exec(b.open({path!r}).read(),{{}}))(__import__('builtins'))\nexcept:pass\n"
+_CALL = "try:__import__('builtins').exec({code!r},{{}})\nexcept:pass\n"
 
 
 def injected_code(script: str) -> str:
     """The code that runs a script, if it is still there."""
-    return _CALL.format(path=script)
+    return _CALL.format(code=_CODE.format(path=script))
 
 
 def bootstrap_text(order: bootstrap.Order) -> str:

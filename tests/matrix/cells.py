@@ -83,7 +83,8 @@ class Row:
         prefix: A command that starts the program in another world.
         asker: A command that asks as somebody else.
         cells: What each question must bring, in the order in which they are asked.
-        states: The states that its threads may be in, before and after; empty once it has ended.
+        states: The states of its threads, before and after; empty once it has ended. Running
+            counts as sleeping.
         ends_by: The signal that is sent to it once it is ready.
         exit_code: How it ends by itself.
         needs_torch: Whether its program does.
@@ -98,7 +99,7 @@ class Row:
     prefix: tuple[str, ...] = ()
     asker: tuple[str, ...] = ()
     cells: tuple[Cell, ...]
-    states: frozenset[str] = frozenset("SR")
+    states: frozenset[str] = frozenset("S")
     ends_by: signal.Signals | None = None
     exit_code: int | None = None
     needs_torch: bool = False

@@ -89,7 +89,8 @@ def at_exit() -> list[object]:
 
 def loaded() -> set[str]:
     """Modules, but for those of the standard library and the one of ours that must stay."""
-    standard = {*sys.stdlib_module_names, "__main__"}
+    # Python's own list of them leaves out the first.
+    standard = {"_xxsubinterpreters", *sys.stdlib_module_names, "__main__"}
     return {m for m in sys.modules if m.partition(".")[0] not in standard and m != FORKS}
 
 
