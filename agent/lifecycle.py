@@ -125,6 +125,21 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
         return _running.agent
 
 
+def is_answered_for(settings: Settings) -> bool:
+    """Whether another interpreter of this very process has an agent, which answers for all of it.
+
+    Raises:
+        ProbingError: The run directory is not safe to use.
+        OSError: The run folder cannot be made.
+    """
+    address = _own_folder(settings).socket
+    if _running is not None or not address.exists():
+        return False
+    with socket.socket(socket.AF_UNIX) as caller, rundir.short_path(address) as path:
+        # A socket that nobody listens on any more was left by the program before an exec.
+        return caller.connect_ex(path) == 0
+
+
 def stop() -> None:
     """Stop the agent of this process, if one runs; the record stays."""
     global _running  # noqa: PLW0603 - as in `start`

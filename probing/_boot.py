@@ -154,8 +154,6 @@ def forget() -> None:
 
 def _start_agent() -> None:
     """Start the agent, or let it begin to record; a failure of it is not the host's."""
-    if not _is_main_interpreter():
-        return
     try:
         from probing.agent import lifecycle
         from probing.agent.leaving import Arrival
@@ -163,7 +161,10 @@ def _start_agent() -> None:
 
         agent = lifecycle.current()
         if agent is None:
-            lifecycle.start(Settings.from_env(os.environ), Arrival(forget=forget))
+            settings = Settings.from_env(os.environ)
+            if lifecycle.is_answered_for(settings):  # every sub-interpreter runs the hook, too
+                return
+            lifecycle.start(settings, Arrival(forget=forget))
             _watch_children()
         else:
             agent.record()
@@ -205,20 +206,6 @@ def report(*, home: str = "") -> None:
         lifecycle.report_failed_start(home=home)
     except Exception:  # noqa: BLE001 - never harm the host
         return
-
-
-def _is_main_interpreter() -> bool:
-    """Whether this is the first interpreter of the process, whose agent answers for all of it.
-
-    Every sub-interpreter runs the start-up hook, too.
-    """
-    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on, and before
-        try:
-            module = __import__(name)
-            return bool(module.get_current() == module.get_main())
-        except (ImportError, AttributeError):
-            continue
-    return True
 
 
 def _is_helper(command: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -247,6 +248,11 @@ def test_a_process_busy_with_everything_never_notices(
     stress(start("bare"), rounds)
 
 
+def text_of(path: Path) -> str:
+    """What is in a file; nothing while it is not there."""
+    return path.read_text() if path.exists() else ""
+
+
 @pytest.mark.anypython
 @pytest.mark.slow
 @short_and_full
@@ -275,8 +281,7 @@ def test_code_gets_into_every_python_at_hand(
         else:
             assert outcome.has_run
             tally.attached(how, time.monotonic() - began, outcome.held_s)
-            wait_until(lambda m=mark: m.exists() and m.read_text(), "the run")
-            assert mark.read_text() == str(target.pid)
+            assert wait_until(functools.partial(text_of, mark), "the code") == str(target.pid)
         target.wait_all_go_on()
         target.check_nothing_is_left()
     final = target.resources()

@@ -24,6 +24,7 @@ _CO_OPTIMIZED = 1
 _CLASS_MODULE: Callable[[type], Any] = type.__dict__["__module__"].__get__
 _CLASS_NAME: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _SHORT_NAME: Callable[[type], str] = type.__dict__["__name__"].__get__
+_MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 _NUMBERS: tuple[type, ...] = (bool, int, float, complex)
 _ENDS: dict[type, str] = {list: "[]", deque: "[]", tuple: "()"}
@@ -126,13 +127,13 @@ def _array(value: object) -> str | None:
 def _is_of(value: object, module: str, name: str) -> bool:
     """Whether a value is of a class of a library, or of one derived from it."""
     cls = getattr(sys.modules.get(module), name, None)
-    return cls is not None and cls in type(value).__mro__
+    return cls is not None and cls in _MRO(type(value))
 
 
 def _keeps_torch_attributes(kind: type) -> bool:
     """Whether a tensor's attributes are torch's own, whoever derived its class."""
     names = ("__torch_function__", "__getattribute__", "__getattr__", "shape", "dtype", "device")
-    for cls in kind.__mro__:
+    for cls in _MRO(kind):
         module = _CLASS_MODULE(cls)
         is_torch = isinstance(module, str) and module.partition(".")[0] in {"torch", "builtins"}
         if not is_torch and any(name in cls.__dict__ for name in names):
@@ -163,5 +164,5 @@ def _full_name(cls: type) -> str:
 
 def _builtin_base(value: object, kinds: tuple[type, ...]) -> type | None:
     """The first of some built-in types that a value is of, by its class alone."""
-    mro = type.__dict__["__mro__"].__get__(type(value))
+    mro = _MRO(type(value))
     return next((kind for kind in kinds if kind in mro), None)

@@ -27,6 +27,9 @@ _ALL_CHILDREN = 0x40000000
 """``__WALL``: wait for threads of other processes, too."""
 _POLL_S = 0.0002
 _STOP_S = 0.2
+"""How long to wait for a thread while others are held already."""
+_PATIENT_S = 2.0
+"""How long where nobody is: on a loaded machine a thread may not get to run at once."""
 _MASK_BYTES = 8
 _LARGEST_SET = 16384
 """More than the state of all of a processor's registers takes, the vector registers included."""
@@ -63,7 +66,7 @@ class TracedThread:
         self._is_seized = False
         self.is_stopped = False
 
-    def stop(self, timeout_s: float = _STOP_S) -> None:
+    def stop(self, timeout_s: float = _PATIENT_S) -> None:
         """Stop the thread where it is.
 
         Raises:

@@ -23,6 +23,8 @@ NAMES = (
     "group_by",
     "resident",
     "clients",
+    "stacks",
+    "attach",
 )
 
 

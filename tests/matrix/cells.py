@@ -61,14 +61,12 @@ class Cell:
         shows: What the table says where it does.
         code: The command's exit code.
         says: Regular expressions, each to be found in what it prints; ``{pid}`` is the process.
-        is_awaited: Whether it is asked until it holds: the process may still be on its way.
     """
 
     question: Question
     shows: str
     code: int = 0
     says: tuple[str, ...] = ()
-    is_awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

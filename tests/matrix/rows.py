@@ -1,13 +1,10 @@
 """The rows of the matrix, as data.
 
-Rules of this file: what a process must answer is written here and nowhere else. What several rows
-have in common is a function that makes cells.
+Rules of this file: what a process must answer is written here and in `worlds`, and nowhere else.
+What several rows have in common is a function that makes cells.
 """
 
 from __future__ import annotations
-
-import signal
-from collections.abc import Iterable
 
 from .cells import (
     ATTACH,
@@ -15,7 +12,6 @@ from .cells import (
     EVAL,
     HASTY_ATTACH,
     LATER_EVAL,
-    LATER_QUERY,
     QUERY,
     QUERY_FRAMES,
     STRANGE_BACKTRACE,
@@ -23,27 +19,12 @@ from .cells import (
     Cell,
     Row,
 )
+from .worlds import DEAD, OUTSIDE, WORLDS, attached
 
-_NOBODY = (
-    *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
-    # Python itself may lie where only root can read; the right to read files is not that to trace.
-    *("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"),
-)
-_ROOT_WITHOUT_PTRACE = ("setpriv", "--bounding-set=-sys_ptrace")
-_CONTAINER = ("unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child")
 _D_STATE = frozenset("SD")
 _HOLDS = 'thread \\d+ "{thread}" holds the interpreter lock in {place}'
-_OUTSIDE, _INSIDE = "taken by py-spy from outside", "taken by (the agent|py-spy from outside)"
+_INSIDE = "taken by (the agent|py-spy from outside)"
 _NO_LOCK = r"no thread holds the interpreter lock|does not wait in a system call"
-
-
-def _attached(*, query: str = '"n":0') -> tuple[Cell, ...]:
-    """Attaching works, and everything else from then on."""
-    return (
-        Cell(question=ATTACH, shows="yes", says=("the agent is in process {pid} \\(by ",)),
-        Cell(question=LATER_QUERY, shows="yes", says=(query,), is_awaited=query != '"n":0'),
-        Cell(question=LATER_EVAL, shows="yes", says=("^42$",)),
-    )
 
 
 def _free(
@@ -66,9 +47,9 @@ def _free(
         needs_torch=program != "stuck",
         is_slow=program != "stuck",
         cells=(
-            Cell(question=STRANGE_BACKTRACE, shows="yes", says=(_OUTSIDE, *stack), is_awaited=True),
-            *_attached(),
-            Cell(question=BACKTRACE, shows="yes", says=(_INSIDE, *stack), is_awaited=True),
+            Cell(question=STRANGE_BACKTRACE, shows="yes", says=(OUTSIDE, *stack)),
+            *attached(),
+            Cell(question=BACKTRACE, shows="yes", says=(_INSIDE, *stack)),
             Cell(question=QUERY, shows="yes", says=(f'"n":{rows}}}',)),
             Cell(question=QUERY_FRAMES, shows="yes", says=(f'"func":"{func}"',)),
             Cell(question=EVAL, shows="yes", says=("^42$",)),
@@ -110,8 +91,7 @@ def _held(
             Cell(
                 question=STRANGE_BACKTRACE,
                 shows="yes, native",
-                says=(_OUTSIDE, *native),
-                is_awaited=True,
+                says=(OUTSIDE, *native),
             ),
             Cell(
                 question=HASTY_ATTACH,
@@ -120,7 +100,7 @@ def _held(
                 says=("is in process {pid} but cannot start yet", holder, "It starts by itself"),
             ),
             Cell(question=LATER_EVAL, shows="no: waits", code=5, says=(holder,)),
-            Cell(question=BACKTRACE, shows="yes, native", says=native, is_awaited=True),
+            Cell(question=BACKTRACE, shows="yes, native", says=native),
             Cell(question=QUERY, shows="yes", says=(f'"n":{rows}}}',)),
             Cell(
                 question=QUERY_FRAMES,
@@ -150,9 +130,9 @@ def _uninterruptible(name: str, title: str, func: str, *, is_held: bool = False)
         states=_D_STATE,
         is_slow=is_held,
         cells=(
-            Cell(question=STRANGE_BACKTRACE, shows="yes", says=(_OUTSIDE, *stack), is_awaited=True),
+            Cell(question=STRANGE_BACKTRACE, shows="yes", says=(OUTSIDE, *stack)),
             Cell(question=ATTACH, shows="refused: D", code=4, says=refusal),
-            Cell(question=BACKTRACE, shows="yes", says=stack, is_awaited=True),
+            Cell(question=BACKTRACE, shows="yes", says=stack),
             Cell(question=QUERY, shows="yes", says=('"n":0',)),
             Cell(question=QUERY_FRAMES, shows="yes", says=(f'"func":"{func}"',)),
             can_run,
@@ -209,15 +189,13 @@ _STOPPED = Row(
         Cell(
             question=STRANGE_BACKTRACE,
             shows="yes",
-            says=(_OUTSIDE, r"\bin stopped$", ": stopped by a signal$"),
-            is_awaited=True,
+            says=(OUTSIDE, r"\bin stopped$", ": stopped by a signal$"),
         ),
         Cell(question=ATTACH, shows="refused: CONT", code=4, says=("`kill -CONT {pid}` lets",)),
         Cell(
             question=BACKTRACE,
             shows="yes",
             says=(r"\bin stopped$", "kill -CONT {pid} lets it go on"),
-            is_awaited=True,
         ),
         Cell(question=QUERY, shows="yes", says=('"n":0',)),
         Cell(question=QUERY_FRAMES, shows="yes", says=('"func":"stopped"', '"source":"py-spy"')),
@@ -227,211 +205,6 @@ _STOPPED = Row(
 )
 
 
-def _ended(
-    name: str, title: str, program: str, arguments: Iterable[str], backtrace: Cell, **more: object
-) -> Row:
-    """A process that has ended; without an agent, nothing is left of it."""
-    gone = ("there is no process {pid}, and no record of one",)
-    frames = Cell(
-        question=QUERY_FRAMES,
-        shows=backtrace.shows,
-        code=backtrace.code,
-        says=(backtrace.says[-1],),
-    )
-    return Row(
-        name=name,
-        title=title,
-        program=program,
-        arguments=tuple(arguments),
-        states=frozenset(),
-        cells=(
-            Cell(question=STRANGE_BACKTRACE, shows="no: gone", code=3, says=gone),
-            Cell(question=ATTACH, shows="no: gone", code=3, says=gone),
-            backtrace,
-            Cell(
-                question=QUERY,
-                shows="yes",
-                says=('"n":2' if more.get("needs_torch") else '"n":0',),
-            ),
-            frames,
-            Cell(question=EVAL, shows="no: ended", code=3, says=("process {pid} has ended",)),
-            Cell(question=UNSAFE, shows="no: ended", code=3, says=("process {pid} has ended",)),
-        ),
-        **more,  # type: ignore[arg-type]
-    )
-
-
-_DEAD = (
-    _ended(
-        "killed",
-        "killed: kill -9, OOM killer",
-        "hung",
-        ["forward"],
-        Cell(
-            question=BACKTRACE,
-            shows="open rows",
-            says=("these are the module calls that had not returned", "Stuck"),
-        ),
-        ends_by=signal.SIGKILL,
-        needs_torch=True,
-        is_slow=True,
-    ),
-    _ended(
-        "killed_bare",
-        "killed, with nothing recorded",
-        "stuck",
-        ["sleep"],
-        Cell(question=BACKTRACE, shows="no: no record", code=3, says=("no stack any more",)),
-        ends_by=signal.SIGKILL,
-    ),
-    _ended(
-        "segfault",
-        "ended by a segfault",
-        "crashes",
-        ["segv"],
-        Cell(question=BACKTRACE, shows="at the crash", says=("SIGSEGV", "segv")),
-        exit_code=-signal.SIGSEGV,
-    ),
-)
-
-_WORLDS = (
-    Row(
-        name="other_user",
-        title="another user's",
-        arguments=("sleep",),
-        asker=_NOBODY,
-        needs_root=True,
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="kernel only",
-                says=("sleeping", "process {pid} belongs to user 0", "sudo -u '#0' probing"),
-                is_awaited=True,
-            ),
-            Cell(question=ATTACH, shows="refused: sudo", code=4, says=("sudo -u '#0' probing",)),
-        ),
-    ),
-    Row(
-        name="no_ptrace",
-        title="root without SYS_PTRACE",
-        arguments=("sleep",),
-        asker=_ROOT_WITHOUT_PTRACE,
-        needs_root=True,
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="kernel only",
-                says=("sleeping", "root lacks the capability SYS_PTRACE", "--cap-add SYS_PTRACE"),
-                is_awaited=True,
-            ),
-            Cell(question=ATTACH, shows="refused: cap", code=4, says=("--cap-add SYS_PTRACE",)),
-            Cell(
-                question=BACKTRACE,
-                shows="yes",
-                says=("taken by the agent", r"\bin sleep$"),
-                is_awaited=True,
-            ),
-            Cell(question=QUERY, shows="yes", says=('"n":0',)),
-            Cell(question=QUERY_FRAMES, shows="yes", says=('"func":"sleep"',)),
-            Cell(question=EVAL, shows="yes", says=("^42$",)),
-            Cell(question=UNSAFE, shows="refused: cap", code=4, says=("--cap-add SYS_PTRACE",)),
-        ),
-    ),
-    Row(
-        name="undumpable",
-        title="has forbidden it itself",
-        arguments=("undumpable",),
-        prefix=_NOBODY,
-        asker=_NOBODY,
-        needs_root=True,
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="kernel only",
-                says=("sleeping", "does not let itself be looked into", "sudo probing"),
-                is_awaited=True,
-            ),
-            Cell(question=ATTACH, shows="refused: sudo", code=4, says=("PR_SET_DUMPABLE", "sudo")),
-        ),
-    ),
-    Row(
-        name="container",
-        title="in a container",
-        arguments=("sleep",),
-        prefix=_CONTAINER,
-        needs_root=True,
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="yes",
-                says=(_OUTSIDE, r"\bin sleep$", ": sleeping$"),
-                is_awaited=True,
-            ),
-            Cell(
-                question=ATTACH,
-                shows="refused: nsenter",
-                code=4,
-                says=("nsenter --target {pid} --mount --pid -- probing attach 1",),
-            ),
-        ),
-    ),
-    Row(
-        name="not_python",
-        title="not Python",
-        program="/bin/sleep",
-        arguments=("600",),
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="no: not Python",
-                code=3,
-                says=("it is not a Python process",),
-                is_awaited=True,
-            ),
-            Cell(question=ATTACH, shows="refused", code=4, says=("it is not a Python process",)),
-        ),
-    ),
-    Row(
-        name="sub_interpreter",
-        title="with a sub-interpreter",
-        program="sub_interpreter",
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="one of them",
-                says=(_OUTSIDE, r"\bin wait_in_sub_interpreter$", "another interpreter"),
-                is_awaited=True,
-            ),
-            *_attached(),
-            Cell(
-                question=BACKTRACE,
-                shows="yes",
-                says=(r"\bin wait_here$",),
-                is_awaited=True,
-            ),
-            Cell(question=QUERY, shows="yes", says=('"n":0',)),
-            Cell(question=QUERY_FRAMES, shows="yes", says=('"func":"wait_here"',)),
-            Cell(question=EVAL, shows="yes", says=("^42$",)),
-        ),
-    ),
-    Row(
-        name="training",
-        title="healthy training",
-        program="train_gpt",
-        needs_torch=True,
-        is_slow=True,
-        cells=(
-            Cell(
-                question=STRANGE_BACKTRACE,
-                shows="yes",
-                says=(_OUTSIDE, "train_gpt.py"),
-                is_awaited=True,
-            ),
-            *_attached(query='"n":[1-9]'),
-        ),
-    ),
-)
-
 ROWS: tuple[Row, ...] = (
     *_LOCK_FREE,
     *_LOCK_HELD,
@@ -439,7 +212,7 @@ ROWS: tuple[Row, ...] = (
     _uninterruptible("d_state_gil", "state D, GIL held", "_vfork", is_held=True),
     _uninterruptible("d_state_thread", "one thread in state D", "_vfork"),
     _STOPPED,
-    *_DEAD,
-    *_WORLDS,
+    *DEAD,
+    *WORLDS,
 )
 """All of them, in the order in which they are printed."""

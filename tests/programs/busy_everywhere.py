@@ -287,6 +287,7 @@ def main() -> None:
 def be_busy(steps: Iterator[str], *, has_torch: bool) -> None:
     faulthandler.enable()
     threading.excepthook = end_all
+    sys.setswitchinterval(0.0005)  # the interpreter lock goes round fast, so that all get on
     warnings.simplefilter("ignore", DeprecationWarning)  # about forks beside threads
     missing = set() if has_torch else {infer}
     if importlib.util.find_spec("numpy") is None:
