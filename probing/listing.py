@@ -73,9 +73,20 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
 
 
 def _python_processes() -> list[int]:
-    """The Python processes whose files this user may look at, newest first, without this one."""
+    """The Python processes whose files this user may look at, newest first, without our own."""
     pids = sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
-    return [pid for pid in pids if pid != os.getpid() and process.is_python(pid)]
+    return [pid for pid in pids if process.is_python(pid) and not _is_ours(process.command(pid))]
+
+
+def _is_ours(command: tuple[str, ...]) -> bool:
+    """Whether a process is one of probing's: a command, its helper, or a SQL worker."""
+    words = command[1:6]  # the interpreter's options come first
+    for option, word in zip(words, (*words[1:], ""), strict=True):
+        if option == "-m":
+            return word in ("probing", "probing.injection")
+        if not option.startswith("-"):
+            return os.path.basename(option) in ("probing", "sql_worker.py")
+    return False
 
 
 def _stranger(pid: int) -> ProcessSummary | None:

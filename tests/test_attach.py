@@ -288,6 +288,7 @@ def test_list_shows_processes_without_an_agent(start: Start) -> None:
     assert rows[asleep.pid]["obstacle"] is None
     assert rows[asleep.pid]["has_torch"] is False
     assert "stopped by a signal" in rows[stopped.pid]["obstacle"]
+    assert not [row for row in rows.values() if "-m probing list" in row["command"]]
     assert asleep.pid not in {
         r["pid"] for r in json.loads(asleep.run("list", "--format", "json").stdout or "[]")
     }

@@ -38,9 +38,11 @@ MORE_THREADS, MORE_FDS, MORE_MAPS = 2, 4, 60
 """The program's own come and go; so do the C library's arenas."""
 SCRIPT = "import os\nos.unlink({script!r})\nopen({mark!r}, 'w').write(str(os.getpid()))\n"
 
-short_and_full = pytest.mark.parametrize(
-    "rounds", [6, pytest.param(300, marks=pytest.mark.full)], ids=["short", "full"]
-)
+
+def short_and_full(full: int) -> pytest.MarkDecorator:
+    """Run a test for a few rounds, and with `-m full` for many."""
+    many = pytest.param(full, marks=pytest.mark.full)
+    return pytest.mark.parametrize("rounds", [6, many], ids=["short", "full"])
 
 
 class Resources(NamedTuple):
@@ -230,7 +232,7 @@ def stress(target: Busy, rounds: int) -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
-@short_and_full
+@short_and_full(100)
 def test_a_training_among_everything_else_never_notices(
     start: Callable[..., Busy], rounds: int
 ) -> None:
@@ -240,7 +242,7 @@ def test_a_training_among_everything_else_never_notices(
 
 @pytest.mark.anypython
 @pytest.mark.slow
-@short_and_full
+@short_and_full(300)
 def test_a_process_busy_with_everything_never_notices(
     start: Callable[..., Busy], rounds: int
 ) -> None:
@@ -253,9 +255,8 @@ def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-@pytest.mark.anypython
 @pytest.mark.slow
-@short_and_full
+@short_and_full(300)
 @pytest.mark.parametrize("version", LAYOUTS, ids=lambda version: ".".join(map(str, version)))
 @pytest.mark.parametrize("how", [THREAD, PENDING])
 def test_code_gets_into_every_python_at_hand(

@@ -40,7 +40,9 @@ LIBC.free.argtypes = (ctypes.c_void_p,)
 PR_SET_PDEATHSIG = 1
 CHILDS_CODE = 7
 ALARM_S = 0.02
-OURS = ("colorsys", "sched", "tabnanny", "netrc", "stringprep")
+OURS = ("colorsys", "sched", "graphlib", "netrc", "stringprep")
+# What children import shares nothing with it: a child that is born while another thread is in the
+# middle of an import waits for ever when it imports the same.
 CHILDS = ("asyncio", "uuid", "csv", "html.parser", "quopri", "xml.dom.minidom")
 
 over = threading.Event()
