@@ -292,15 +292,18 @@ def be_busy(steps: Iterator[str], *, has_torch: bool) -> None:
     sys.setswitchinterval(0.0005)  # the interpreter lock goes round fast, so that all get on
     warnings.simplefilter("ignore", DeprecationWarning)  # about forks beside threads
     missing = set() if has_torch else {infer}
+    needed = [*OURS]
     if importlib.util.find_spec("numpy") is None:
         missing.add(multiply)
     else:
-        importlib.import_module("numpy")  # not while another thread forks
+        needed.append("numpy.random")
+    for name in needed:  # with all that these import, of which children import some
+        importlib.import_module(name)
     workers = [worker for worker in WORKERS if worker not in missing]
     names = ("train", "alarms", "signals", *(worker.__name__ for worker in workers))
     counters = Counters(names)
     count_signals(counters)
-    first = next(steps)  # so is all that this needs
+    first = next(steps)  # imports, too
     threads = [
         threading.Thread(target=work, args=(worker(random.Random(place)), counters, place))
         for place, worker in enumerate(workers, start=names.index("signals") + 1)
