@@ -131,6 +131,9 @@ def test_reading_locals_keeps_nothing_alive() -> None:
     read, go_on, seen = threading.Event(), threading.Event(), []
 
     def work() -> None:
+        sys._getframe().f_trace = (
+            None  # a debugger's, whose variables are left to it, or coverage's
+        )
         thing = Thing()
         seen.append(weakref.ref(thing))
         read.set()
