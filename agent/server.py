@@ -72,14 +72,11 @@ class Server:
 
     async def _serve(self, sockets: list[socket.socket], first: socket.socket) -> None:
         """Accept connections on every socket until told to stop."""
-        app = web.Application(
-            middlewares=[self._answer_errors, self._admit],
-            client_max_size=self._agent.settings.max_body_bytes,
-        )
-        app.add_routes(
-            web.route(route.method, route.path, getattr(self._handlers, route.name))
-            for route in ROUTES
-        )
+        app = web.Application(client_max_size=self._agent.settings.max_body_bytes)
+        for route in ROUTES:
+            handler = self._guarded(getattr(self._handlers, route.name))
+            app.router.add_route(route.method, route.path, handler)
+        app.router.add_route("*", "/{path:.*}", self._guarded(_refuse_route))
         runner = web.AppRunner(
             app,
             handle_signals=False,
@@ -128,17 +125,26 @@ class Server:
         except OSError:
             connection.close()
 
-    @web.middleware
-    async def _answer_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    def _guarded(self, handler: Handler) -> Handler:
+        """A handler that asks who is there first, and whose errors are answers.
+
+        Not a middleware of aiohttp, which remembers its applications in a cache of the module: all
+        that we are would stay in the process when we leave.
+        """
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, handler)
+
+        return answer
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn every error into the one error body."""
         try:
-            return await handler(request)
+            return await self._admit(request, handler)
         except ProbingError as error:
             failure = error
         except web.HTTPRequestEntityTooLarge:
             failure = RequestTooLarge("the request", self._agent.settings.max_body_bytes)
-        except web.HTTPException:
-            failure = NoSuchRoute(request.method, request.path)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the rim: the client gets a sentence
@@ -147,7 +153,6 @@ class Server:
             body=wire.encode_error(failure), status=failure.status, content_type=wire.JSON_TYPE
         )
 
-    @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse what may not ask, and what is too much at once."""
         origin = request.headers.get("Origin")
@@ -189,6 +194,11 @@ class Server:
         wanted = f"Bearer {self._agent.token}"
         if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
             raise BadToken(missing=False)
+
+
+async def _refuse_route(request: web.Request) -> web.StreamResponse:
+    """What is asked is none of the routes."""
+    raise NoSuchRoute(request.method, request.path)
 
 
 def _is_tcp(request: web.Request) -> bool:

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+import types
 import warnings
 import weakref
 from collections.abc import Callable
@@ -62,6 +63,7 @@ def snapshot() -> dict[str, Any]:
         "loggers": sorted(logging.root.manager.loggerDict),
         "warnings": list(warnings.filters),
         "modules": loaded(),
+        "modules in memory": modules_in_memory(),
         "faulthandler": faulthandler.is_enabled(),
         "folders": sorted(os.listdir(HOME)) if os.path.isdir(HOME) else [],
         "environment": dict(os.environ),
@@ -92,6 +94,14 @@ def loaded() -> set[str]:
     # Python's own list of them leaves out the first.
     standard = {"_xxsubinterpreters", *sys.stdlib_module_names, "__main__"}
     return {m for m in sys.modules if m.partition(".")[0] not in standard and m != FORKS}
+
+
+def modules_in_memory() -> list[str]:
+    """The modules of ours that are there, also those that nobody can import any more."""
+    modules = [o for o in gc.get_objects() if isinstance(o, types.ModuleType)]
+    return sorted(
+        m.__name__ for m in modules if m.__name__.startswith("probing.") and m.__name__ != FORKS
+    )
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, object]:
