@@ -1,0 +1,40 @@
+"""The tables, each declared once.
+
+Rules of this package: what a table holds, in which unit and with which meaning, is
+said here and nowhere else. The ring layout, the SQL catalog, ``probing tables``,
+the reference page and the tests are derived from these records. No I/O, no clock,
+nothing imported but the standard library.
+
+A *recorded* table lives in a ring file: fixed-width rows that outlive the process.
+A *live* table is computed by the agent (or from outside the process) when asked.
+"""
+
+from __future__ import annotations
+
+from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
+from .stacks import BACKTRACE, STACK_SOURCES, THREADS
+from .training import STAGES, STEPS, TORCH_TRACE
+
+__all__ = [
+    "BACKTRACE",
+    "RECORDED_TABLES",
+    "SCHEMA",
+    "STACK_SOURCES",
+    "STAGES",
+    "STEPS",
+    "TABLES",
+    "TABLES_BY_NAME",
+    "THREADS",
+    "TORCH_TRACE",
+    "Column",
+    "ColumnType",
+    "Scaled",
+    "Table",
+    "TableKind",
+]
+
+TABLES: tuple[Table, ...] = (TORCH_TRACE, STEPS, BACKTRACE, THREADS)
+
+TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
+
+RECORDED_TABLES: tuple[Table, ...] = tuple(t for t in TABLES if t.kind == "recorded")
