@@ -14,6 +14,7 @@ import mmap
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import RingError
@@ -120,6 +121,8 @@ class RingWriter:
         self.slot_scale = self.layout.row_size >> 2
         self.lap_ns = capacity * _LEAST_ROW_NS
         self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
+        names = [field.column.name for field in self.layout.closing]
+        self._closing_named = tuple(zip(names, self._closing_nulls, strict=True))
         self._released = 0
 
     def offset_of(self, word: int) -> int:
@@ -143,6 +146,14 @@ class RingWriter:
                 *closing,
                 word + state,
             )
+
+    def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
+        """Complete a row with some of its closing columns by name, the others being NULL.
+
+        A row may be completed again, with more than was known the first time.
+        """
+        closing = [values.get(n, null) for n, null in self._closing_named]
+        self.close_row(word, state, *closing)
 
     def still_holds(self, word: int) -> bool:
         """Whether a row has not been overwritten."""

@@ -11,21 +11,52 @@ import threading
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
-from ..tables import STEPS, TORCH_TRACE
+from ..tables import MICRO_BATCHES, STEPS, TORCH_TRACE
+from .guard import Guard
 from .recorder import Names, RingWriter
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .sources.accelerator import Accelerator, Cuda
+from .sources.backward import BackwardPasses
 from .sources.boundary import Boundary
-from .sources.memory import Accelerator, Cuda, MemorySampler
+from .sources.budget import Budget
+from .sources.gradient_norms import GradientNorms
+from .sources.gradient_scaler import GradientScaler
+from .sources.memory import MemorySampler
+from .sources.module_backward import ModuleBackward
+from .sources.module_names import ModuleNames
 from .sources.modules import ModuleCalls
 from .sources.optimizers import OptimizerSteps
 from .sources.progress import Progress
 from .sources.recording import Recording
+from .sources.step_rows import StepRows
 
 _STILL_NS = 1_000_000_000
+
+
+class Source(Protocol):
+    """Something that records.
+
+    Attributes:
+        guard: Counts its faults.
+    """
+
+    guard: Guard
+
+    def start(self) -> None:
+        """Record from now on."""
+
+    def stop(self) -> None:
+        """Record no more; `start` goes on."""
+
+    def close(self) -> None:
+        """Stop for good."""
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
 
 
 class TorchTraining:
@@ -44,18 +75,38 @@ class TorchTraining:
             RingError: There is no space for them.
         """
         self.safe_points = SafePoints()
-        trace = RingWriter(folder.ring(TORCH_TRACE.name), TORCH_TRACE, settings.trace_rows)
+        self._rings = [
+            RingWriter(folder.ring(table.name), table, rows)
+            for table, rows in (
+                (TORCH_TRACE, settings.trace_rows),
+                (STEPS, settings.step_rows),
+                (MICRO_BATCHES, settings.step_rows),
+            )
+        ]
+        trace, steps, batches = self._rings
         self._recording = Recording(
             trace=trace,
-            steps=RingWriter(folder.ring(STEPS.name), STEPS, settings.step_rows),
+            rows=StepRows(steps, batches),
             names=Names(folder.names),
             safe_points=self.safe_points,
         )
-        self._memory = MemorySampler(accelerator or Cuda())
+        accelerator = accelerator or Cuda()
+        self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
-        self._sources = (ModuleCalls(*shared), OptimizerSteps(*shared))
+        names = ModuleNames(self._recording.names)
+        modules = ModuleBackward(self._recording, self._memory)
+        self._budget = Budget(self._recording, names, modules, settings.overhead / 100)
+        self._progress.on_step = self._budget.step_ended
+        scaler = GradientScaler(self._recording, accelerator)
+        self._sources: tuple[Source, ...] = (
+            ModuleCalls(*shared, names, modules),
+            BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
+            scaler,
+            GradientNorms(self._recording, accelerator),
+            OptimizerSteps(*shared),
+        )
         for source in self._sources:
             source.guard.on_fault = trace.count_dropped
 
@@ -86,8 +137,8 @@ class TorchTraining:
         for source in self._sources:
             source.close()
         self._memory.close()
-        self._recording.trace.close()
-        self._recording.steps.close()
+        for ring in self._rings:
+            ring.close()
         self._recording.names.close()
 
     def remains(self) -> list[str]:
@@ -109,7 +160,7 @@ class TorchTraining:
     def step(self) -> int | None:
         """The step in progress; None while no model has been called."""
         is_counted = self._recording.training_thread and not self._recording.awaits_step
-        return self._progress.step if is_counted else None
+        return self._recording.step if is_counted else None
 
     def names(self) -> Mapping[str, Any]:
         """The model and the optimizer seen in recorded calls."""

@@ -84,6 +84,12 @@ class Settings:
         "Rows that python.steps holds before the oldest is overwritten; 56 bytes each.",
         minimum=64,
     )
+    overhead: float = _setting(
+        "PROBING_OVERHEAD",
+        1.0,
+        "Percent of a step that recording may cost: the backward pass of the smallest modules is"
+        " left out first, then the smallest modules altogether.",
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )

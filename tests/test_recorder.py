@@ -16,7 +16,8 @@ import pytest
 from probing.agent.guard import LIMIT, Guard
 from probing.agent.recorder import Names, RingWriter
 from probing.agent.safe_points import SafePoints
-from probing.agent.sources.memory import Cuda, MemorySampler
+from probing.agent.sources.accelerator import Cuda, PendingNumber
+from probing.agent.sources.memory import MemorySampler
 from probing.errors import RingError
 from probing.names import decode_names, encode_name
 from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
@@ -42,7 +43,7 @@ def test_a_row_is_open_until_it_is_closed(writer: RingWriter, tmp_path: Path) ->
         assert row is not None
         assert (row.state, row.values["step"], row.values["duration_ns"]) == (OPEN, 7, None)
         assert row.values["start_ns"] == 1000 + writer.clock_offset_ns
-        writer.close_row(word, DONE, 0, 5, 6)
+        writer.close_named(word, DONE, {"duration_ns": 5, "allocated_bytes": 6})
         row = ring.row(1)
         assert row is not None
         assert (row.state, row.values["duration_ns"], row.values["allocated_bytes"]) == (DONE, 5, 6)
@@ -53,7 +54,7 @@ def test_the_newest_row_is_found_at_every_fill(writer: RingWriter, tmp_path: Pat
     with RingPeek(tmp_path / "steps.ring") as ring:
         assert ring.newest_seq() == 0
         for number in range(1, 300):
-            writer.close_row(writer.open_row(number, number, 0), DONE, 0, 1, 1)
+            writer.close_named(writer.open_row(number, number, 0), DONE, {})
             assert ring.newest_seq() == number
 
 
@@ -61,8 +62,8 @@ def test_closing_an_overwritten_row_harms_no_other(writer: RingWriter, tmp_path:
     """A call that outlived the whole ring is not written over the row that took its place."""
     word = writer.open_row(1, 1, 0)
     for number in range(2, 100):
-        writer.close_row(writer.open_row(number, number, 0), DONE, 0, 1, 1)
-    writer.close_row(word, FAILED, 0, 9, 9)
+        writer.close_named(writer.open_row(number, number, 0), DONE, {})
+    writer.close_named(word, FAILED, {"duration_ns": 9, "allocated_bytes": 9})
     with RingPeek(tmp_path / "steps.ring") as ring:
         rows = [ring.row(seq) for seq in range(99 - 63, 100)]
     assert [row.seq for row in rows if row] == list(range(36, 100))
@@ -165,6 +166,10 @@ class FakeAccelerator:
     def allocated_bytes(self) -> int | None:
         """The next figure."""
         return self._figures.pop(0)
+
+    def copy_number(self, tensor: object) -> PendingNumber | None:
+        """No number is asked for here."""
+        raise AssertionError(tensor)
 
 
 def test_an_accelerators_bytes_go_before_the_resident_set() -> None:

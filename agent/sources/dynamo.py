@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Any
 
 
-def leave_out(wrapper: CodeType, helpers: Iterable[CodeType]) -> None:
+def leave_out(wrapper: CodeType, helpers: Iterable[CodeType] = ()) -> None:
     """Have frames run as they are: the wrapper's own, and the helpers' with all they call."""
     frames: Any = getattr(getattr(sys.modules["torch"]._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "set_code_exec_strategy"):

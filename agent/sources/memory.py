@@ -1,43 +1,20 @@
 """How much memory the job has in use, sampled at a bounded cost.
 
-Rules of this file: runs in the training threads; asks the accelerator only when torch has
-already initialised it, and never synchronises with it. This is the seam for CUDA: tests put
-a recorded accelerator in its place.
+Rules of this file: runs in the training threads; never waits for the accelerator.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from ...ring import NULL_INT
+from .accelerator import Accelerator
 
 _LEAST_INTERVAL_NS = 2_000_000
 _COST_SHARE = 200
 """A sample may cost one part in so many of the time until the next."""
-
-
-class Accelerator(Protocol):
-    """What the agent asks of an accelerator."""
-
-    def allocated_bytes(self) -> int | None:
-        """Bytes handed out by its allocator on the current device; None when it is not in use."""
-
-
-class Cuda:
-    """The CUDA allocator of torch, asked without touching the device."""
-
-    def allocated_bytes(self) -> int | None:
-        """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
-        cuda = sys.modules["torch"].cuda
-        if not cuda.is_initialized():
-            return None
-        stats = cuda.memory_stats_as_nested_dict(cuda.current_device())
-        allocated: int = stats["allocated_bytes"]["all"]["current"]
-        return allocated
 
 
 class MemorySampler:

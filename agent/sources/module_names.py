@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..recorder import Names
@@ -31,11 +31,18 @@ class ModuleNames:
 
     Attributes:
         known: By ``id(module)``: the numbers of its name, class and root class, packed as they
-            stand in a row.
+            stand in a row; nothing for a module that is left out of the record.
+        paths: By ``id(module)``: its name.
+        with_parameters: The numbers of roots that have parameters.
+        on_forget: Called with the identity of a module that has died.
     """
 
     def __init__(self, names: Names) -> None:
         self.known: dict[int, bytes] = {}
+        self.paths: dict[int, str] = {}
+        self.with_parameters: set[bytes] = set()
+        self.on_forget: Callable[[int], None] = lambda _: None
+        self._left_out: dict[int, bytes] = {}
         self._names = names
         self._references: dict[int, _Reference] = {}
         self._unrooted: set[type] = set()
@@ -45,6 +52,8 @@ class ModuleNames:
         root_class = type(_unwrap(root)).__name__
         for path, module in _walk(root, "", set()):
             self._remember(module, path or type(module).__name__, root_class)
+        if next(root.parameters(), None) is not None:
+            self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
 
     def learn_inside(self, module: Any, root: Any) -> bytes:
@@ -61,10 +70,31 @@ class ModuleNames:
         class_name = type(module).__name__
         return self._remember(module, class_name, type(_unwrap(root)).__name__)
 
+    def ids_of(self, key: int) -> bytes:
+        """The numbers of a known module, also of one that is left out of the record."""
+        return self.known[key] or self._left_out[key]
+
+    def place_of(self, key: int) -> str:
+        """Its name, told apart from the same name in another root; nothing is around a root."""
+        root = IDS.unpack(self.ids_of(key))[2]
+        return f"{root}:{self.paths[key]}"
+
+    def is_leaf(self, key: int) -> bool:
+        """Whether a module has none inside it."""
+        reference = self._references.get(key)
+        module = reference() if reference is not None else None
+        return module is not None and not module._modules
+
+    def leave_out(self, keys: list[int]) -> None:
+        """Leave these modules out of the record, and no others."""
+        self.known.update(self._left_out)
+        self._left_out = {key: self.known[key] for key in keys}
+        self.known.update(dict.fromkeys(keys, b""))
+
     def forget_all(self) -> None:
         """Let go of every module."""
-        self.known.clear()
-        self._references.clear()
+        for names in (self.known, self.paths, self._references, self._left_out):
+            names.clear()
 
     def _remember(self, module: Any, name: str, root_class: str) -> bytes:
         """Keep a module's numbers until it dies."""
@@ -74,6 +104,8 @@ class ModuleNames:
         reference = _Reference(module, self._forget)
         reference.key = key
         self._references[key] = reference
+        self.paths[key] = name
+        self._left_out.pop(key, None)
         self.known[key] = packed
         return packed
 
@@ -81,7 +113,9 @@ class ModuleNames:
         """Called as a module dies."""
         if self._references.get(reference.key) is reference:
             del self._references[reference.key]
-            self.known.pop(reference.key, None)
+            for names in (self.known, self.paths, self._left_out):
+                names.pop(reference.key, None)
+            self.on_forget(reference.key)
 
 
 def _walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

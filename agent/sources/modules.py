@@ -21,9 +21,12 @@ from ..guard import Guard
 from . import dynamo
 from .boundary import Boundary
 from .memory import MemorySampler
+from .module_backward import ModuleBackward
 from .module_names import IDS, ModuleNames
+from .phases import FORWARD as FORWARD_PHASE
 from .progress import Progress
 from .recording import Recording, ThreadState
+from .shapes import size_of
 
 _OPEN = struct.Struct("<QqI12s24sQ")
 """A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
@@ -37,8 +40,14 @@ first is set. Where that is so, the wrapper does the same and saves a frame."""
 class ModuleCalls:
     """Puts the recording wrapper in place, and takes it away again."""
 
-    def __init__(
-        self, recording: Recording, progress: Progress, memory: MemorySampler, boundary: Boundary
+    def __init__(  # noqa: PLR0917 - all of them are needed at every call
+        self,
+        recording: Recording,
+        progress: Progress,
+        memory: MemorySampler,
+        boundary: Boundary,
+        names: ModuleNames,
+        backward: ModuleBackward,
     ) -> None:
         layout = recording.trace.layout
         if (_OPEN.size, _CLOSE.size) != (layout.row_size, layout.close_struct.size):
@@ -48,7 +57,8 @@ class ModuleCalls:
         self._progress = progress
         self._memory = memory
         self._boundary = boundary
-        self._names = ModuleNames(recording.names)
+        self._names = names
+        self._backward = backward
         self._original: Any = None
         self._wrapper: Any = None  # while it is in place, or another one lies over it
         self._is_on = False
@@ -97,6 +107,7 @@ class ModuleCalls:
             self._fail,
             self._fault,
             self._names.learn_inside,
+            self._backward.attach,
             self._memory.sample,
             self._recording.trace.still_holds,
             type(self._recording.threads).__init__,
@@ -104,7 +115,7 @@ class ModuleCalls:
         )
         dynamo.leave_out(code, [helper.__code__ for helper in helpers])
 
-    def _make_wrapper(  # noqa: C901 - one piece, because every call it makes is paid for
+    def _make_wrapper(  # noqa: C901, PLR0915 - one piece, because every call it makes is paid for
         self, original: Callable[..., Any]
     ) -> Callable[..., Any]:
         """The function that stands in for ``Module.__call__``.
@@ -115,7 +126,8 @@ class ModuleCalls:
         is_compiling = self._torch.compiler.is_dynamo_compiling
         direct = original.__code__.co_names == _DIRECT_CALL
         trace, threads = self._recording.trace, self._recording.threads
-        known, progress, memory = self._names.known, self._progress, self._memory
+        recording, known, memory = self._recording, self._names.known, self._memory
+        hooked, hook = self._backward.hooked, self._backward.attach
         fault, enter_root, leave_root = self._fault, self._enter_root, self._leave_root
         learn_inside, fail = self._names.learn_inside, self._fail
         next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
@@ -134,19 +146,21 @@ class ModuleCalls:
                 depth = thread.depth
                 ids: bytes | None
                 if depth:
-                    ids = known.get(id(self)) or learn_inside(self, thread.root)
+                    ids = known.get(id(self))
+                    if ids is None:
+                        ids = learn_inside(self, thread.root)
                 else:
-                    ids = enter_root(self, thread)
-                if ids is not None:
+                    ids = enter_root(self, thread, args, kwargs)
+                if ids:
                     word = next_word()
                     at = HEADER_SIZE + (word & slot_mask) * slot_scale
                     start, facts = clock(), thread.facts[depth]
-                    pack_open(buffer, at, word, start, progress.step, ids, facts, word)
+                    pack_open(buffer, at, word, start, recording.step, ids, facts, word)
                     thread.depth = depth + 1
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
                 return original(self, *args, **kwargs)
-            if ids is None:
+            if not ids:
                 return original(self, *args, **kwargs)
             try:
                 if direct and self._compiled_call_impl is None:
@@ -164,6 +178,8 @@ class ModuleCalls:
                 took = now - start
                 if took < lap_ns or still_holds(word):
                     pack_close(buffer, at + close_at, took, memory.bytes, word + DONE)
+                if hooked and (mine := hooked.get(id(self))) is not None:
+                    hook(mine, args, kwargs, result, depth)
                 if not depth:
                     leave_root(self, thread)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -172,7 +188,9 @@ class ModuleCalls:
 
         return call
 
-    def _enter_root(self, module: Any, thread: ThreadState) -> bytes | None:
+    def _enter_root(
+        self, module: Any, thread: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bytes | None:
         """A module is called from outside any other; returns its numbers, unless it is too early.
 
         Nothing is recorded either once recording has stopped, in case that somebody has kept the
@@ -180,26 +198,44 @@ class ModuleCalls:
         """
         if thread.session != self._recording.session and not self._boundary.admit(module, thread):
             return None
-        ids = self._names.known.get(id(module)) or self._names.learn_root(module)
+        ids = self._names.known.get(id(module))
+        if ids is None:
+            ids = self._names.learn_root(module)
+        elif not ids:  # a module without any inside it, such as a loss, that is left out
+            return ids
         thread.root = module
         thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
             self._recording.safe_points.root_called()
             may_train = self._torch.is_grad_enabled() and self._boundary.has_optimizer()
             self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
+            if ids in self._names.with_parameters:
+                thread.root_ids = ids
+            if thread.native_id == self._recording.training_thread:
+                rows = self._recording.rows
+                rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
+                rows.batch_seen(*size_of(args, kwargs))
         return ids
 
     def _leave_root(self, module: Any, thread: ThreadState) -> None:
         """The call of a root has ended."""
         thread.root = None
         if not (thread.recomputing or thread.is_agents):
+            self._leave_phase(thread)
             self._progress.root_left(module)
+
+    def _leave_phase(self, thread: ThreadState) -> None:
+        """The training thread is no longer in the forward pass."""
+        if thread.native_id == self._recording.training_thread:
+            self._recording.rows.phases.leave(time.perf_counter_ns())
 
     def _fail(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
         """A module call has ended by an exception, which goes on to the caller."""
         thread.depth = depth
         if not depth:
             thread.root = None
+            if not (thread.recomputing or thread.is_agents):
+                self._leave_phase(thread)
         if self._is_on:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row

@@ -18,6 +18,7 @@ from ...tables import STAGES
 from ..guard import Guard
 from .boundary import Boundary
 from .memory import MemorySampler
+from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
 from .recording import MAX_DEPTH, Recording
 
@@ -101,10 +102,12 @@ class OptimizerSteps:
             recording.trace.close_row(left[0], FAILED, NULL_INT, NULL_INT)
         start = time.perf_counter_ns()
         word = recording.trace.open_row(
-            start, self._progress.step, name, name, name, thread.native_id, OPTIMIZER,
+            start, recording.step, name, name, name, thread.native_id, OPTIMIZER,
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
         self._open[id(optimizer)] = (word, start)
+        if thread.native_id == recording.training_thread:
+            recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
     def _close_row(self, optimizer: Any) -> None:
         recording, thread = self._recording, self._recording.threads.state
@@ -112,8 +115,10 @@ class OptimizerSteps:
         opened = self._open.pop(id(optimizer), None)
         if opened is not None:
             word, start = opened
-            duration = time.perf_counter_ns() - start
-            recording.trace.close_row(word, DONE, duration, self._memory.bytes)
+            now = time.perf_counter_ns()
+            recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
+            if thread.native_id == recording.training_thread:
+                recording.rows.phases.leave(now)
         if not self._boundary.admit_step(thread):
             return
         if self._progress.optimizer_stepped(optimizer, name, thread):

@@ -9,11 +9,13 @@ gradients are on, because that is the first step of training in the making.
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from ...ring import DONE, NULL_NAME
+from ...ring import DONE, NULL_FLOAT, NULL_NAME
 from ...tables import STAGES
 from .memory import MemorySampler
 from .recording import Recording, ThreadState
@@ -25,20 +27,21 @@ class Progress:
     """Counts the steps and keeps the rows of the step in progress.
 
     Attributes:
-        step: The number of the step in progress, from 0; read at every module call.
+        on_step: Called when a training step has ended and the next one begun, with the words of
+            both steps' rows in torch_trace and the time it took.
     """
 
     def __init__(self, recording: Recording, memory: MemorySampler) -> None:
-        self.step = 0
         self._recording = recording
         self._memory = memory
         self._root: weakref.ref[Any] | None = None
         self._root_ids: tuple[int, int, int] | None = None
-        self._steps_word: int | None = None  # the open row of python.steps
-        self._trace_word: int | None = None  # that of torch_trace, once the root is known
+        self._is_open = False
+        self._trace_word: int | None = None  # the open row of torch_trace, once the root is known
         self._started_ns = 0
         self._is_inference = False
         self._stepped_since: set[int] = set()
+        self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(
         self, root: Any, ids: tuple[int, int, int], thread: ThreadState, *, may_train: bool
@@ -56,7 +59,7 @@ class Progress:
         if root is not main:
             return
         self._recording.training_thread = thread.native_id
-        if self._steps_word is None:
+        if not self._is_open:
             self._is_inference = not (may_train or self._recording.safe_points.stepping)
             self._open(ids, thread)
         elif self._trace_word is None:
@@ -65,7 +68,7 @@ class Progress:
     def root_left(self, root: Any) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._root is not None and self._root() is root:
-            self._close(NULL_NAME, self._recording.training_thread)
+            self._close(NULL_NAME, NULL_FLOAT, self._recording.training_thread)
 
     def optimizer_stepped(self, optimizer: Any, name: int, thread: ThreadState) -> bool:
         """An optimizer has stepped; returns whether that ended a training step.
@@ -78,8 +81,11 @@ class Progress:
         self._recording.safe_points.stepping = True
         self._recording.training_thread = thread.native_id
         self._is_inference = False
-        self._close(name, thread.native_id)
+        first, started_ns = self._trace_word, self._started_ns
+        self._close(name, _learning_rate(optimizer), thread.native_id)
         self._open(self._root_ids, thread)
+        if first is not None and self._trace_word is not None:
+            self.on_step(first, self._trace_word, self._started_ns - started_ns)
         return True
 
     def _counts(self, optimizer: Any) -> bool:
@@ -101,29 +107,42 @@ class Progress:
         self._started_ns = time.perf_counter_ns()
         if ids is not None:
             self._open_trace(ids, thread.native_id)
-        steps = self._recording.steps
-        self._steps_word = steps.open_row(self._started_ns, self.step, thread.native_id)
+        recording = self._recording
+        recording.rows.open(self._started_ns, recording.step, thread.native_id)
+        self._is_open = True
 
     def _open_trace(self, ids: tuple[int, int, int], thread_id: int) -> None:
         """Open the step's row in torch_trace."""
         self._trace_word = self._recording.trace.open_row(
-            self._started_ns, self.step, *ids, thread_id, STEP_STAGE, 0, 0, 1
+            self._started_ns, self._recording.step, *ids, thread_id, STEP_STAGE, 0, 0, 1
         )
 
-    def _close(self, optimizer: int, thread_id: int) -> None:
+    def _close(self, optimizer: int, lr: float, thread_id: int) -> None:
         """Complete the rows of the step in progress, if the agent saw its start, and count it."""
         self._memory.sample()
-        if self._steps_word is not None:
-            took, memory = time.perf_counter_ns() - self._started_ns, self._memory.bytes
+        recording = self._recording
+        if self._is_open:
+            now, memory = time.perf_counter_ns(), self._memory.bytes
+            took = now - self._started_ns
             if self._trace_word is None:  # a step without any module goes by its optimizer's name
                 self._open_trace((optimizer, optimizer, optimizer), thread_id)
             word = self._trace_word or 0
-            self._recording.trace.close_row(word, DONE, took, memory)
-            self._recording.steps.close_row(self._steps_word, DONE, optimizer, took, memory)
-            self._recording.trace.release_pages(word)
-            self._steps_word = self._trace_word = None
-        self.step += 1
+            recording.trace.close_row(word, DONE, took, memory)
+            recording.rows.close(now, took, memory, optimizer, lr)
+            recording.trace.release_pages(word)
+            self._is_open, self._trace_word = False, None
+        recording.step += 1
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
-        self._steps_word = self._trace_word = None
+        self._is_open, self._trace_word = False, None
+        self._recording.rows.abandon()
+
+
+def _learning_rate(optimizer: Any) -> float:
+    """That of the first parameter group; NULL where it is a tensor on a device."""
+    lr = optimizer.param_groups[0].get("lr")
+    if isinstance(lr, float | int):
+        return float(lr)
+    is_here = type(lr) is sys.modules["torch"].Tensor and lr.device.type == "cpu"
+    return float(lr) if is_here else NULL_FLOAT

@@ -14,24 +14,25 @@ from ...ring import NULL_INT
 from ...tables import STAGES
 from ..recorder import Names, RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .step_rows import StepRows
 
 MAX_DEPTH = 255
-FORWARD = STAGES.index("forward")
+FORWARD, BACKWARD = STAGES.index("forward"), STAGES.index("backward")
 _FACTS = struct.Struct("<IBBBBqq")
 
 
 class _Facts(dict[int, bytes]):
     """What of an opened row depends on thread and depth alone, packed as it stands in the row."""
 
-    def __init__(self, native_id: int, *, recomputing: bool, training: bool) -> None:
+    def __init__(self, native_id: int, stage: int, *, recomputing: bool, training: bool) -> None:
         super().__init__()
-        self._make = (native_id, recomputing, training)
+        self._make = (native_id, stage, recomputing, training)
 
     def __missing__(self, depth: int) -> bytes:
-        native_id, recomputing, training = self._make
+        native_id, stage, recomputing, training = self._make
         shown = min(depth, MAX_DEPTH)
         self[depth] = packed = _FACTS.pack(
-            native_id, FORWARD, shown, recomputing, training, NULL_INT, NULL_INT
+            native_id, stage, shown, recomputing, training, NULL_INT, NULL_INT
         )
         return packed
 
@@ -46,16 +47,28 @@ class ThreadState:
         facts: By depth: thread, stage, depth, both flags and no closing columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         session: The recording session in which it has been let in; 0 before the first.
+        root_ids: The numbers of the last root with parameters that it called, packed.
+        passes: Backward passes that it is inside of.
+        backward: The modules whose backward pass is under way in it, the outermost first.
+        floor: How many of those belong to passes around the innermost one.
+        fresh: How many of those have begun since one ended.
+        backward_facts: As `facts`, of rows of the backward pass.
     """
 
     __slots__ = (
         "_all_facts",
+        "backward",
+        "backward_facts",
         "depth",
         "facts",
+        "floor",
+        "fresh",
         "is_agents",
         "native_id",
+        "passes",
         "recomputing",
         "root",
+        "root_ids",
         "session",
     )
 
@@ -66,6 +79,10 @@ class ThreadState:
         self.recomputing = False
         self.native_id = threading.get_native_id()
         self.root: Any = None
+        self.root_ids = b""
+        self.passes = self.floor = self.fresh = 0
+        self.backward: list[Any] = []
+        self.backward_facts = _Facts(self.native_id, BACKWARD, recomputing=False, training=True)
         self._all_facts: dict[tuple[bool, bool], _Facts] = {}
         self.enter(recomputing=False, training=True)
 
@@ -75,7 +92,7 @@ class ThreadState:
         key = (recomputing, training)
         if key not in self._all_facts:
             self._all_facts[key] = _Facts(
-                self.native_id, recomputing=recomputing, training=training
+                self.native_id, FORWARD, recomputing=recomputing, training=training
             )
         self.facts = self._all_facts[key]
 
@@ -92,7 +109,8 @@ class Recording:
 
     Attributes:
         trace: The ring of python.torch_trace.
-        steps: The ring of python.steps.
+        rows: The rows of python.steps and python.micro_batches.
+        step: The number of the step in progress, from 0; read at every module call.
         threads: What each thread is in the middle of.
         model: The root module last trained or called, for `eval` to name.
         optimizer: The optimizer whose steps are counted.
@@ -105,10 +123,11 @@ class Recording:
     """
 
     def __init__(
-        self, *, trace: RingWriter, steps: RingWriter, names: Names, safe_points: SafePoints
+        self, *, trace: RingWriter, rows: StepRows, names: Names, safe_points: SafePoints
     ) -> None:
         self.trace = trace
-        self.steps = steps
+        self.rows = rows
+        self.step = 0
         self.names = names
         self.safe_points = safe_points
         self.threads = ThreadStates()

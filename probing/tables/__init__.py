@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
-from .training import STAGES, STEPS, TORCH_TRACE
+from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 
 __all__ = [
     "BACKTRACE",
+    "MICRO_BATCHES",
     "RECORDED_TABLES",
     "SCHEMA",
     "STACK_SOURCES",
@@ -33,7 +34,7 @@ __all__ = [
     "TableKind",
 ]
 
-TABLES: tuple[Table, ...] = (TORCH_TRACE, STEPS, BACKTRACE, THREADS)
+TABLES: tuple[Table, ...] = (TORCH_TRACE, STEPS, MICRO_BATCHES, BACKTRACE, THREADS)
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 

@@ -60,3 +60,8 @@ FAILED = Column(
     type="bool",
     doc="Whether it ended by an exception; NULL while it is still running.",
 )
+
+
+def seconds(name: str, doc: str) -> Column:
+    """A column of seconds that are known as the row is completed."""
+    return Column(name=name, type="float64", unit="s", closing=True, doc=doc)

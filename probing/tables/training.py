@@ -15,6 +15,7 @@ from .columns import (
     START_NS,
     STEP,
     THREAD,
+    seconds,
 )
 from .records import Column, Table
 
@@ -67,13 +68,108 @@ TORCH_TRACE = Table(
     ),
 )
 
+_LOSS = Column(
+    name="loss",
+    type="float64",
+    closing=True,
+    doc="What `backward()` was called on, without the scale of a gradient scaler; the sum, where it"
+    " was called several times. On a device it arrives with the next step.",
+)
+_SAMPLES = Column(
+    name="samples",
+    type="int64",
+    closing=True,
+    doc="Samples: the first dimension of the model's first input.",
+)
+_TOKENS = Column(
+    name="tokens",
+    type="int64",
+    closing=True,
+    doc="Tokens: the elements of the model's first input, where that is a matrix of integers.",
+)
+_MICRO_BATCH_PHASES = (
+    seconds("data_wait_s", "Waiting for a DataLoader's next batch."),
+    seconds(
+        "to_device_s",
+        "From the batch's arrival to the call of the model: the copy to the device, and what else"
+        " the script does there.",
+    ),
+    seconds("forward_s", "In calls of root modules."),
+    seconds(
+        "loss_s",
+        "From the return of a root module to the next one, or to the backward pass: the loss,"
+        " where it is no module.",
+    ),
+    seconds("backward_s", "In backward passes, recomputation included."),
+)
+
 STEPS = Table(
     name="steps",
     kind="recorded",
-    doc="One row per training step. The last one is open: it is the step in progress.",
+    doc="One row per training step: its loss and what it spent its time on. The last one is open:"
+    " it is the step in progress. Times are those of the training thread, so work that is queued on"
+    " a device counts where the thread waits for it; a phase that there was not is NULL. The phases"
+    " add up to `duration`.",
     columns=(
         STEP,
         DURATION,
+        _LOSS._replace(
+            doc="The mean of the micro-batches' losses; their sum, where each was divided by their"
+            " number. On a device it arrives with the next step."
+        ),
+        Column(
+            name="loss_finite",
+            type="bool",
+            closing=True,
+            doc="Whether the loss is neither infinite nor NaN.",
+        ),
+        Column(
+            name="grad_norm",
+            type="float64",
+            closing=True,
+            doc="The norm of all gradients before clipping: that of `clip_grad_norm_`, where the"
+            " script calls it; else taken every few steps, as far as the budget goes.",
+        ),
+        Column(
+            name="lr",
+            type="float64",
+            closing=True,
+            doc="The learning rate of the optimizer's first parameter group.",
+        ),
+        _SAMPLES,
+        _TOKENS,
+        Column(
+            name="tokens_per_s",
+            type="float64",
+            unit="1/s",
+            closing=True,
+            doc="`tokens` by `duration`.",
+        ),
+        Column(
+            name="micro_batches",
+            type="int64",
+            closing=True,
+            doc="How many there were.",
+        ),
+        *_MICRO_BATCH_PHASES,
+        seconds(
+            "gradients_s",
+            "From the backward pass to the optimizer: unscaling, clipping, explicit reductions.",
+        ),
+        seconds("optimizer_s", "In the step of an optimizer."),
+        seconds("other_s", "Everything else."),
+        Column(
+            name="amp_scale",
+            type="float64",
+            closing=True,
+            doc="What a gradient scaler multiplied the loss with.",
+        ),
+        Column(
+            name="skipped",
+            type="int64",
+            closing=True,
+            doc="Optimizer steps that a gradient scaler left out since the last one.",
+        ),
         ALLOCATED,
         Column(
             name="optimizer",
@@ -87,6 +183,32 @@ STEPS = Table(
         START_NS,
         DURATION_NS,
         ALLOCATED_BYTES,
+        SEQ,
+    ),
+)
+
+MICRO_BATCHES = Table(
+    name="micro_batches",
+    kind="recorded",
+    doc="One row per micro-batch: from the wait for its data, or the first call of a module, to the"
+    " end of its backward pass. A step has as many as it accumulates gradients of.",
+    columns=(
+        STEP,
+        Column(
+            name="micro_batch",
+            type="int64",
+            bits=32,
+            doc="Which of the step it is, from 0.",
+        ),
+        DURATION,
+        _LOSS,
+        _SAMPLES,
+        _TOKENS,
+        *_MICRO_BATCH_PHASES,
+        FAILED,
+        THREAD,
+        START_NS,
+        DURATION_NS,
         SEQ,
     ),
 )

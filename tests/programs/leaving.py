@@ -98,7 +98,7 @@ def loaded() -> set[str]:
 
 def modules_in_memory() -> list[str]:
     """The modules of ours that are there, also those that nobody can import any more."""
-    modules = [o for o in gc.get_objects() if isinstance(o, types.ModuleType)]
+    modules = [o for o in gc.get_objects() if type(o) is types.ModuleType]
     return sorted(
         m.__name__ for m in modules if m.__name__.startswith("probing.") and m.__name__ != FORKS
     )

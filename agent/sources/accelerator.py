@@ -1,0 +1,72 @@
+"""The seam for accelerators: all that the agent asks of one.
+
+Rules of this file: runs in the training threads; asks only when torch has already initialised the
+accelerator, and never waits for it. Tests put a recorded accelerator in its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+
+class PendingNumber(Protocol):
+    """A number on its way from the device."""
+
+    def is_here(self) -> bool:
+        """Whether it has arrived; asks without waiting."""
+
+    def value(self) -> float:
+        """The number, once it is here."""
+
+
+class Accelerator(Protocol):
+    """What the agent asks of an accelerator."""
+
+    def allocated_bytes(self) -> int | None:
+        """Bytes handed out by its allocator on the current device; None when it is not in use."""
+
+    def copy_number(self, tensor: Any) -> PendingNumber | None:
+        """Have a tensor of one element brought to the host; None when that cannot be done now."""
+
+
+class Cuda:
+    """CUDA by way of torch, without any call that waits for the device."""
+
+    def allocated_bytes(self) -> int | None:
+        """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        stats = cuda.memory_stats_as_nested_dict(cuda.current_device())
+        allocated: int = stats["allocated_bytes"]["all"]["current"]
+        return allocated
+
+    def copy_number(self, tensor: Any) -> PendingNumber | None:
+        """See `Accelerator`; queued behind the work that makes the number."""
+        torch = sys.modules["torch"]
+        if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+            return None
+        with torch.no_grad():
+            host = torch.empty((), dtype=tensor.dtype, device="cpu", pin_memory=True)
+            host.copy_(tensor.detach().reshape(()), non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        return _CudaNumber(host, event)
+
+
+class _CudaNumber:
+    """A number in pinned memory, and the event that says when it is there."""
+
+    def __init__(self, host: Any, event: Any) -> None:
+        self._host = host
+        self._event = event
+
+    def is_here(self) -> bool:
+        """See `PendingNumber`."""
+        here: bool = self._event.query()
+        return here
+
+    def value(self) -> float:
+        """See `PendingNumber`."""
+        return float(self._host.item())

@@ -1,0 +1,167 @@
+"""Keeps what recording costs within its share of a step.
+
+Rules of this file: runs in the training thread, between two steps, and only now and then: then the
+rows of the last step are read back. What is left out of the record is always known by name.
+
+Costs are estimates: a loop of what a row consists of is timed once in this very process, and the
+rest follows by ratios that `python -m tests.benchmarks hot_path` measures.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import NamedTuple
+
+from ...ring import HEADER_SIZE
+from .module_backward import Hooked, ModuleBackward
+from .module_names import ModuleNames
+from .recording import BACKWARD, FORWARD, Recording
+
+_ROW = struct.Struct("<QqI12sIBBBBqqQ")
+_MOST_ROWS = 20_000
+_ROW_PER_LOOP = 2.0
+"""A recorded module call costs so many times what the timed loop does."""
+_HOOKS_PER_ROW = 4.0
+"""The hooks of one module call, and its second row, cost so many times what its first row does."""
+_FOR_THE_STEP = 0.2
+"""The part of the budget that is set aside for what is done once per step."""
+_EVERY = 64
+_LOOPS = 256
+
+
+class _Share(NamedTuple):
+    """What the calls of one module came to in a step."""
+
+    calls: int
+    forward_ns: int
+
+
+class Budget:
+    """Chooses the modules whose backward pass is recorded, and those that are not recorded at all.
+
+    Attributes:
+        row_ns: What one recorded module call costs.
+        hooked: Modules whose backward pass is recorded at each step.
+        thinned: Names of modules that are not recorded, because they are too small and too many.
+        costs: What recording the last step has cost in nanoseconds, by that estimate.
+    """
+
+    def __init__(
+        self, recording: Recording, names: ModuleNames, backward: ModuleBackward, share: float
+    ) -> None:
+        """Begin without any module's backward pass.
+
+        Args:
+            share: The part of a step that recording may cost, 0.01 being one percent.
+        """
+        self.share = share
+        self.row_ns = 0.0
+        self.hooked = 0
+        self.thinned: tuple[str, ...] = ()
+        self.cost_ns = 0.0
+        self._recording = recording
+        self._names = names
+        self._backward = backward
+        self._shares: dict[bytes, _Share] = {}
+        self._all: dict[int, Hooked] = {}
+        self._chosen: dict[int, Hooked] = {}
+        self._steps = 0
+        self._next_plan = 1
+        names.on_forget = self._forget
+
+    def step_ended(self, first: int, last: int, took_ns: int) -> None:
+        """A training step has ended, whose rows lie between two words."""
+        self._steps += 1
+        if self._steps < self._next_plan:
+            if self._steps == self._next_plan - 1 and self._steps > _EVERY:
+                self._backward.hooked.update(self._everything())  # for the one step before a plan
+            return
+        self._next_plan = min(2 * self._steps, self._steps + _EVERY)
+        self._learn(first, last)
+        self._plan(took_ns)
+
+    def forget(self) -> None:
+        """Recording has stopped; what it starts with next time is nothing."""
+        self._steps, self._next_plan = 0, 1
+        self._all.clear()
+        self._chosen.clear()
+
+    def _learn(self, first: int, last: int) -> None:
+        """Read what each module took from the rows of a step."""
+        trace = self._recording.trace
+        found: dict[bytes, list[int]] = {}
+        count = min((last - first) >> 2, _MOST_ROWS, (trace.slot_mask >> 2) - 1)
+        for number in range(1, count):
+            word = first + (number << 2)
+            at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
+            row = _ROW.unpack_from(trace.buffer, at)
+            begin, _, _, ids, _, stage, _, recomputed, _, duration, _, _ = row
+            if begin == word and stage == FORWARD and not recomputed and duration > 0:
+                share = found.setdefault(ids, [0, 0])
+                share[0] += 1
+                share[1] += duration
+        self._shares.update({ids: _Share(*share) for ids, share in found.items()})
+
+    def _plan(self, took_ns: int) -> None:
+        """Choose, now that it is known what each module takes."""
+        self.row_ns = self.row_ns or _ROW_PER_LOOP * _time_of_a_loop()
+        allowed = self.share * took_ns * (1 - _FOR_THE_STEP)
+        known = dict(self._names.known)
+        shares = {key: self._shares.get(self._names.ids_of(key), _Share(0, 0)) for key in known}
+        calls = sum(share.calls for share in shares.values())
+        thin: list[int] = []
+        smallest_first = sorted(shares, key=lambda key: shares[key].forward_ns)
+        for key in smallest_first:
+            if calls * self.row_ns <= allowed:
+                break
+            if shares[key].calls and self._names.is_leaf(key):
+                thin.append(key)
+                calls -= shares[key].calls
+        self._names.leave_out(thin)
+        self.thinned = tuple(sorted(self._names.paths[key] for key in thin))
+        self._all = {}
+        self._chosen = {}
+        left = allowed - calls * self.row_ns
+        for key in reversed(smallest_first):
+            cost = shares[key].calls * self.row_ns * _HOOKS_PER_ROW
+            is_root = known[key] in self._names.with_parameters  # whose backward is the whole pass
+            if shares[key].calls and cost <= left and not (is_root or key in thin):
+                left -= cost
+                self._chosen[key] = self._make(key)
+        self.hooked = len(self._chosen)
+        self._backward.hooked.clear()
+        self._backward.hooked.update(self._chosen)
+        self.cost_ns = allowed - left
+
+    def _everything(self) -> dict[int, Hooked]:
+        """Every module that is recorded, as one to be hooked."""
+        names = self._names
+        recorded = [key for key, ids in list(names.known.items()) if ids]
+        return {k: self._make(k) for k in recorded if names.known[k] not in names.with_parameters}
+
+    def _make(self, key: int) -> Hooked:
+        """What hooks a module."""
+        if key not in self._all:
+            names = self._names
+            self._all[key] = self._backward.make(names.ids_of(key), names.place_of(key))
+        return self._all[key]
+
+    def _forget(self, key: int) -> None:
+        """A module has died: another one may get its identity."""
+        for hooks in (self._backward.hooked, self._all, self._chosen):
+            hooks.pop(key, None)
+
+
+def _time_of_a_loop() -> float:
+    """What it takes to write a row that leads nowhere, in nanoseconds."""
+    place, clock = bytearray(_ROW.size), time.perf_counter_ns
+    ids = bytes(12)
+    best = float("inf")
+    for _ in range(3):
+        start = clock()
+        for number in range(_LOOPS):
+            _ROW.pack_into(place, 0, number, clock(), 0, ids, 0, BACKWARD, 0, 0, 0, 0, 0, number)
+            _ROW.pack_into(place, 0, number, clock(), 0, ids, 0, BACKWARD, 0, 0, 0, 0, 0, number)
+        best = min(best, (clock() - start) / _LOOPS)
+    return best

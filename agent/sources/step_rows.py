@@ -1,0 +1,278 @@
+"""Writes the rows of python.steps and python.micro_batches.
+
+Rules of this file: used by the training thread only, a few times per micro-batch. A number that is
+still on its way from the device is written into its row later, at the end of another step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from ...ring import DONE, NULL_BOOL, NULL_FLOAT, NULL_INT
+from ..recorder import RingWriter
+from .numbers import Number
+from .phases import PHASES, Phases
+
+_NS = 1e-9
+_LONGEST_QUEUE = 64
+_SAME = 1e-3
+"""How far a divisor may be from the number of micro-batches: ``loss * 0.333`` is meant as 1/3."""
+
+
+class Later(Protocol):
+    """What may not be known yet as its row is written."""
+
+    def is_here(self) -> bool:
+        """Whether it is known; asks without waiting."""
+
+    @property
+    def value(self) -> Any:
+        """What it is, or NULL while it is not known."""
+
+
+class _MeanLoss:
+    """The loss of a step, from those of its micro-batches.
+
+    Where each was divided by their number before its backward pass, as for gradient accumulation,
+    the mean is their sum.
+    """
+
+    def __init__(self, losses: list[tuple[Number, float]]) -> None:
+        self._numbers = [number for number, _ in losses]
+        divisors = [divisor for _, divisor in losses]
+        count = len(losses)
+        were_divided = all(abs(divisor - count) < _SAME * count for divisor in divisors)
+        self._divisor = 1 if were_divided else count
+
+    def is_here(self) -> bool:
+        """See `Later`."""
+        return all(number.is_here() for number in self._numbers)
+
+    @property
+    def value(self) -> float:
+        """See `Later`."""
+        if not (self._numbers and self.is_here()):
+            return NULL_FLOAT
+        return math.fsum(number.value for number in self._numbers) / self._divisor
+
+
+class _IsFinite:
+    """Whether a number is neither infinite nor NaN."""
+
+    def __init__(self, number: Later) -> None:
+        self._number = number
+
+    def is_here(self) -> bool:
+        """See `Later`."""
+        return self._number.is_here()
+
+    @property
+    def value(self) -> int:
+        """See `Later`."""
+        value = self._number.value
+        return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
+
+
+class _LateRow(NamedTuple):
+    """A row that is complete but for numbers that are not here yet."""
+
+    ring: RingWriter
+    word: int
+    values: dict[str, Any]
+    later: dict[str, Later]
+
+    def is_here(self) -> bool:
+        """Whether all of them have come."""
+        return all(number.is_here() for number in self.later.values())
+
+    def write(self) -> None:
+        """Complete the row with what is known now; a second time, with more."""
+        known = {name: number.value for name, number in self.later.items()}
+        self.ring.close_named(self.word, DONE, {**self.values, **known})
+
+
+class _Batch:
+    """The micro-batch in progress."""
+
+    __slots__ = ("divisor", "loss", "samples", "started_ns", "tokens", "word")
+
+    def __init__(self, word: int, started_ns: int) -> None:
+        self.word = word
+        self.started_ns = started_ns
+        self.loss: Number | None = None
+        self.divisor = 1.0
+        self.samples: int | None = None
+        self.tokens: int | None = None
+
+
+class StepRows:
+    """The step in progress and its micro-batches.
+
+    Attributes:
+        phases: The clock of the phases, told by the sources.
+        amp_scale: The scale of the last loss that was scaled.
+        skipped: Optimizer steps that a gradient scaler has left out in this step.
+        norm: The norm of this step's gradients.
+        has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
+    """
+
+    def __init__(self, steps: RingWriter, batches: RingWriter) -> None:
+        self.phases = Phases(self._begin_batch, self._end_batch)
+        self._steps = steps
+        self._batches = batches
+        self._late: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
+        self._word: int | None = None
+        self._batch: _Batch | None = None
+        self._step = self._thread_id = 0
+        self.has_stepped = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """A new step knows nothing of the one before."""
+        self._count = 0
+        self._losses: list[tuple[Number, float]] = []
+        self._spent_ns = [0] * len(PHASES)
+        self._samples: int | None = None
+        self._tokens: int | None = None
+        self.norm: Number | None = None
+        self.amp_scale: Number | None = None
+        self.skipped: int | None = None
+
+    def open(self, now_ns: int, step: int, thread_id: int) -> None:
+        """A step begins."""
+        self._step, self._thread_id = step, thread_id
+        self._forget()
+        self._word = self._steps.open_row(now_ns, step, thread_id)
+        self.phases.begin(now_ns)
+
+    def close(self, now_ns: int, took_ns: int, memory: int, optimizer: int, lr: float) -> None:
+        """The step has ended.
+
+        Args:
+            optimizer: The number of its class name.
+            lr: Its learning rate; `NULL_FLOAT` where there is none.
+        """
+        self.has_stepped = True
+        self.phases.end(now_ns)
+        self._add(self.phases.take())
+        if self._word is None:
+            return
+        values = {
+            **_seconds(self._spent_ns),
+            "duration_ns": took_ns,
+            "allocated_bytes": memory,
+            "optimizer": optimizer,
+            "lr": lr,
+            "micro_batches": self._count,
+            "samples": _or_null(self._samples),
+            "tokens": _or_null(self._tokens),
+            "skipped": _or_null(self.skipped),
+        }
+        if self._tokens is not None and took_ns > 0:
+            values["tokens_per_s"] = self._tokens / (took_ns * _NS)
+        loss = _MeanLoss(self._losses)
+        later: dict[str, Later] = {"loss": loss, "loss_finite": _IsFinite(loss)}
+        if self.norm is not None:
+            later["grad_norm"] = self.norm
+        if self.amp_scale is not None:
+            later["amp_scale"] = self.amp_scale
+        self._write(_LateRow(self._steps, self._word, values, later))
+        self._word = None
+        self._write_late()
+
+    def abandon(self) -> None:
+        """Recording stops: the rows in progress stay open."""
+        self.phases.is_on = False
+        self._word = self._batch = None
+
+    def data_waited(
+        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
+    ) -> None:
+        """A loader has been waited for.
+
+        Args:
+            samples: How many samples the batch has, where that is known.
+            tokens: How many tokens, where that is known.
+        """
+        self.phases.data_waited(start_ns, took_ns)
+        self.batch_seen(samples, tokens)
+
+    def batch_seen(self, samples: int | None, tokens: int | None) -> None:
+        """How large the micro-batch is; who knows first is believed."""
+        batch = self._batch
+        if batch is not None:
+            batch.samples = samples if batch.samples is None else batch.samples
+            batch.tokens = tokens if batch.tokens is None else batch.tokens
+
+    def lost(self, loss: Number | None, divisor: float) -> None:
+        """A backward pass begins with a loss."""
+        batch = self._batch
+        if batch is None or loss is None:
+            return
+        if batch.loss is None:
+            batch.loss, batch.divisor = loss, divisor
+        else:
+            batch.loss = batch.loss.plus(loss)
+
+    def _begin_batch(self, now_ns: int) -> None:
+        """The first phase of a micro-batch begins."""
+        self._add(self.phases.take())
+        word = self._batches.open_row(now_ns, self._step, self._count, self._thread_id)
+        self._batch = _Batch(word, now_ns)
+
+    def _end_batch(self, now_ns: int) -> None:
+        """The micro-batch has ended: its row is complete, and the step knows of it."""
+        batch, spent = self._batch, self.phases.take()
+        self._add(spent)
+        if batch is None:
+            return
+        self._batch = None
+        self._count += 1
+        values = {
+            **_seconds(spent),
+            "duration_ns": now_ns - batch.started_ns,
+            "samples": _or_null(batch.samples),
+            "tokens": _or_null(batch.tokens),
+        }
+        later: dict[str, Later] = {}
+        if batch.loss is not None:
+            self._losses.append((batch.loss, batch.divisor))
+            later["loss"] = batch.loss
+        self._samples = _sum(self._samples, batch.samples)
+        self._tokens = _sum(self._tokens, batch.tokens)
+        self._write(_LateRow(self._batches, batch.word, values, later))
+
+    def _add(self, spent_ns: list[int]) -> None:
+        """Add to what the step has spent."""
+        self._spent_ns = [a + b for a, b in zip(self._spent_ns, spent_ns, strict=True)]
+
+    def _write(self, row: _LateRow) -> None:
+        """Complete a row; once more later on, if that will add something."""
+        row.write()
+        if not row.is_here():
+            self._late.append(row)
+
+    def _write_late(self) -> None:
+        """Complete what has been waiting for its numbers, in order."""
+        while self._late and self._late[0].is_here():
+            self._late.popleft().write()
+
+
+def _seconds(spent_ns: list[int]) -> dict[str, float]:
+    """The columns of the phases: NULL for one that there was not."""
+    return {
+        f"{name}_s": ns * _NS if ns or name == "other" else NULL_FLOAT
+        for name, ns in zip(PHASES, spent_ns, strict=True)
+    }
+
+
+def _or_null(number: int | None) -> int:
+    """A number as it stands in a row."""
+    return NULL_INT if number is None else number
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """The sum of what is known."""
+    return other if one is None else one + (other or 0)

@@ -1,0 +1,141 @@
+"""The clock of a step's phases, told of made-up times."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.agent.sources.phases import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    PHASES,
+    Phases,
+)
+
+pytestmark = pytest.mark.anypython
+
+
+class Told:
+    """A clock of phases, and what it has told of micro-batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, dict[str, int]]] = []
+        self.before: list[int] = [0] * len(PHASES)
+        self._began = 0
+        self.phases = Phases(self._begin, self._end)
+
+    def _begin(self, now_ns: int) -> None:
+        self._began = now_ns
+        self._keep(self.phases.take())
+
+    def _end(self, now_ns: int) -> None:
+        spent = self.phases.take()
+        self._keep(spent)
+        self.batches.append((self._began, now_ns, named(spent)))
+
+    def _keep(self, spent: list[int]) -> None:
+        self.before = [a + b for a, b in zip(self.before, spent, strict=True)]
+
+    def spans(self, *spans: tuple[int, int, int]) -> None:
+        """Phases that are entered and left, with both times."""
+        for phase, start, end in spans:
+            self.phases.enter(phase, start)
+            self.phases.leave(end)
+
+    def end(self, now_ns: int) -> dict[str, int]:
+        """The step ends: what it was spent on."""
+        self.phases.end(now_ns)
+        self._keep(self.phases.take())
+        return named(self.before)
+
+
+def named(spent_ns: list[int]) -> dict[str, int]:
+    """The phases that there were, by name."""
+    return {name: ns for name, ns in zip(PHASES, spent_ns, strict=True) if ns}
+
+
+@pytest.fixture
+def told() -> Told:
+    """A clock whose step has begun at 100."""
+    made = Told()
+    made.phases.begin(100)
+    return made
+
+
+def test_every_moment_of_a_plain_step_has_its_phase(told: Told) -> None:
+    """Data, copy, forward, loss, backward, clipping, optimizer and the rest add up to the step."""
+    told.phases.data_waited(110, 20)
+    told.spans((FORWARD, 135, 200), (BACKWARD, 207, 400), (OPTIMIZER, 411, 500))
+    spent = told.end(513)
+    assert spent == {
+        "data_wait": 20,
+        "to_device": 5,
+        "forward": 65,
+        "loss": 7,
+        "backward": 193,
+        "gradients": 11,
+        "optimizer": 89,
+        "other": 10 + 13,
+    }
+    assert sum(spent.values()) == 513 - 100
+
+
+def test_micro_batches_end_with_their_backward_pass(told: Told) -> None:
+    """Two of them in a step: each knows its own phases, the step knows all."""
+    told.spans((FORWARD, 110, 120), (BACKWARD, 121, 141), (FORWARD, 150, 153), (BACKWARD, 155, 160))
+    told.spans((OPTIMIZER, 161, 170))
+    spent = told.end(170)
+    assert told.batches == [
+        (110, 141, {"forward": 10, "loss": 1, "backward": 20}),
+        (150, 160, {"forward": 3, "loss": 2, "backward": 5}),
+    ]
+    assert spent["other"] == 10 + 9
+    assert sum(spent.values()) == 70
+
+
+def test_two_backward_passes_of_one_forward_are_one_micro_batch(told: Told) -> None:
+    """Several losses, each with its own backward pass, belong to the same micro-batch."""
+    told.spans((FORWARD, 100, 110), (BACKWARD, 111, 120), (BACKWARD, 122, 130))
+    assert told.end(130)["backward"] == 17
+    assert [(start, end) for start, end, _ in told.batches] == [(100, 130)]
+
+
+def test_a_forward_within_the_optimizer_is_not_counted_twice(told: Told) -> None:
+    """LBFGS calls the model from inside its step."""
+    told.phases.enter(OPTIMIZER, 100)
+    told.spans((FORWARD, 110, 130), (BACKWARD, 130, 150))
+    told.phases.leave(160)
+    assert told.end(160) == {"optimizer": 20, "forward": 20, "backward": 20}
+    assert told.batches == [(110, 150, {"forward": 20, "backward": 20})]
+
+
+def test_what_follows_a_model_without_backward_is_no_loss(told: Told) -> None:
+    """After an evaluation comes the next batch: what is between them belongs to no phase."""
+    told.phases.data_waited(100, 10)
+    told.spans((FORWARD, 110, 120))
+    told.phases.data_waited(150, 10)
+    told.spans((FORWARD, 160, 170))
+    assert told.end(170) == {"data_wait": 20, "forward": 20, "other": 30}
+
+
+def test_leaving_what_was_never_entered_changes_nothing(told: Told) -> None:
+    """Recording may begin in the middle of a phase."""
+    told.phases.leave(150)
+    assert told.end(160) == {"other": 60}
+
+
+def test_nothing_is_counted_between_steps() -> None:
+    """Before a step begins and after it has ended, phases pass unnoticed."""
+    told = Told()
+    told.spans((FORWARD, 10, 20))
+    told.phases.begin(100)
+    told.phases.end(110)
+    told.spans((FORWARD, 110, 120))
+    told.phases.data_waited(120, 5)
+    assert named(told.phases.take()) == {"other": 10}
+
+
+def test_a_wait_that_began_before_the_step_counts_from_its_beginning(told: Told) -> None:
+    """No nanosecond belongs to two steps."""
+    told.phases.data_waited(90, 30)
+    assert told.end(120) == {"data_wait": 20}
