@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
@@ -25,6 +25,9 @@ from .sources.stacks import take_backtrace
 from .state import Agent
 from .worker import SqlWorker
 
+if TYPE_CHECKING:
+    from .sources.labels import LabelReading
+
 T = TypeVar("T")
 
 _GRACE_S = 1.5
@@ -37,9 +40,12 @@ class Handlers:
         self._agent = agent
         self._worker = SqlWorker(agent.folder, lambda: agent.settings)
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
+        self._readings: set[LabelReading] = set()
 
     def close(self) -> None:
-        """End what runs for clients: evals and the SQL worker."""
+        """End what runs for clients: evals, readings of labels and the SQL worker."""
+        for reading in list(self._readings):
+            reading.end()
         self._evaluator.close()
         self._worker.close()
 
@@ -84,13 +90,26 @@ class Handlers:
         """See the route."""
         return _json(take_backtrace(locals=_flag(request, "locals")))
 
+    async def labels(self, request: web.Request) -> web.StreamResponse:
+        """See the route. A client that goes away ends the waiting."""
+        from .sources.labels import LabelReading
+
+        question = await _body(request, wire.LabelsRequest)
+        reading = LabelReading(question, self._agent.training)
+        self._readings.add(reading)
+        try:
+            return _json(await asyncio.wrap_future(reading.begin()))
+        finally:
+            reading.end()
+            self._readings.discard(reading)
+
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         return _json(tables_answer(self._agent.folder))
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(live_rows(request.match_info["table"]))
+        return _json(live_rows(request.match_info["table"], self._agent.training))
 
     async def settings(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

@@ -10,6 +10,7 @@ in a thread of its own, so that it can be left behind.
 from __future__ import annotations
 
 import threading
+from typing import Any, Protocol
 
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
@@ -50,10 +51,21 @@ class Visit:
         self._done.set()
 
 
+class Look(Protocol):
+    """Wants to see what the training reads, in the training thread itself; never raises."""
+
+    def root_called(self) -> None:
+        """A root module is about to be called, from one of the frames above."""
+
+    def batch_came(self, batch: Any) -> None:
+        """A batch has been fetched."""
+
+
 class SafePoints:
     """Where the training thread asks whether anybody wants it to stand still.
 
     Attributes:
+        looks: Who wants to see what the training reads.
         waiting: True while somebody does; read by the training thread without a lock.
         closed: True while somebody works without the training held: then the call of a root
             module waits too, where otherwise only a step's end does.
@@ -64,6 +76,7 @@ class SafePoints:
         self.waiting = False
         self.closed = False
         self.stepping = False
+        self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
         self._lock = threading.Lock()
 
@@ -74,8 +87,28 @@ class SafePoints:
 
     def root_called(self) -> None:
         """A root module is about to be called; runs in the training thread."""
-        if self.waiting and (self.closed or not self.stepping):
-            self._hold()
+        if self.waiting:
+            for look in self.looks:
+                look.root_called()
+            if self.closed or not self.stepping:
+                self._hold()
+
+    def batch_came(self, batch: Any) -> None:
+        """A batch has been fetched; runs in the training thread."""
+        for look in self.looks:
+            look.batch_came(batch)
+
+    def begin_look(self, look: Look) -> None:
+        """From now on show it what the training reads."""
+        with self._lock:
+            self.looks = (*self.looks, look)
+            self.waiting = True
+
+    def end_look(self, look: Look) -> None:
+        """Show it nothing any more."""
+        with self._lock:
+            self.looks = tuple(other for other in self.looks if other is not look)
+            self._settle()
 
     def request(self, hold_s: float) -> Visit:
         """Ask the training thread to stand still, for at most `hold_s`, at a safe point."""
@@ -90,9 +123,14 @@ class SafePoints:
         with self._lock:
             if visit in self._visits:
                 self._visits.remove(visit)
-            if not self._visits:
-                self.waiting = self.closed = False
+            self._settle()
         visit.finish()
+
+    def _settle(self) -> None:
+        """Remember who is left."""
+        self.waiting = bool(self._visits or self.looks)
+        if not self._visits:
+            self.closed = False
 
     def _hold(self) -> None:
         """Stand still for every visit in turn; a visitor's own calls pass through."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
-from ..tables import MICRO_BATCHES, STEPS, TORCH_TRACE
+from ..tables import BATCHES, MICRO_BATCHES, STEPS, TORCH_TRACE
 from .guard import Guard
 from .recorder import Names, RingWriter
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints
@@ -25,6 +25,7 @@ from .sources.boundary import Boundary
 from .sources.budget import Budget
 from .sources.gradient_norms import GradientNorms
 from .sources.gradient_scaler import GradientScaler
+from .sources.dataloaders import DataLoaders
 from .sources.memory import MemorySampler
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
@@ -64,6 +65,7 @@ class TorchTraining:
 
     Attributes:
         safe_points: Where code that was sent can hold the training thread.
+        dataloaders: The data loaders that were met.
     """
 
     def __init__(
@@ -81,9 +83,10 @@ class TorchTraining:
                 (TORCH_TRACE, settings.trace_rows),
                 (STEPS, settings.step_rows),
                 (MICRO_BATCHES, settings.step_rows),
+                (BATCHES, settings.batch_rows),
             )
         ]
-        trace, steps, batches = self._rings
+        trace, steps, batches, waits = self._rings
         self._recording = Recording(
             trace=trace,
             rows=StepRows(steps, batches),
@@ -99,6 +102,8 @@ class TorchTraining:
         modules = ModuleBackward(self._recording, self._memory)
         self._budget = Budget(self._recording, names, modules, settings.overhead / 100)
         self._progress.on_step = self._budget.step_ended
+        loaders = DataLoaders(self._recording, waits)
+        self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
         self._sources: tuple[Source, ...] = (
             ModuleCalls(*shared, names, modules),
@@ -106,9 +111,10 @@ class TorchTraining:
             scaler,
             GradientNorms(self._recording, accelerator),
             OptimizerSteps(*shared),
+            loaders,
         )
         for source in self._sources:
-            source.guard.on_fault = trace.count_dropped
+            source.guard.on_fault = source.guard.on_fault or trace.count_dropped
 
     def start(self, *, late: bool = False) -> None:
         """Begin to record.
@@ -174,6 +180,7 @@ class NoTraining:
 
     def __init__(self) -> None:
         self.safe_points = SafePoints()
+        self.dataloaders: DataLoaders | None = None
 
     def start(self, *, late: bool = False) -> None:
         """Nothing to record."""

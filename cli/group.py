@@ -29,6 +29,8 @@ COMMANDS = {
     "backtrace": "backtrace",
     "query": "query",
     "eval": "eval_",
+    "dataloaders": "dataloaders",
+    "labels": "labels",
     "tables": "tables",
     "config": "config",
 }

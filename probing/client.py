@@ -27,7 +27,7 @@ from .errors import (
 )
 from .injection.names import AUTO
 from .rundir import ProcessFolder, directory_of, from_env
-from .tables import RECORDED_TABLES, TABLES, Table
+from .tables import RECORDED_TABLES, SCHEMA, TABLES, Table
 from .transport import Address, ask
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ class Process(Protocol):
 
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
+
+    def live(self, table: str) -> wire.LiveRows:
+        """The rows of a live table, as its agent computes them."""
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """Tokens beside labels of the next batch that the training reads."""
 
     def status(self) -> wire.Card:
         """Who it is."""
@@ -190,6 +196,18 @@ class RemoteProcess:
         """See `Process`."""
         return self._get(wire.TablesAnswer, "tables")
 
+    def live(self, table: str) -> wire.LiveRows:
+        """See `Process`."""
+        data = ask(self._address, "live", timeout_s=self._timeout_s, table=table)
+        return _received(wire.LiveRows, data)
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """See `Process`."""
+        limit = timeout_s or self._timeout_s
+        request = wire.LabelsRequest(samples=samples, timeout_s=limit)
+        data = ask(self._address, "labels", body=request, timeout_s=limit + _GRACE_S)
+        return _received(wire.LabelsAnswer, data)
+
     def status(self) -> wire.Card:
         """See `Process`."""
         return self._get(wire.Card, "status")
@@ -264,6 +282,16 @@ class LocalProcess:
         """See `Process`."""
         return ring_peek.tables_answer(self._folder)
 
+    def live(self, table: str) -> wire.LiveRows:
+        """See `Process`."""
+        self._require_agent(f"{SCHEMA}.{table} can no longer be asked")
+        return self._agent.live(table)
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """See `Process`."""
+        self._require_agent("it reads no batch any more")
+        return self._agent.labels(samples=samples, timeout_s=timeout_s)
+
     def status(self) -> wire.Card:
         """See `Process`."""
         card = self._folder.read_card()
@@ -337,6 +365,14 @@ class StrangeProcess:
         raise self._no_agent()
 
     def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def live(self, table: str) -> wire.LiveRows:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
         """See `Process`."""
         raise self._no_agent()
 

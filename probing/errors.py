@@ -30,7 +30,9 @@
     │   └── UnsafeRunDirectory
     ├── TimedOut
     │   ├── QueryTimedOut
-    │   └── EvalTimedOut
+    │   ├── EvalTimedOut
+    │   └── NoBatch           the training has not come to a batch
+    ├── NoLabels              its batches hold no label for each token
     ├── RingError             a ring file that cannot be made or read
     └── InternalError         a fault of ours
 
@@ -432,6 +434,35 @@ class EvalTimedOut(TimedOut):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
+
+
+class NoBatch(TimedOut):
+    """The training has neither fetched a batch nor called its model in time."""
+
+    code = "no_batch"
+    help = (
+        "`probing ENDPOINT backtrace` shows where it is; `probing ENDPOINT dataloaders` whether it"
+        " waits for a batch."
+    )
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"the training has neither fetched a batch nor called its model within {limit_s:g} s."
+        )
+
+
+class NoLabels(ProbingError):
+    """What the training reads has no label for each token."""
+
+    code = "no_labels"
+    status = 404
+    help = (
+        "Labels are looked for among integer tensors with two dimensions, by names such as"
+        " input_ids and labels, and by their order where they have no names."
+    )
+
+    def __init__(self, seen: str) -> None:
+        super().__init__(f"no tokens with labels are among what the training reads: {seen}.")
 
 
 class RingError(ProbingError):

@@ -49,6 +49,35 @@ class SystemCall(NamedTuple):
     has_limit: bool = False
 
 
+class ProcessFacts(NamedTuple):
+    """What the kernel tells of a whole process.
+
+    Attributes:
+        state: The letter of its main thread's state.
+        parent: The process that started it, or has taken it over.
+        cpu_s: Processor time that all its threads have used, in seconds.
+        resident_bytes: Its resident set, what it shares with others included.
+    """
+
+    state: str
+    parent: int
+    cpu_s: float
+    resident_bytes: int
+
+
+def facts(pid: int) -> ProcessFacts | None:
+    """What the kernel tells of a process; None when it is gone."""
+    fields = _stat_fields(f"/proc/{pid}/stat")
+    if fields is None:
+        return None
+    return ProcessFacts(
+        state=fields[0],
+        parent=int(fields[1]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        resident_bytes=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+    )
+
+
 def start_time(pid: int) -> int | None:
     """Clock ticks after boot at which the process started; None when there is none.
 

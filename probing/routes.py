@@ -80,6 +80,14 @@ ROUTES: tuple[Route, ...] = (
         " variables.",
     ),
     Route(
+        name="labels",
+        method="POST",
+        path="/v1/labels",
+        request=wire.LabelsRequest,
+        answer=wire.LabelsAnswer,
+        doc="Tokens beside labels of the next batch that the training reads.",
+    ),
+    Route(
         name="tables",
         method="GET",
         path="/v1/tables",

@@ -90,6 +90,12 @@ class Settings:
         "Percent of a step that recording may cost: the backward pass of the smallest modules is"
         " left out first, then the smallest modules altogether.",
     )
+    batch_rows: int = _setting(
+        "PROBING_BATCH_ROWS",
+        16_384,
+        "Rows that python.batches holds before the oldest is overwritten; 96 bytes each.",
+        minimum=64,
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )

@@ -24,7 +24,11 @@ FROZEN = frozenset("DTt")
 """States of a thread that whoever waits for it to pause waits for ever."""
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
-_OUR_FILES = ("/agent/sources/modules.py", "/probing/_run.py")
+_OUR_FILES = (
+    "/agent/sources/modules.py",
+    "/agent/sources/dataloaders.py",
+    "/probing/_run.py",
+)
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
 
 

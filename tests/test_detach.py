@@ -18,6 +18,8 @@ WAYS = (
     "keeping_the_record",
     "in_a_forward",
     "under_another_wrapper",
+    "under_another_loader",
+    "in_a_dataset",
     "during_an_eval",
     "between_hooks_of_the_user",
     "used_by_the_program",

@@ -80,7 +80,7 @@ def _render_thread(thread: ThreadStack) -> str:
     about = f" ({facts})" if facts else ""
     doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
     lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}']
-    lines += _render_frames(tuple(reversed(thread.frames)))
+    lines += render_frames(tuple(reversed(thread.frames)))
     if not thread.frames:
         lines.append("  no Python frame")
     return "\n".join(lines)
@@ -102,7 +102,7 @@ def _facts(thread: ThreadStack) -> list[str]:
     return facts
 
 
-def _render_frames(frames: Sequence[Frame]) -> list[str]:
+def render_frames(frames: Sequence[Frame]) -> list[str]:
     """The frames, a run of equal ones shortened as Python shortens it."""
     lines: list[str] = []
     repeats = 0

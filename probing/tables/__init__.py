@@ -11,6 +11,7 @@ A *live* table is computed by the agent (or from outside the process) when asked
 
 from __future__ import annotations
 
+from .data import BATCHES, DATALOADERS
 from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
 from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
@@ -18,6 +19,8 @@ from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 __all__ = [
     "BACKTRACE",
     "MICRO_BATCHES",
+    "BATCHES",
+    "DATALOADERS",
     "RECORDED_TABLES",
     "SCHEMA",
     "STACK_SOURCES",
@@ -34,7 +37,15 @@ __all__ = [
     "TableKind",
 ]
 
-TABLES: tuple[Table, ...] = (TORCH_TRACE, STEPS, MICRO_BATCHES, BACKTRACE, THREADS)
+TABLES: tuple[Table, ...] = (
+    TORCH_TRACE,
+    STEPS,
+    MICRO_BATCHES,
+    BATCHES,
+    BACKTRACE,
+    THREADS,
+    DATALOADERS,
+)
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 

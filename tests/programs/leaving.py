@@ -26,16 +26,23 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 HOME = os.environ["PROBING_HOME"]
 MODEL = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.1)
 X = torch.ones(1, 2)
+LOADER = DataLoader(TensorDataset(X), batch_size=1)
+BATCHES = iter(LOADER)
+FED_BY = (LOADER, LOADER.batch_sampler, LOADER.dataset, BATCHES)
 FORKS = "probing.agent.forks"
 
 
 def train(steps: int = 2) -> None:
     for _ in range(steps):
+        for (x,) in LOADER:
+            MODEL(x)
+        next(BATCHES, None)
         MODEL(X).sum().backward()
         OPTIMIZER.step()
         OPTIMIZER.zero_grad()
@@ -45,12 +52,14 @@ def snapshot() -> dict[str, Any]:
     """Everything of the process that an agent may change."""
     gc.collect()
     hooks = sys.modules["torch.optim.optimizer"]
+    loading: Any = sys.modules["torch.utils.data.dataloader"]
     links = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
     return {
         "call": nn.Module.__call__,
+        "next": loading._BaseDataLoaderIter.__next__,
         "pre hooks": dict(hooks._global_optimizer_pre_hooks),
         "post hooks": dict(hooks._global_optimizer_post_hooks),
-        "references": sum(weakref.getweakrefcount(m) for m in MODEL.modules()),
+        "references": sum(map(weakref.getweakrefcount, (*MODEL.modules(), *FED_BY))),
         "threads": sorted(t.name for t in threading.enumerate()),
         "files": sorted(os.readlink(link) for link in links if os.path.islink(link)),
         "mappings": sum(HOME in line for line in Path("/proc/self/maps").read_text().splitlines()),
@@ -225,7 +234,9 @@ def keeping_the_record() -> None:
     _, answer = post("/v1/detach", {"keep_record": True})
     wait_until(has_left)
     kept = sorted(os.listdir(answer["kept"]))
-    assert {"card.json", "names", "steps.ring", "torch_trace.ring"} <= set(kept), kept
+    assert {"batches.ring", "card.json", "names", "steps.ring", "torch_trace.ring"} <= set(kept), (
+        kept
+    )
     assert not {"sock", "token"} & set(kept), kept
 
 
@@ -278,6 +289,50 @@ def under_another_wrapper() -> None:
     train(3)
     detach()
     assert nn.Module.__call__ is nn.Module._wrapped_call_impl
+
+
+def under_another_loader() -> None:
+    """What was put over our stand-in goes on to work; ours passes every batch through."""
+    loading: Any = sys.modules["torch.utils.data.dataloader"]
+    iterator: Any = loading._BaseDataLoaderIter
+    original = iterator.__next__
+    attach()
+    train(3)
+    ours = iterator.__next__
+    assert ours is not original
+    seen: list[object] = []
+
+    def theirs(self: object) -> object:
+        seen.append(self)
+        return ours(self)
+
+    iterator.__next__ = theirs
+    left = detach()
+    assert any("DataLoader" in sentence for sentence in left), left
+    assert [len(batch) for batch in LOADER] == [1]
+    assert len(seen) == 2
+    iterator.__next__ = original
+    attach()
+    train(3)
+    detach()
+    assert iterator.__next__ is original
+
+
+def in_a_dataset() -> None:
+    """The wait in progress goes on as if nothing had been there."""
+    attach()
+    train(3)
+
+    class Leaver(TensorDataset):
+        def __getitem__(self, index: Any) -> Any:
+            thread = threading.Thread(target=detach)
+            thread.start()
+            thread.join()
+            return super().__getitem__(index)
+
+    ((x,),) = DataLoader(Leaver(X), batch_size=1)
+    assert torch.equal(x, X)
+    assert has_left()
 
 
 def during_an_eval() -> None:

@@ -1,0 +1,63 @@
+"""`probing ENDPOINT dataloaders`: who feeds the training, and who keeps it waiting."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...dataloading import LoaderReport
+
+
+@click.command("dataloaders")
+@target_options
+@attach_option
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, style: str) -> None:
+    """Show the data loaders, their workers, and who keeps the training waiting.
+
+    For every iterator of a `torch.utils.data.DataLoader` that is alive: what it was made with,
+    how long its batches are waited for, and each worker's pid, state, processor time and memory.
+    When a batch has been waited for longer than a second, one sentence names the worker whose
+    turn it is and where that worker is, and its stack follows.
+    """
+    target = asked_target(context)
+    is_json = style == "json"
+    context.exit(show_json(target, _ask, _plain) if is_json else show_each(target, _ask, _render))
+
+
+def _ask(process: Process) -> LoaderReport:
+    from ...dataloading import report_on
+
+    return report_on(process)
+
+
+def _render(report: LoaderReport) -> str:
+    from ..render.dataloaders import render_loaders
+
+    screen = terminal.screen()
+    return render_loaders(report, width=screen.width, color=screen.color)
+
+
+def _plain(report: LoaderReport) -> Any:
+    from ...dataloading import sentence_of
+
+    stalls = [
+        {
+            "loader": stall.loader.loader,
+            "sentence": sentence_of(stall),
+            "worker": stall.worker.worker if stall.worker else None,
+            "pid": stall.worker.pid if stall.worker else None,
+            "stack": dataclasses.asdict(stall.stack) if stall.stack else None,
+        }
+        for stall in report.stalls
+    ]
+    return {"loaders": [dataclasses.asdict(loader) for loader in report.loaders], "stalls": stalls}

@@ -1,0 +1,55 @@
+"""`probing ENDPOINT labels`: what the training is told to learn from the next batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...wire import LabelsAnswer
+
+
+@click.command("labels")
+@target_options
+@attach_option
+@click.option(
+    "--samples", type=click.IntRange(0, 64), default=2, show_default=True, metavar="N",
+    help="How many samples to show token by token.",
+)  # fmt: skip
+@style_option("text", "table", "json")
+@click.pass_context
+def command(context: click.Context, *, samples: int, style: str) -> None:
+    """Show tokens beside labels of the next batch that the training reads.
+
+    Looks at the next batch of a DataLoader, or the next call of the model, whichever has tokens
+    with a label for each. Says how many labels are trained on and how many are ignored (-100),
+    which samples are ignored entirely, and whether labels are the tokens themselves or shifted by
+    one. Where the script has a tokenizer among its global names, its texts stand beside the
+    numbers. The format `text` shows runs of ignored and trained labels, `table` every token.
+    """
+    target = asked_target(context)
+
+    def ask(process: Process) -> LabelsAnswer:
+        return process.labels(samples=samples, timeout_s=target.limit_s)
+
+    if style == "json":
+        code = show_json(target, ask, dataclasses.asdict)
+    else:
+        code = show_each(target, ask, lambda answer: _render(answer, style))
+    context.exit(code)
+
+
+def _render(answer: LabelsAnswer, style: str) -> str:
+    from ..render.labels import render_label_table, render_labels
+
+    screen = terminal.screen()
+    if style == "table":
+        return render_label_table(answer, width=screen.width, color=screen.color)
+    return render_labels(answer, width=screen.width)

@@ -1,0 +1,230 @@
+"""Feeds a small training from a DataLoader, in the way that the first argument names.
+
+Prints `step N LOSS` with the exact loss of each step, `ready` before what may hang, and `done` at
+the end, after which it waits to be ended. What an epoch raises is printed and does not end it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+SIZE, LENGTH, IGNORED = 10, 6, -100
+
+
+class Sums(Dataset[dict[str, Tensor]]):
+    """Samples such as language models are trained on; the first half of each is a prompt."""
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        codes = torch.arange(index, index + LENGTH)
+        labels = codes.clone()
+        labels[: LENGTH // 2] = IGNORED
+        if index == 1:
+            labels[:] = IGNORED
+        return {"input_ids": codes, "labels": labels}
+
+
+class Stuck(Sums):
+    """Its second half is never read to the end by a worker process."""
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if index >= SIZE // 2:
+            time.sleep(600)
+        return super().__getitem__(index)
+
+
+class Deadly(Sums):
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if index == SIZE - 1 and get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class Raising(Sums):
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if index == SIZE - 1:
+            raise KeyError("no such sample")
+        return super().__getitem__(index)
+
+
+class Stream(IterableDataset[dict[str, Tensor]]):
+    """Worker 0 has fewer samples than worker 1."""
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        info = get_worker_info()
+        first = info.id if info is not None else 0
+        samples = Sums()
+        yield from (samples[index] for index in range(2 + 4 * first))
+
+
+class Encoding(UserDict[str, Tensor]):
+    """What a tokenizer of transformers returns."""
+
+
+class Tokenizer:
+    """Has the two methods by which those of transformers are known here."""
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(self.convert_ids_to_tokens(ids))
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [f"<{number}>" for number in ids]
+
+
+def encode(samples: list[dict[str, Tensor]]) -> Encoding:
+    return Encoding({key: torch.stack([s[key] for s in samples]) for key in samples[0]})
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2 * SIZE, 4)
+        self.head = nn.Linear(4, 2 * SIZE)
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        scores: Tensor = self.head(self.table(input_ids))
+        if labels is None:
+            return scores
+        return nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
+
+
+torch.manual_seed(0)
+MODEL = Model()
+OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.1)
+COUNTER = itertools.count()
+
+
+def train(batches: Any) -> None:
+    """An epoch; what it raises is printed."""
+    try:
+        for batch in batches:
+            loss = MODEL(**batch)
+            loss.backward()
+            OPTIMIZER.step()
+            OPTIMIZER.zero_grad()
+            print("step", next(COUNTER), loss.item().hex(), flush=True)
+    except (RuntimeError, KeyError) as error:
+        print("raised", type(error).__name__, str(error).splitlines()[0][:40], flush=True)
+
+
+def loader(dataset: Any, workers: int = 0, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size=4, num_workers=workers, **options)
+
+
+def single() -> None:
+    train(loader(Sums()))
+
+
+def two_workers() -> None:
+    train(loader(Sums(), 2))
+
+
+def persistent() -> None:
+    batches = loader(Sums(), 2, persistent_workers=True, shuffle=True)
+    train(batches)
+    train(batches)
+
+
+def stream() -> None:
+    train(loader(Stream(), 2))
+    train(loader(Stream()))
+
+
+def encoded() -> None:
+    train(loader(Sums(), collate_fn=encode))
+
+
+def dies() -> None:
+    train(loader(Deadly(), 2))
+
+
+def raises() -> None:
+    train(loader(Raising(), 2))
+    train(loader(Raising()))
+
+
+def hangs() -> None:
+    print("ready", flush=True)
+    train(loader(Stuck(), 2))
+
+
+def hangs_without_workers() -> None:
+    print("ready", flush=True)
+    train(loader(Stuck()))
+
+
+def in_another_thread() -> None:
+    """A thread fetches batches, the main thread trains on them."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(loader(Sums())), name="prefetcher")
+    thread.start()
+    thread.join()
+    train(found)
+
+
+def one_inside_another() -> None:
+    """A dataset that reads from a loader itself."""
+
+    class Outer(Sums):
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            next(iter(loader(Sums())))
+            return super().__getitem__(index)
+
+    train(loader(Outer()))
+
+
+def for_ever(*, step_s: float = 0.01) -> None:
+    """Trains on and on, for who wants to look at a batch."""
+    batches = loader(Sums(), 2, persistent_workers=True)
+    print("ready", flush=True)
+    while not Path("stop").exists():
+        train(batches)
+        time.sleep(step_s)
+
+
+def with_tokenizer() -> None:
+    globals()["tokenizer"] = Tokenizer()
+    for_ever()
+
+
+def without_loader() -> None:
+    """Batches that no DataLoader made; the labels are those of the next token."""
+    codes = torch.arange(LENGTH + 1).expand(3, -1)
+    print("ready", flush=True)
+    while not Path("stop").exists():
+        train([{"input_ids": codes[:, :-1], "labels": codes[:, 1:]}])
+        time.sleep(0.01)
+
+
+def no_labels() -> None:
+    x = torch.ones(2, LENGTH, dtype=torch.int64)
+    print("ready", flush=True)
+    while not Path("stop").exists():
+        MODEL(x).sum().backward()
+        OPTIMIZER.step()
+        OPTIMIZER.zero_grad()
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    ways: list[Callable[[], None]] = [globals()[name] for name in sys.argv[1:]]
+    for way in ways:
+        way()
+    print("done", flush=True)
+    while not Path("stop").exists():
+        time.sleep(0.05)
