@@ -217,7 +217,7 @@ def _find_pair(
     """The tokens and their labels: by name, else by order where there are no names."""
     labels = _named(tensors, _LABELS)
     if labels is not None:
-        rest = [t for t in tensors if t[1] is not labels[1] and len(t[1]) == len(labels[1])]
+        rest = [t for t in tensors if t[0] != labels[0] and len(t[1]) == len(labels[1])]
         inputs = _named(rest, _INPUTS) or next(iter(rest), None)
         return (inputs, labels) if inputs is not None else None
     unnamed = [t for t in tensors if not t[0] or t[0].isdigit()]
