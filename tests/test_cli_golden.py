@@ -17,13 +17,16 @@ import pytest
 
 from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
+from probing.cli.render.dataloaders import render_loaders
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
+from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.processes import render_processes
 from probing.cli.render.rows import WRITERS
 from probing.cli.render.settings import render_settings
 from probing.cli.render.stacks import render_backtrace, render_folded
 from probing.cli.render.table import Heading, render_table
+from probing.dataloading import LoaderReport
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
 from probing.listing import ProcessSummary
 from probing.tables import TABLES_BY_NAME, Column, Table
@@ -37,6 +40,7 @@ from probing.wire import (
     TableStatus,
     ThreadStack,
 )
+from tests.data_samples import LABELS, REPORT
 
 pytestmark = pytest.mark.anypython
 
@@ -253,6 +257,12 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     ),
     "settings": lambda: render_settings(SETTINGS, width=80, color=False),
     "eval_result": lambda: render_result(RESULT),
+    "dataloaders": lambda: render_loaders(REPORT, width=100, color=False),
+    "dataloaders_none": lambda: render_loaders(
+        LoaderReport(loaders=(), stalls=()), width=80, color=False
+    ),
+    "labels": lambda: render_labels(LABELS, width=60),
+    "labels_table": lambda: render_label_table(LABELS, width=80, color=False),
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

@@ -1,0 +1,107 @@
+"""Loaders, stalls and labels for the golden tests of what is drawn of them."""
+
+from __future__ import annotations
+
+from probing.dataloading import Loader, LoaderReport, Stall, Worker
+from probing.wire import Frame, LabelledSample, LabelsAnswer, ThreadStack, TokenText
+
+WORKERS = (
+    Worker(
+        worker=0,
+        awaited=False,
+        tasks=2,
+        pid=4710,
+        state="S",
+        resident_bytes=240 << 20,
+        cpu_s=12.3,
+    ),
+    Worker(
+        worker=1, awaited=True, tasks=2, pid=4711, state="S", resident_bytes=3 << 30, cpu_s=725.0
+    ),
+    Worker(worker=2, awaited=False, tasks=0, pid=4712, state=None, resident_bytes=None, cpu_s=None),
+)
+STUCK = Loader(
+    loader=0,
+    dataset="Windows\x1b[2J",
+    batches=1250,
+    batch_size=8,
+    num_workers=3,
+    prefetch_factor=2,
+    pin_memory=True,
+    persistent_workers=True,
+    batch=17,
+    given=2517,
+    mean_wait=0.0123,
+    last_wait=1.5,
+    waiting=True,
+    waited=42.4,
+    thread_id=4700,
+    outstanding=4,
+    workers=WORKERS,
+)
+EVALUATION = Loader(
+    loader=1,
+    dataset="Stream",
+    batches=None,
+    batch_size=None,
+    num_workers=0,
+    prefetch_factor=None,
+    pin_memory=False,
+    persistent_workers=False,
+    batch=0,
+    given=0,
+    mean_wait=None,
+    last_wait=None,
+    waiting=True,
+    waited=None,
+    thread_id=4701,
+    outstanding=None,
+    workers=(),
+)
+MAIN = ThreadStack(thread_id=4700, name="MainThread", is_main=True, frames=())
+OTHER = ThreadStack(thread_id=4701, name="eval", is_main=False, frames=())
+IN_DATASET = ThreadStack(
+    thread_id=4711,
+    name="MainThread",
+    is_main=True,
+    waiting="sleeping",
+    frames=(
+        Frame(func="retry", file="/x/site-packages/net/io.py", lineno=9, line="time.sleep(60)"),
+        Frame(func="Windows.__getitem__", file="/x/dataset.py", lineno=17, line="return read()"),
+    ),
+)
+REPORT = LoaderReport(
+    loaders=(STUCK, EVALUATION),
+    stalls=(
+        Stall(loader=STUCK, thread=MAIN, worker=WORKERS[1], stack=IN_DATASET),
+        Stall(loader=STUCK, thread=MAIN, worker=WORKERS[2], stack=None),
+        Stall(loader=STUCK, thread=MAIN, worker=None, stack=None),
+        Stall(loader=STUCK, thread=MAIN, worker=WORKERS[1], stack=None, note="it is elsewhere"),
+        Stall(loader=EVALUATION, thread=OTHER, worker=None, stack=None),
+    ),
+)
+
+LABELS = LabelsAnswer(
+    origin="the batch",
+    inputs="input_ids: int64[3,6]",
+    labels="labels: int64[3,6]",
+    step=1234,
+    waited_s=0.1,
+    samples=3,
+    read=2,
+    trained=3,
+    ignored=9,
+    all_ignored=(1,),
+    same=1.0,
+    next=0.0,
+    previous=0.0,
+    shift="equal",
+    tokenizer="Tokenizer",
+    texts=(TokenText(token=7, text=" he"), TokenText(token=8, text="llo\n")),
+    shown=(
+        LabelledSample(
+            sample=0, length=9, tokens=(1, 2, 3, 7, 8, 7), labels=(-100, -100, -100, 7, 8, 7)
+        ),
+        LabelledSample(sample=1, length=6, tokens=(1, 2), labels=(-100,) * 6),
+    ),
+)
