@@ -40,13 +40,9 @@ NO_FACTS = BatchFacts(NULL_BOOL, NULL_NAME, NULL_NAME, NULL_INT, NULL_INT, NULL_
 """Of a batch that has not come, or has no tensors."""
 
 
-class _Kind(NamedTuple):
-    """What all batches with the same names, types and sizes have in common."""
-
-    tensors: int
-    samples: int
-    tokens: int
-    bytes: int
+_Kind = tuple[int, int, int, int]
+"""What all batches with the same names, types and sizes have in common: the number of the text that
+describes them, samples, tokens and bytes."""
 
 
 class BatchKinds:
@@ -54,6 +50,9 @@ class BatchKinds:
 
     def __init__(self, names: Names) -> None:
         self._torch: Any = sys.modules["torch"]
+        self._plain: Any = self._torch.Tensor
+        self._strided: Any = self._torch.strided
+        self._cuda: Any = self._torch.cuda
         self._names = names
         self._known: dict[tuple[object, ...], _Kind] = {}
         self._general: set[str] = set()
@@ -66,49 +65,56 @@ class BatchKinds:
             is_collated: Whether the loader has put it together from samples.
             is_pinned: Whether the loader has put it into pinned memory.
         """
-        found = tensors_of(batch, self._torch)
+        plain = self._plain
+        found = tensors_of(batch, plain)
         if not found:
             return NO_FACTS
         key: list[object] = [is_collated]
         for name, tensor in found:
-            key += (name, *self._shape_of(tensor))
-        kind = self._known.get(tuple(key)) or self._learn(tuple(key))
+            if type(tensor) is plain and tensor.layout is self._strided:
+                key += (name, tensor.dtype, tensor.shape)
+            else:
+                key += (name, *self._shape_of(tensor))
+        known = tuple(key)
+        tensors, samples, tokens, size = self._known.get(known) or self._learn(known)
         device, pinned = self._place_of(found[0][1], is_pinned=is_pinned)
-        return BatchFacts(pinned, kind.tensors, device, kind.samples, kind.tokens, kind.bytes)
+        return BatchFacts(pinned, tensors, device, samples, tokens, size)
 
     def _shape_of(self, tensor: Any) -> tuple[object, object]:
-        """Type and size; a type that says so for what is not strided."""
-        if type(tensor) is self._torch.Tensor:
-            dtype, shape, layout = tensor.dtype, tensor.shape, tensor.layout
-        else:
-            with self._torch._C.DisableTorchFunctionSubclass():
-                dtype, layout = tensor.dtype, tensor.layout
-                shape = None if getattr(tensor, "is_nested", False) else tensor.shape
-        if layout is self._torch.strided and shape is not None:
+        """Type and size of any tensor; a type that says so for what is not strided."""
+        with self._torch._C.DisableTorchFunctionSubclass():
+            dtype, layout = tensor.dtype, tensor.layout
+            shape = None if getattr(tensor, "is_nested", False) else tensor.shape
+        if layout is self._strided and shape is not None:
             return dtype, shape
         return f"{_short(layout)} {_short(dtype)}", shape
 
     def _place_of(self, tensor: Any, *, is_pinned: bool) -> tuple[int, bool]:
         """The number of its device's name, and whether it is in pinned memory."""
-        torch = self._torch
-        with torch._C.DisableTorchFunctionSubclass():
-            device = tensor.device
-            number = self._devices.get(device)
-            if number is None:
-                number = self._devices[device] = self._names.intern(str(device))
-            # Only a device that is in use has pinned memory, and only then the question is safe.
-            may_be = device.type == "cpu" and (is_pinned or torch.cuda.is_initialized())
-            return number, bool(may_be and tensor.is_pinned())
+        if type(tensor) is not self._plain:
+            with self._torch._C.DisableTorchFunctionSubclass():
+                return self._place_of_plain(tensor, is_pinned=is_pinned)
+        return self._place_of_plain(tensor, is_pinned=is_pinned)
+
+    def _place_of_plain(self, tensor: Any, *, is_pinned: bool) -> tuple[int, bool]:
+        """The same, of a tensor that runs no code of its own when it is asked."""
+        device = tensor.device
+        number = self._devices.get(device)
+        if number is None:
+            number = self._devices[device] = self._names.intern(str(device))
+        # Only a device that is in use has pinned memory, and only then the question is safe.
+        may_be = is_pinned or self._cuda.is_initialized()
+        return number, bool(may_be and device.type == "cpu" and tensor.is_pinned())
 
     def _learn(self, key: tuple[object, ...]) -> _Kind:
         """Work out what a kind of batch has in common, and remember it while there is room."""
         names, dtypes, shapes = key[1::3], key[2::3], key[3::3]
         tensors = list(zip(names, dtypes, shapes, strict=True))
-        kind = _Kind(
-            tensors=self._text_of(tensors),
-            samples=_samples(shapes, is_collated=bool(key[0])),
-            tokens=_tokens(dtypes, shapes),
-            bytes=_bytes(dtypes, shapes),
+        kind = (
+            self._text_of(tensors),
+            _samples(shapes, is_collated=bool(key[0])),
+            _tokens(dtypes, shapes),
+            _bytes(dtypes, shapes),
         )
         if len(self._known) < _MOST_KINDS:
             self._known[key] = kind
@@ -125,17 +131,33 @@ class BatchKinds:
         return self._names.intern(text)
 
 
-def tensors_of(batch: Any, torch: Any) -> list[tuple[str, Any]]:
-    """The tensors in a batch by name, in order, as many as are looked at."""
-    if type(batch) is torch.Tensor:
+def tensors_of(batch: Any, plain: Any) -> list[tuple[str, Any]]:
+    """The tensors in a batch by name, in order, as many as are looked at.
+
+    Args:
+        plain: The class of tensors, `torch.Tensor`.
+    """
+    kind = type(batch)
+    if kind is plain:
         return [("", batch)]
+    if kind is dict and len(batch) <= _MOST_TENSORS:  # the usual batch, at the least cost
+        found = list(batch.items())
+        for name, value in found:
+            if type(value) is not plain or type(name) is not str:
+                return _search(batch, plain)
+        return found
+    return _search(batch, plain)
+
+
+def _search(batch: Any, plain: Any) -> list[tuple[str, Any]]:
+    """The tensors in any batch."""
     found: list[tuple[str, Any]] = []
     items = 0
     todo: list[tuple[str, Any, int]] = [("", batch, 0)]
     while todo and items < _MOST_ITEMS and len(found) < _MOST_TENSORS:
         name, value, depth = todo.pop()
         items += 1
-        if torch.Tensor in _MRO(type(value)):
+        if plain in _MRO(type(value)):
             found.append((name, value))
         elif depth < _DEEPEST:
             inner = list(_parts(value))

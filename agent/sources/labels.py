@@ -167,7 +167,7 @@ class _Look:
 
     def _read(self, where: str, values: Any) -> None:
         """Look for tokens and labels in one place."""
-        tensors = tensors_of(values, self._torch)
+        tensors = tensors_of(values, self._torch.Tensor)
         found = _find_pair([(n, t) for n, t in tensors if _is_tokens(t)])
         if found is not None:
             self.pair = self._copy(where, *found)
