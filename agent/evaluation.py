@@ -184,7 +184,7 @@ class Evaluation:
         Raises:
             EvalTimedOut: Neither came in time.
         """
-        stillness = _Stillness(self._training)
+        stillness = Stillness(self._training)
         while True:
             if visit.is_held():
                 return "safe point"
@@ -273,7 +273,7 @@ class Evaluation:
         return _own_traceback(error)
 
 
-class _Stillness:
+class Stillness:
     """Watches the training thread until it is proven that it makes no progress."""
 
     def __init__(self, training: Training) -> None:

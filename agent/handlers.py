@@ -20,7 +20,7 @@ from ..ring_peek import tables_answer
 from ..routes import openapi
 from ..settings import SETTINGS
 from .evaluation import Evaluator
-from .live import live_rows
+from .live import LiveQuestion, live_rows, rows_in_thread
 from .sources.stacks import take_backtrace
 from .state import Agent
 from .worker import SqlWorker
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GRACE_S = 1.5
+_LONGEST_WAIT_S = 86_400.0
 
 
 class Handlers:
@@ -109,7 +110,20 @@ class Handlers:
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(live_rows(request.match_info["table"], self._agent.training))
+        question = LiveQuestion(
+            table=request.match_info["table"],
+            training=self._agent.training,
+            wait_s=_seconds(request, "wait_s"),
+            patient=_flag(request, "patient"),
+        )
+        if question.wait_s is None:
+            return _json(live_rows(question))
+        answer = asyncio.wrap_future(rows_in_thread(question))
+        try:
+            return _json(await answer)
+        except asyncio.CancelledError:  # the client went away
+            question.cancelled.set()
+            raise
 
     async def settings(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -166,6 +180,18 @@ def _flag(request: web.Request, name: str) -> bool:
     if value not in {"true", "false"}:
         raise BadRequest(f"{name} must be true or false")
     return value == "true"
+
+
+def _seconds(request: web.Request, name: str) -> float | None:
+    """A query parameter that is a time in seconds; None where it is not given."""
+    text = request.query.get(name)
+    try:
+        value = None if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if value is not None and not 0 <= value <= _LONGEST_WAIT_S:
+        raise BadRequest(f"{name} must be a number of seconds, at most {_LONGEST_WAIT_S:g}")
+    return value
 
 
 async def _body(request: web.Request, cls: type[T]) -> T:

@@ -1,53 +1,108 @@
 """The live tables: which source computes the rows of each.
 
 Rules of this file: one entry per live table. To add a table, declare it in `probing.tables`,
-write its source under `sources/`, and name it here.
+write its source under `sources/`, and name it here. A source that not everybody asks for is
+imported when it is asked.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from ..errors import BadRequest
 from ..stacks import rows_of
-from ..tables import BACKTRACE, DATALOADERS, THREADS
+from ..tables import BACKTRACE, DATALOADERS, MODELS, MODULES, OPTIMIZERS, THREADS
 from ..wire import LiveRows
-from .sources.dataloaders import DataLoaders
+from .safe_points import AGENT_THREAD_PREFIX
 from .sources.stacks import take_backtrace
 
+if TYPE_CHECKING:
+    from .training import NoTraining, TorchTraining
 
-class Training(Protocol):
-    """What live tables ask of the training in this process.
+
+class LiveQuestion:
+    """What is asked of a live table.
 
     Attributes:
-        dataloaders: The data loaders that were met; None where torch is not there.
+        wait_s: How long what only the training can show may be waited for; None: not at all.
+        patient: Whether to wait even while the training makes no progress.
+        cancelled: Set when nobody waits for the answer any more.
     """
 
-    dataloaders: DataLoaders | None
+    def __init__(
+        self,
+        *,
+        table: str,
+        training: TorchTraining | NoTraining,
+        wait_s: float | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.table = table
+        self.training = training
+        self.wait_s = wait_s
+        self.patient = patient
+        self.cancelled = threading.Event()
 
 
-def _dataloaders(training: Training) -> LiveRows:
-    """The rows of python.dataloaders; what makes them is loaded now."""
-    from .sources.dataloader_rows import dataloader_rows
-
-    return dataloader_rows(training.dataloaders)
-
-
-LIVE_SOURCES: dict[str, Callable[[Training], LiveRows]] = {
-    BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
-    THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
-    DATALOADERS.name: _dataloaders,
-}
-
-
-def live_rows(table: str, training: Training) -> LiveRows:
+def live_rows(question: LiveQuestion) -> LiveRows:
     """The rows of a live table now.
 
     Raises:
         BadRequest: There is no live table of that name.
     """
-    source = LIVE_SOURCES.get(table)
+    source = LIVE_SOURCES.get(question.table)
     if source is None:
-        raise BadRequest(f"there is no live table {table!r}")
-    return source(training)
+        raise BadRequest(f"there is no live table {question.table!r}")
+    return source(question)
+
+
+def rows_in_thread(question: LiveQuestion) -> Future[LiveRows]:
+    """As `live_rows`, in a thread of its own, since that may wait."""
+    future: Future[LiveRows] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(live_rows(question))
+        except BaseException as error:  # noqa: BLE001 - raised again where the future is read
+            future.set_exception(error)
+
+    threading.Thread(target=work, name=f"{AGENT_THREAD_PREFIX}live", daemon=True).start()
+    return future
+
+
+def _models(question: LiveQuestion) -> LiveRows:
+    from .sources.model_rows import model_rows
+
+    return model_rows(question.training.watched())
+
+
+def _modules(question: LiveQuestion) -> LiveRows:
+    from .observing import observed_modules
+
+    return observed_modules(question)
+
+
+def _optimizers(question: LiveQuestion) -> LiveRows:
+    from .sources.optimizer_groups import optimizer_rows
+
+    return optimizer_rows(question.training.watched())
+
+
+def _dataloaders(question: LiveQuestion) -> LiveRows:
+    from .sources.dataloader_rows import dataloader_rows
+
+    return dataloader_rows(question.training.dataloaders)
+
+
+LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
+    BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
+    THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
+    MODELS.name: _models,
+    MODULES.name: _modules,
+    OPTIMIZERS.name: _optimizers,
+    DATALOADERS.name: _dataloaders,
+}

@@ -23,9 +23,9 @@ from .sources.accelerator import Accelerator, Cuda
 from .sources.backward import BackwardPasses
 from .sources.boundary import Boundary
 from .sources.budget import Budget
+from .sources.dataloaders import DataLoaders
 from .sources.gradient_norms import GradientNorms
 from .sources.gradient_scaler import GradientScaler
-from .sources.dataloaders import DataLoaders
 from .sources.memory import MemorySampler
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
@@ -168,6 +168,10 @@ class TorchTraining:
         is_counted = self._recording.training_thread and not self._recording.awaits_step
         return self._recording.step if is_counted else None
 
+    def watched(self) -> Recording | None:
+        """What live tables of models and optimizers are made from; None without torch."""
+        return self._recording
+
     def names(self) -> Mapping[str, Any]:
         """The model and the optimizer seen in recorded calls."""
         found = {"model": self._recording.model, "optimizer": self._recording.optimizer}
@@ -209,6 +213,10 @@ class NoTraining:
 
     def step(self) -> int | None:
         """No step is counted."""
+        return None
+
+    def watched(self) -> Recording | None:
+        """There is nothing to make them from."""
         return None
 
     def names(self) -> Mapping[str, Any]:

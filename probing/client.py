@@ -27,7 +27,7 @@ from .errors import (
 )
 from .injection.names import AUTO
 from .rundir import ProcessFolder, directory_of, from_env
-from .tables import RECORDED_TABLES, SCHEMA, TABLES, Table
+from .tables import MODULES, OBSERVED_COLUMNS, RECORDED_TABLES, TABLES, Table
 from .transport import Address, ask
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ _READY_S = 2.0
 _GRACE_S = 5.0
 """What an answer may take beyond the time limit that the other side keeps itself."""
 DEFAULT_TIMEOUT_S = 30.0
+WAIT_S = 10.0
+"""How long a model's next call is waited for when nobody says how long."""
+_WAIT_SHARE = 0.5
+"""How much of a query's time that wait may take."""
 
 
 class Process(Protocol):
@@ -89,11 +93,19 @@ class Process(Protocol):
             locals: Also short texts of the local variables.
         """
 
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
+        """The rows of a live table, as the agent computes them now.
+
+        Args:
+            wait_s: How long what only the next step can show may be waited for; None for not at
+                all. See the columns of python.modules.
+            patient: Whether to wait as long even while the training makes no progress.
+        """
+
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
-
-    def live(self, table: str) -> wire.LiveRows:
-        """The rows of a live table, as its agent computes them."""
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
@@ -192,14 +204,24 @@ class RemoteProcess:
         data = ask(self._address, "backtrace", timeout_s=self._timeout_s, flags=flags)
         return _received(wire.Backtrace, data)
 
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
+        """See `Process`."""
+        times = {} if wait_s is None else {"wait_s": wait_s}
+        data = ask(
+            self._address,
+            "live",
+            timeout_s=self._timeout_s + (wait_s or 0.0),
+            flags=("patient",) if patient else (),
+            times=times,
+            table=table,
+        )
+        return _received(wire.LiveRows, data)
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return self._get(wire.TablesAnswer, "tables")
-
-    def live(self, table: str) -> wire.LiveRows:
-        """See `Process`."""
-        data = ask(self._address, "live", timeout_s=self._timeout_s, table=table)
-        return _received(wire.LiveRows, data)
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
         """See `Process`."""
@@ -257,8 +279,9 @@ class LocalProcess:
         """See `Process`; runs in this very process, over the rings of the other."""
         from .engine import Engine
 
-        engine = Engine(providers_for(self._folder, notes=self._notes))
-        return engine.run(sql, timeout_s=timeout_s or self._timeout_s, max_rows=max_rows)
+        limit_s = timeout_s or self._timeout_s
+        engine = Engine(providers_for(self._folder, limit_s=limit_s, notes=self._notes))
+        return engine.run(sql, timeout_s=limit_s, max_rows=max_rows)
 
     def eval(
         self,
@@ -278,14 +301,16 @@ class LocalProcess:
         """See `Process`; from outside when the agent does not answer at once."""
         return ladder.backtrace_of(self._folder, self._notes, native=native, locals=locals)
 
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
+        """See `Process`."""
+        self._require_agent(f"the table {table} can no longer be asked")
+        return self._agent.live(table, wait_s=wait_s, patient=patient)
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return ring_peek.tables_answer(self._folder)
-
-    def live(self, table: str) -> wire.LiveRows:
-        """See `Process`."""
-        self._require_agent(f"{SCHEMA}.{table} can no longer be asked")
-        return self._agent.live(table)
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
         """See `Process`."""
@@ -364,11 +389,13 @@ class StrangeProcess:
             return _eval_in_holder(self._pid, code, timeout_s)
         raise self._no_agent()
 
-    def tables(self) -> wire.TablesAnswer:
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
         """See `Process`."""
         raise self._no_agent()
 
-    def live(self, table: str) -> wire.LiveRows:
+    def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         raise self._no_agent()
 
@@ -437,16 +464,27 @@ def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
 
 
 def providers_for(
-    folder: ProcessFolder, *, timeout_s: float = _READY_S, notes: list[str] | None = None
+    folder: ProcessFolder,
+    *,
+    limit_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float = _READY_S,
+    notes: list[str] | None = None,
 ) -> list[TableProvider]:
-    """What the SQL engine reads the tables of a process from."""
+    """What the SQL engine reads the tables of a process from.
+
+    Args:
+        limit_s: What the whole query may take.
+        timeout_s: What an answer of the agent may, where it need not wait for the training.
+        notes: Gets sentences about how the rows were had.
+    """
     from .engine import RecordedTable
 
     told = notes if notes is not None else []
+    wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
         RecordedTable(table, folder)
         if table in RECORDED_TABLES
-        else _LiveTable(table, folder, timeout_s, told)
+        else _LiveTable(table, folder, timeout_s, wait_s, told)
         for table in TABLES
     ]
 
@@ -455,15 +493,21 @@ class _LiveTable:
     """A live table, asked of the agent once per query."""
 
     def __init__(
-        self, table: Table, folder: ProcessFolder, timeout_s: float, notes: list[str]
+        self,
+        table: Table,
+        folder: ProcessFolder,
+        timeout_s: float,
+        wait_s: float,
+        notes: list[str],
     ) -> None:
         self.table = table
         self._folder = folder
         self._timeout_s = timeout_s
+        self._wait_s = wait_s
         self._notes = notes
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows: leaving columns out would save nothing."""
+        """All rows; the training is waited for only where a column needs that."""
         from .arrow_tables import live_to_arrow
 
         if self.table.name in stacks.STACK_TABLES:
@@ -474,9 +518,12 @@ class _LiveTable:
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
         ping(self._folder, timeout_s=self._timeout_s)
-        address = Address(path=self._folder.socket)
-        data = ask(address, "live", timeout_s=self._timeout_s, table=self.table.name)
-        return live_to_arrow(_received(wire.LiveRows, data))
+        is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
+        agent = RemoteProcess("", Address(path=self._folder.socket), self._timeout_s)
+        live = agent.live(self.table.name, wait_s=self._wait_s if is_observed else None)
+        if live.note is not None:
+            self._notes.append(live.note)
+        return live_to_arrow(live)
 
 
 def _eval_in_holder(pid: int, code: str, timeout_s: float | None) -> wire.EvalResult:

@@ -24,13 +24,22 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """A query parameter that is a time; left out, there is none."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One route.
 
     Attributes:
         name: What code calls it.
         request: The class of the JSON body, or None where there is no body.
-        flags: Its query parameters.
+        flags: Its query parameters that are true or false.
+        times: Its query parameters that are times.
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
             for the description of the routes itself.
     """
@@ -41,6 +50,7 @@ class Route:
     doc: str
     request: type[Any] | None = None
     flags: tuple[Flag, ...] = ()
+    times: tuple[Seconds, ...] = ()
     answer: type[Any] | Literal["arrow", "document"]
 
 
@@ -99,6 +109,15 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v1/live/{table}",
         answer=wire.LiveRows,
+        flags=(Flag(name="patient", doc="Wait even while the training makes no progress at all."),),
+        times=(
+            Seconds(
+                name="wait_s",
+                doc="How long the next call of the model may be waited for, in seconds. Only"
+                " `modules` does, for the columns from `calls` on; without it they are not observed"
+                " anew.",
+            ),
+        ),
         doc="The rows of one live table.",
     ),
     Route(
@@ -200,8 +219,11 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             {"name": "table", "in": "path", "required": True, "schema": {"type": "string"}}
         )
     for flag in route.flags:
-        schema = {"type": "boolean", "default": False}
+        schema: dict[str, Any] = {"type": "boolean", "default": False}
         found.append({"name": flag.name, "in": "query", "description": flag.doc, "schema": schema})
+    for time in route.times:
+        schema = {"type": "number", "minimum": 0}
+        found.append({"name": time.name, "in": "query", "description": time.doc, "schema": schema})
     return found
 
 

@@ -112,7 +112,8 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
     from probing.client import providers_for
     from probing.engine import Engine
 
-    providers = providers_for(folder, timeout_s=min(_LIVE_S, request.timeout_s))
+    limit_s = request.timeout_s
+    providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
     engine = Engine(providers, memory_mib=request.memory_mib)
     with engine.run(
         request.sql,

@@ -12,7 +12,7 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ def ask(
     body: Any = None,
     timeout_s: float,
     flags: tuple[str, ...] = (),
+    times: Mapping[str, float] | None = None,
     **names: str,
 ) -> bytes:
     """Send a request and return the whole answer.
@@ -61,6 +62,7 @@ def ask(
         body: An object of `probing.wire` for a POST.
         timeout_s: The limit of each wait: for the connection, and for every piece.
         flags: Query parameters to be set to ``true``.
+        times: Query parameters in seconds.
         **names: What stands in braces in the route's path.
 
     Raises:
@@ -70,7 +72,7 @@ def ask(
         RemoteError: The agent answered with an error.
     """
     with open_answer(
-        address, route, body=body, timeout_s=timeout_s, flags=flags, **names
+        address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
     ) as response:
         return response.read()
 
@@ -83,6 +85,7 @@ def open_answer(
     body: Any = None,
     timeout_s: float,
     flags: tuple[str, ...] = (),
+    times: Mapping[str, float] | None = None,
     **names: str,
 ) -> Iterator[http.client.HTTPResponse]:
     """As `ask`, but hand the answer over as a file to be read piece by piece."""
@@ -93,8 +96,10 @@ def open_answer(
         headers["Authorization"] = f"Bearer {address.token}"
     content = wire.encode(body) if body is not None else None
     path = record.path.format(**names)
-    if flags:
-        path += "?" + "&".join(f"{flag}=true" for flag in flags)
+    parameters = [f"{flag}=true" for flag in flags]
+    parameters += [f"{name}={seconds:g}" for name, seconds in (times or {}).items()]
+    if parameters:
+        path += "?" + "&".join(parameters)
     try:
         with _our_errors(address, timeout_s):
             connection.request(record.method, path, content, headers)

@@ -314,11 +314,16 @@ class TablesAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRows:
-    """The rows of one live table, column names beside them."""
+    """The rows of one live table, column names beside them.
+
+    Attributes:
+        note: What the reader should know about them, if anything.
+    """
 
     table: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | int | float | bool | None, ...], ...]
+    note: str | None = None
 
 
 def encode_error(error: ProbingError) -> bytes:

@@ -49,8 +49,8 @@ class ModuleNames:
 
     def learn_root(self, root: Any) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
-        root_class = type(_unwrap(root)).__name__
-        for path, module in _walk(root, "", set()):
+        root_class = type(unwrap(root)).__name__
+        for path, module in walk(root, "", set()):
             self._remember(module, path or type(module).__name__, root_class)
         if next(root.parameters(), None) is not None:
             self.with_parameters.add(self.known[id(root)])
@@ -68,7 +68,7 @@ class ModuleNames:
                 return self.known[id(module)]
             self._unrooted.add(type(module))
         class_name = type(module).__name__
-        return self._remember(module, class_name, type(_unwrap(root)).__name__)
+        return self._remember(module, class_name, type(unwrap(root)).__name__)
 
     def ids_of(self, key: int) -> bytes:
         """The numbers of a known module, also of one that is left out of the record."""
@@ -118,7 +118,7 @@ class ModuleNames:
             self.on_forget(reference.key)
 
 
-def _walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Every module below and including one, with its path, each once."""
     if id(module) in seen:
         return
@@ -127,24 +127,32 @@ def _walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     for name, child in list(module._modules.items()):
         if child is None:
             continue
-        if _is_wrapper_child(module, name):
-            yield from _walk(child, path, seen)
+        if is_wrapper_child(module, name):
+            yield from walk(child, path, seen)
         else:
-            yield from _walk(child, f"{path}.{name}" if path else name, seen)
+            yield from walk(child, f"{path}.{name}" if path else name, seen)
 
 
-def _is_wrapper_child(module: Any, name: str) -> bool:
+def outermost(roots: list[Any]) -> list[Any]:
+    """Those of some root modules that are not also inside another one of them."""
+    inside = {
+        id(module) for root in roots for _, module in walk(root, "", set()) if module is not root
+    }
+    return [root for root in roots if id(root) not in inside]
+
+
+def is_wrapper_child(module: Any, name: str) -> bool:
     """Whether a child is the module that its parent merely wraps."""
     return name in _WRAPPER_CHILDREN or (
         name == "module" and type(module).__name__ in _PARALLEL_WRAPPERS
     )
 
 
-def _unwrap(module: Any) -> Any:
+def unwrap(module: Any) -> Any:
     """The module inside any number of wrappers."""
     inner = module
     while True:
-        names = [n for n in inner._modules if _is_wrapper_child(inner, n)]
+        names = [n for n in inner._modules if is_wrapper_child(inner, n)]
         if not names or inner._modules[names[0]] is None:
             return inner
         inner = inner._modules[names[0]]

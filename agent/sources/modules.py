@@ -201,6 +201,7 @@ class ModuleCalls:
         ids = self._names.known.get(id(module))
         if ids is None:
             ids = self._names.learn_root(module)
+            self._recording.roots.add(module)
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
         thread.root = module
@@ -215,11 +216,15 @@ class ModuleCalls:
                 rows = self._recording.rows
                 rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
                 rows.batch_seen(*size_of(args, kwargs))
+            if self._recording.observation is not None:
+                self._recording.observation.root_called(module, self._recording.step)
         return ids
 
     def _leave_root(self, module: Any, thread: ThreadState) -> None:
         """The call of a root has ended."""
         thread.root = None
+        if self._recording.observation is not None:
+            self._recording.observation.root_left(module)
         if not (thread.recomputing or thread.is_agents):
             self._leave_phase(thread)
             self._progress.root_left(module)
@@ -233,9 +238,11 @@ class ModuleCalls:
         """A module call has ended by an exception, which goes on to the caller."""
         thread.depth = depth
         if not depth:
-            thread.root = None
+            root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
+            if self._recording.observation is not None:
+                self._recording.observation.root_left(root)
         if self._is_on:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row

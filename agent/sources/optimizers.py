@@ -112,6 +112,7 @@ class OptimizerSteps:
     def _close_row(self, optimizer: Any) -> None:
         recording, thread = self._recording, self._recording.threads.state
         name = recording.names.intern(type(optimizer).__name__)
+        recording.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
         if opened is not None:
             word, start = opened

@@ -14,6 +14,7 @@ from ...ring import NULL_INT
 from ...tables import STAGES
 from ..recorder import Names, RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .met import Met
 from .step_rows import StepRows
 
 MAX_DEPTH = 255
@@ -118,6 +119,10 @@ class Recording:
             stepped an optimizer; 0 before that.
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
+        roots: The modules that were called from outside of any other.
+        optimizers: Those that have stepped.
+        observation: What watches the next call of each root, while somebody has asked for it.
+        seen: What such a look has shown of each module, by ``id(module)``.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
     """
@@ -133,6 +138,10 @@ class Recording:
         self.threads = ThreadStates()
         self.model: weakref.ref[Any] | None = None
         self.optimizer: weakref.ref[Any] | None = None
+        self.roots = Met()
+        self.optimizers = Met()
+        self.observation: Any = None
+        self.seen: dict[int, Any] = {}
         self.training_thread = 0
         self.session = 0
         self.awaits_step = False

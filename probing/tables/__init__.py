@@ -12,15 +12,20 @@ A *live* table is computed by the agent (or from outside the process) when asked
 from __future__ import annotations
 
 from .data import BATCHES, DATALOADERS
+from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
 from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
 from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 
 __all__ = [
     "BACKTRACE",
-    "MICRO_BATCHES",
     "BATCHES",
     "DATALOADERS",
+    "MICRO_BATCHES",
+    "MODELS",
+    "MODULES",
+    "OBSERVED_COLUMNS",
+    "OPTIMIZERS",
     "RECORDED_TABLES",
     "SCHEMA",
     "STACK_SOURCES",
@@ -45,6 +50,9 @@ TABLES: tuple[Table, ...] = (
     BACKTRACE,
     THREADS,
     DATALOADERS,
+    MODELS,
+    MODULES,
+    OPTIMIZERS,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

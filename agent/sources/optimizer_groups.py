@@ -1,0 +1,81 @@
+"""The parameter groups of the optimizers, for ``python.optimizers``.
+
+Rules of this file: runs in the agent's thread while others train; reads what stands beside a
+tensor's data (shape, type, device), never the data but that of a learning rate, and never a
+gradient. Nothing read stays referenced.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...tables import OPTIMIZERS
+from ...wire import LiveRows
+from .recording import Recording
+from .tensor_facts import Sizes, sizes_of
+
+Row = tuple[str | int | float | bool | None, ...]
+
+
+def optimizer_rows(recording: Recording | None) -> LiveRows:
+    """The rows of ``python.optimizers`` now."""
+    optimizers = recording.optimizers.alive() if recording is not None else []
+    rows = [
+        _row(number, optimizer, place, group)
+        for number, optimizer in enumerate(optimizers)
+        for place, group in enumerate(list(optimizer.param_groups))
+    ]
+    note = None if rows else "no optimizer has stepped since the agent came into the process"
+    columns = tuple(column.name for column in OPTIMIZERS.columns)
+    return LiveRows(table=OPTIMIZERS.name, columns=columns, rows=tuple(rows), note=note)
+
+
+def _row(number: int, optimizer: Any, place: int, group: dict[str, Any]) -> Row:
+    """The row of one group, in the order of the table's columns."""
+    params = list(group["params"])
+    held = sizes_of(params)
+    return (
+        number,
+        type(optimizer).__name__,
+        place,
+        _number(group.get("lr")),
+        _number(group.get("weight_decay")),
+        _betas(group.get("betas")),
+        _number(group.get("momentum")),
+        _number(group.get("max_grad_norm")),
+        len(params),
+        held.numbers,
+        held.trainable,
+        held.bytes,
+        _state_of(optimizer, params).bytes,
+        held.dtype,
+        held.device,
+    )
+
+
+def _state_of(optimizer: Any, params: list[Any]) -> Sizes:
+    """What the optimizer keeps for some parameters."""
+    tensor_class = sys.modules["torch"].Tensor
+    tensors = []
+    for param in params:
+        state = optimizer.state.get(param)  # asked so, a defaultdict does not grow
+        values = list(state.values()) if isinstance(state, dict) else []
+        tensors += [value for value in values if isinstance(value, tensor_class)]
+    return sizes_of(tensors)
+
+
+def _betas(value: Any) -> str | None:
+    """The decay rates as text."""
+    if not isinstance(value, (tuple, list)):
+        return None
+    return ", ".join("?" if (beta := _number(item)) is None else f"{beta:g}" for item in value)
+
+
+def _number(value: Any) -> float | None:
+    """A number of a group, out of a tensor only where that waits for no device."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu":
+        return float(value) if value.numel() == 1 else None
+    return None

@@ -1,0 +1,50 @@
+"""How large tensors are and where they lie, without a look at their data.
+
+Rules of this file: runs in any thread, beside a training: reads shape, type, device and whether
+gradients are required, and nothing else. An answer that torch refuses is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class Sizes(NamedTuple):
+    """Some tensors together; each counts once.
+
+    Attributes:
+        numbers: How many numbers they hold; None where one of them has no shape yet.
+        trainable: How many of those require gradients.
+    """
+
+    numbers: int | None
+    trainable: int | None
+    bytes: int | None
+    dtype: str | None
+    device: str | None
+
+
+def sizes_of(tensors: Iterable[Any]) -> Sizes:
+    """Add tensors up."""
+    distinct = list({id(tensor): tensor for tensor in tensors}.values())
+    dtype = joined([name_of(tensor.dtype) for tensor in distinct])
+    device = joined([str(tensor.device) for tensor in distinct])
+    try:
+        counts = [tensor.numel() for tensor in distinct]
+        sizes = [count * t.element_size() for count, t in zip(counts, distinct, strict=True)]
+    except (RuntimeError, ValueError):  # a lazy module's parameter, before its first call
+        return Sizes(None, None, None, dtype, device)
+    pairs = zip(counts, distinct, strict=True)
+    trainable = sum(count for count, tensor in pairs if tensor.requires_grad)
+    return Sizes(sum(counts), trainable, sum(sizes), dtype, device)
+
+
+def name_of(dtype: Any) -> str:
+    """A type of numbers as people write it."""
+    return str(dtype).removeprefix("torch.")
+
+
+def joined(names: Sequence[str]) -> str | None:
+    """Each name once, in order; None when there is none."""
+    return ", ".join(dict.fromkeys(names)) or None
