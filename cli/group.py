@@ -29,6 +29,7 @@ COMMANDS = {
     "backtrace": "backtrace",
     "query": "query",
     "eval": "eval_",
+    "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",
     "tables": "tables",

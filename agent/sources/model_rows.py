@@ -54,7 +54,7 @@ def module_rows(
     """The rows of ``python.modules`` now, with what was observed."""
     roots = _roots(recording)
     rows = [row for number, root in enumerate(roots) for row in _module_rows(number, root, seen)]
-    told = _missing(roots) or note
+    told = _missing(roots) or note or (_not_looked_into(rows) if seen else None)
     return LiveRows(table=MODULES.name, columns=_names(MODULES), rows=tuple(rows), note=told)
 
 
@@ -66,6 +66,15 @@ def _roots(recording: Recording | None) -> list[Any]:
 def _missing(roots: list[Any]) -> str | None:
     """What to say when there is no model."""
     return None if roots else "no module has been called since the agent came into the process"
+
+
+def _not_looked_into(rows: list[Row]) -> str | None:
+    """What to say where there is compiled code."""
+    place = _names(MODULES).index("compiled")
+    count = sum(bool(row[place]) for row in rows)
+    if not count:
+        return None
+    return f"{count} of {len(rows)} modules go through torch.compile: what they do inside is unseen"
 
 
 def _names(table: Any) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""`probing ENDPOINT summary`: what the model is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import terminal
+from ..asking import Replies, show_json, tell_notes
+from ..target import Target, asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ..model_summary import Summary
+
+_DEPTH = 3
+_SHARE_OF_LIMIT = 0.8
+"""How much of the time that the user gives is spent on waiting for the model's next call."""
+
+
+@click.command("summary")
+@target_options
+@attach_option
+@click.option(
+    "--depth", type=click.IntRange(min=0), default=_DEPTH, metavar="N", show_default=True,
+    help="Show modules down to N levels below the root.",
+)  # fmt: skip
+@style_option("table", "json", "markdown")
+@click.pass_context
+def command(context: click.Context, *, depth: int, style: str) -> None:
+    """Show the model: its modules with parameters, shapes and FLOPs.
+
+    The shapes are those of the model's next call in the training itself: nothing is run for them,
+    and they are left out when no call comes within ten seconds, or within --timeout SECONDS if that
+    is given. FLOPs are those of that call; `≥` stands before a sum that may be too small, since a
+    module's own code may compute more than the layers in it whose formula is known.
+    """
+    target = asked_target(context)
+
+    def ask(process: Process) -> Summary:
+        return _ask(process, target, depth)
+
+    if style == "json":
+        from ..model_summary import plain_summary
+
+        context.exit(show_json(target, ask, plain_summary))
+    replies = Replies(target, ask)
+    for reply in replies:
+        tell_notes(target, reply.endpoint, [*reply.notes, *reply.value.notes])
+        if not target.is_single:
+            terminal.write(f"== {reply.endpoint} ==" if style == "table" else f"# {reply.endpoint}")
+        terminal.write(_draw(reply.value, style))
+    context.exit(replies.exit_code)
+
+
+def _ask(process: Process, target: Target, depth: int) -> Summary:
+    """Everything that is shown, the models as they are once their call has been seen."""
+    from ...client import WAIT_S
+    from ..model_summary import summary_of
+
+    given = target.timeout_s
+    modules = process.live(
+        "modules",
+        wait_s=WAIT_S if given is None else given * _SHARE_OF_LIMIT,
+        patient=given is not None,
+    )
+    return summary_of(process.live("models"), modules, depth=depth)
+
+
+def _draw(summary: Summary, style: str) -> str:
+    from ..render.summary import render_summary, summary_markdown
+
+    if style == "markdown":
+        return summary_markdown(summary)
+    screen = terminal.screen()
+    return render_summary(summary, width=screen.width, color=screen.color)

@@ -1,0 +1,299 @@
+"""The live tables of models and optimizers, asked of real trainings of many kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import probing
+from probing.client import Process
+from tests.support import DEADLINE_S, Target
+
+pytestmark = pytest.mark.torch
+
+Row = dict[str, Any]
+HOOKS = (
+    "import torch\nsum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())"
+)
+
+
+class Asked:
+    """A training of one kind, and what it says of itself."""
+
+    def __init__(self, target: Target, process: Process) -> None:
+        self.target, self.process = target, process
+
+    def rows(self, table: str, *, wait_s: float | None = DEADLINE_S) -> list[Row]:
+        """The rows of a live table."""
+        live = self.process.live(table, wait_s=wait_s, patient=True)
+        return [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+
+    def modules(self) -> dict[str, Row]:
+        """The observed rows of python.modules by name; of a wrapper and what it wraps, the last."""
+        return {row["module"]: row for row in self.rows("modules")}
+
+    def oracle(self) -> Row:
+        """What torch says of the model."""
+        (line,) = [x for x in self.target.output.splitlines() if x.startswith("oracle ")]
+        found: Row = json.loads(line.removeprefix("oracle "))
+        return found
+
+    def is_unharmed(self) -> bool:
+        """Whether the training goes on, with not one hook left in its model."""
+        self.target.wait_for_step(self.target.step() + 3)
+        return self.process.eval(HOOKS).value == "0"
+
+
+@pytest.fixture
+def ask(program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asked]:
+    """Starts a training of ``tests/programs/torch_models.py`` and hands over what asks it."""
+
+    def start(*args: str) -> Asked:
+        target = program("torch_models", *args)
+        target.wait_for_output("done" if len(args) > 1 else "ready")
+        monkeypatch.setenv("PROBING_HOME", str(target.home))
+        return Asked(target, probing.connect(target.pid))
+
+    return start
+
+
+Ask = Callable[..., Asked]
+
+
+@pytest.mark.parametrize("kind", ["gpt", "cnn", "lstm", "odd"])
+def test_parameters_are_those_of_torch(kind: str, ask: Ask) -> None:
+    """A model's parameters are `sum(p.numel())`, tied and shared ones once, also per module."""
+    asked = ask(kind)
+    wanted = asked.oracle()["parameters"]
+    (model,) = asked.rows("models")
+    assert model["parameters"] == wanted
+    rows = asked.rows("modules", wait_s=None)
+    assert rows[0]["parameters"] == wanted
+    counts = (
+        "import json\njson.dumps([sum(p.numel() for p in m.parameters()) for m in model.modules()])"
+    )
+    by_torch = json.loads((asked.process.eval(counts).value or "").strip("'"))
+    assert [row["parameters"] for row in rows] == by_torch
+
+
+@pytest.mark.parametrize("kind", ["gpt", "cnn", "lstm"])
+def test_flops_are_those_of_the_flop_counter(kind: str, ask: Ask) -> None:
+    """Each layer's FLOPs by formula are what torch's FlopCounterMode counts in its call."""
+    asked = ask(kind)
+    rows = asked.modules()
+    compared = {"Linear", "Conv2d", "ConvTranspose2d", "LSTM", "GRU", "Embedding"}
+    layers = {name: row["flops"] for name, row in rows.items() if row["class"] in compared}
+    counted = asked.oracle()["flops"]
+    root = next(iter(rows))
+    by_torch = {name: counted.get(f"{root}.{name}", 0) for name in layers}
+    assert layers == by_torch
+    assert len(layers) >= 4
+    assert sum(layers.values()) > 0
+    assert asked.is_unharmed()
+
+
+def test_a_sum_over_own_code_is_a_lower_bound(ask: Ask) -> None:
+    """A module's FLOPs are the sum of those inside it, marked where its own code may add some."""
+    asked = ask("gpt")
+    rows = asked.modules()
+    attention = rows["blocks.0.attn"]
+    inside = rows["blocks.0.attn.qkv"]["flops"] + rows["blocks.0.attn.out"]["flops"]
+    assert (attention["flops"], attention["flops_is_lower_bound"]) == (inside, True)
+    assert rows["blocks.0.attn.qkv"]["flops_is_lower_bound"] is False
+    products = asked.oracle()["flops"]["GPT.blocks.0.attn"] - inside
+    assert products == 2 * 2 * 4 * 16 * 16 * 32, "what is missing is the attention itself"
+    assert rows["blocks"]["flops"] == rows["blocks.0"]["flops"] + rows["blocks.1"]["flops"]
+    assert rows["blocks.0.mlp.1"]["flops"] is None, "no formula is known for GELU"
+
+
+def test_shapes_are_those_of_the_call(ask: Ask) -> None:
+    """Named inputs, dictionaries, named tuples and dataclasses show the tensors in them."""
+    asked = ask("odd")
+    rows = asked.modules()
+    root = rows["Odd"]
+    assert root["input_shapes"] == "0.x=[3, 4], 0.scale=[1]"
+    assert root["output_shapes"] == "logits=[3, 4], extra.0=[3, 2]"
+    assert root["output_bytes"] == 4 * (12 + 6)
+    split = rows["split"]
+    assert split["input_shapes"] == "[3, 4], scale=[1]"
+    assert split["output_shapes"] == "left=[3, 4], right.half=[3, 2]"
+    assert (split["input_dtypes"], split["calls"], split["flops"]) == ("float32", 1, None)
+    assert asked.is_unharmed()
+
+
+def test_a_shared_module_counts_each_call(ask: Ask) -> None:
+    """A module called twice shows both calls, and each caller gets the FLOPs of its own."""
+    rows = ask("odd").modules()
+    one_call = 2 * 3 * 4 * 4
+    assert (rows["shared"]["calls"], rows["shared"]["flops"]) == (2, 2 * one_call)
+    again = rows["again"]
+    assert (again["flops"], again["flops_is_lower_bound"]) == (one_call, False)
+    assert rows["Odd"]["flops"] == 2 * one_call
+
+
+def test_what_was_not_called_is_null(ask: Ask) -> None:
+    """A module that was not called, or ended by an exception, has no shapes, and not zeros."""
+    asked = ask("odd")
+    rows = asked.modules()
+    for name in ("unused", "fails"):
+        assert rows[name]["parameters"] > 0
+        observed = ("calls", "input_shapes", "output_shapes", "output_bytes", "flops")
+        assert [rows[name][column] for column in observed] == [None] * 5
+    assert rows["unused"]["trainable"] == 0
+    (model,) = asked.rows("models")
+    assert model["trainable_share"] == model["trainable"] / model["parameters"] < 1
+    assert (model["buffers"], model["buffer_bytes"]) == (5, 40)
+
+
+def test_wrappers_leave_no_trace_in_names(ask: Ask) -> None:
+    """A model in DDP is one root with its wrapper beside it; the modules keep their names."""
+    asked = ask("wrapped")
+    (model,) = asked.rows("models")
+    assert (model["class"], model["wrappers"]) == ("Net", "DistributedDataParallel")
+    assert (model["modules"], model["compiled"]) == (3, False)
+    rows = asked.rows("modules")
+    names = [(row["module"], row["class"]) for row in rows]
+    assert names == [
+        ("DistributedDataParallel", "DistributedDataParallel"),
+        ("Net", "Net"),
+        ("first", "Linear"),
+        ("last", "Linear"),
+    ]
+    assert {row["root"] for row in rows} == {"Net"}
+    assert [row["output_shapes"] for row in rows] == ["[3, 2]", "[3, 2]", "[3, 8]", "[3, 2]"]
+    assert rows[0]["flops"] == rows[2]["flops"] + rows[3]["flops"] == 2 * 3 * (4 * 8 + 8 * 2)
+    assert asked.is_unharmed()
+
+
+def test_a_compiled_model_is_not_looked_into(ask: Ask) -> None:
+    """Inside torch.compile shapes are NULL, that is said, and nothing is compiled again."""
+    asked = ask("compiled")
+    (model,) = asked.rows("models")
+    assert (model["class"], model["wrappers"]) == ("Net", "OptimizedModule")
+    assert model["compiled"] is True
+    live = asked.process.live("modules", wait_s=DEADLINE_S, patient=True)
+    rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+    assert [row["compiled"] for row in rows] == [True] * 4
+    assert {(row["output_shapes"], row["flops"]) for row in rows} == {(None, None)}
+    assert "torch.compile" in (live.note or "")
+    assert asked.is_unharmed()
+
+
+def test_beside_compiled_parts_the_rest_is_observed(ask: Ask) -> None:
+    """In a model with compiled parts only those are left out, and sums become lower bounds."""
+    asked = ask("partly_compiled")
+    rows = asked.modules()
+    assert rows["1"]["output_shapes"] == "[3, 2]"
+    assert rows["0"]["output_shapes"] == "[3, 2]"
+    assert (rows["0"]["compiled"], rows["0.first"]["compiled"]) == (False, True)
+    assert rows["0.last"]["compiled"] is True
+    assert (rows["0.first"]["calls"], rows["0.last"]["calls"]) == (None, None)
+    root = rows["Sequential"]
+    assert (root["flops"], root["flops_is_lower_bound"]) == (rows["1"]["flops"], True)
+    assert asked.is_unharmed()
+
+
+def test_a_broken_graph_is_left_alone(ask: Ask) -> None:
+    """A model called between the graphs of a compiled function is not compiled again."""
+    asked = ask("broken_graph")
+    live = asked.process.live("modules", wait_s=0.5, patient=True)
+    assert live.columns
+    asked.target.wait_for_step(asked.target.step() + 5)
+    assert asked.target.process.poll() is None, asked.target.output
+
+
+def test_a_layer_that_avoids_hooks_gets_none(ask: Ask) -> None:
+    """A transformer layer in evaluation computes bit by bit the same while its model is observed."""
+    asked = ask("fast_path")
+    rows = asked.modules()
+    assert rows["1"]["output_shapes"] == "[2, 5, 3]"
+    assert rows["0"]["output_shapes"] is None
+    assert rows["Sequential"]["training"] is False
+    assert asked.is_unharmed()
+
+
+def test_a_training_that_stands_still_gives_null_and_says_so(ask: Ask) -> None:
+    """Where no call comes, everything but the shapes is there, with a sentence about them."""
+    asked = ask("gpt", "2")
+    live = asked.process.live("modules", wait_s=DEADLINE_S)
+    rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+    assert live.note == (
+        "no model was called, for the training makes no progress; shapes and FLOPs are not known"
+    )
+    assert rows[0]["parameters"] == asked.oracle()["parameters"]
+    assert {row["output_shapes"] for row in rows} == {None}
+    done = asked.target.run(str(asked.target.pid), "summary")
+    assert done.returncode == 0
+    assert f"note: {live.note}" in done.stderr
+    assert "forward" not in done.stdout
+
+
+def test_waiting_has_an_end(ask: Ask) -> None:
+    """A patient question to a training that stands still ends at its own limit."""
+    live = ask("gpt", "2").process.live("modules", wait_s=0.2, patient=True)
+    assert (live.note or "").startswith("no model was called within 0.2 s")
+
+
+def test_static_columns_wait_for_nothing(ask: Ask) -> None:
+    """A query that names no observed column does not ask the training to show anything."""
+    asked = ask("gpt", "2")
+    rows = asked.process.query("SELECT module, parameters FROM python.modules").to_pylist()
+    assert len(rows) > 10
+    assert asked.process.notes() == []
+    asked.process.query("SELECT module, flops FROM python.modules").to_pylist()
+    assert "shapes and FLOPs are not known" in asked.process.notes()[0]
+
+
+def test_the_tables_join_the_trace(ask: Ask) -> None:
+    """Modules and their recorded calls find each other by name, class and root."""
+    asked = ask("gpt")
+    rows = asked.process.query(
+        "SELECT m.module, m.flops, count(*) AS calls FROM python.modules AS m"
+        " JOIN python.torch_trace AS t USING (module, class, root)"
+        " WHERE t.stage = 'forward' AND m.flops > 0 GROUP BY ALL"
+    ).to_pylist()
+    assert {"GPT", "blocks.0.attn.qkv", "head"} <= {row["module"] for row in rows}
+    assert all(row["calls"] > 0 for row in rows)
+
+
+def test_optimizers_show_their_groups(training: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each parameter group has its rates, and the sizes that its tensors add up to."""
+    monkeypatch.setenv("PROBING_HOME", str(training.home))
+    process = probing.connect(training.pid)
+    rows = process.query("SELECT * FROM python.optimizers ORDER BY param_group").to_pylist()
+    assert [(row["optimizer"], row["weight_decay"]) for row in rows] == [
+        ("AdamW", 0.1),
+        ("AdamW", 0.0),
+    ]
+    code = (
+        "[(len(g['params']), sum(p.numel() for p in g['params']),"
+        " sum(v.numel() * v.element_size() for p in g['params']"
+        " for v in optimizer.state[p].values())) for g in optimizer.param_groups]"
+    )
+    seen = [(row["tensors"], row["parameters"], row["state_bytes"]) for row in rows]
+    assert str(seen) == process.eval(code).value
+    assert {row["betas"] for row in rows} == {"0.9, 0.95"}
+    assert {(row["momentum"], row["clip"]) for row in rows} == {(None, None)}
+    assert all(0 < row["lr"] <= 1e-3 for row in rows)
+
+
+def test_without_torch_there_is_no_model(program: Callable[..., Target]) -> None:
+    """A process that has not called any model says so, and that is no failure."""
+    target = program("idle", PROBING="all")
+    target.wait_for_agent()
+    done = target.run(str(target.pid), "summary")
+    assert (done.returncode, done.stdout) == (0, "no model has been seen\n")
+    assert "no module has been called since the agent came" in done.stderr
+
+
+def test_a_process_that_has_ended_has_no_model_any_more(ask: Ask) -> None:
+    """The summary of an ended process is refused with what still works."""
+    target = ask("gpt", "2").target
+    target.kill()
+    done = target.run(str(target.pid), "summary")
+    assert done.returncode == 3
+    assert "has ended, so" in done.stderr
+    assert "Traceback" not in done.stderr
