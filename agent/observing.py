@@ -29,11 +29,11 @@ _lock = threading.Lock()
 
 def observed_modules(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.modules``, with what the next call of each root shows if it is asked."""
-    recording = question.training.watched()
-    if recording is None:
-        return module_rows(None, {})
-    note = _observe(recording, question) if question.wait_s is not None else None
-    return module_rows(recording, recording.seen, note)
+    recording, note = question.training.watched(), None
+    is_observed = recording is not None and question.wait_s is not None
+    if is_observed:
+        note = _observe(recording, question)
+    return module_rows(recording, is_observed=is_observed, note=note)
 
 
 def _observe(recording: Any, question: LiveQuestion) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from probing.cli.model_summary import plain_summary, summary_of
 from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
 from probing.cli.render.dataloaders import render_loaders
@@ -25,6 +26,7 @@ from probing.cli.render.processes import render_processes
 from probing.cli.render.rows import WRITERS
 from probing.cli.render.settings import render_settings
 from probing.cli.render.stacks import render_backtrace, render_folded
+from probing.cli.render.summary import render_summary, summary_markdown
 from probing.cli.render.table import Heading, render_table
 from probing.dataloading import LoaderReport
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
@@ -34,6 +36,7 @@ from probing.wire import (
     Backtrace,
     EvalResult,
     Frame,
+    LiveRows,
     Local,
     SettingValue,
     TablesAnswer,
@@ -209,6 +212,39 @@ SETTINGS = (
     ),
 )
 
+MODELS = LiveRows(
+    table="models",
+    columns=(
+        "model_id", "class", "wrappers", "modules", "parameters", "trainable", "trainable_share",
+        "parameter_bytes", "buffers", "buffer_bytes", "dtype", "device", "training", "compiled",
+    ),
+    rows=(
+        (0, "Net", "DDP > OptimizedModule", 5, 1_234_567_890, 1_234_567, 0.001, 4_938_271_560, 3,
+         24, "bfloat16, float32", "cuda:0", True, True),
+        (1, "Loss\x1b", None, 1, 0, 0, None, 0, 0, 0, None, None, True, False),
+    ),
+)  # fmt: skip
+MODULES = LiveRows(
+    table="modules",
+    columns=(
+        "model_id", "module", "class", "depth", "parameters", "dtype", "calls", "input_shapes",
+        "output_shapes", "output_bytes", "flops", "flops_is_lower_bound", "observed_step",
+    ),
+    rows=(
+        (0, "Net", "Net", 0, 1_234_567_890, "bfloat16, float32", 1, "ids=[8, 128]", "[8, 10]", 320,
+         2_500_000_000, True, 41),
+        (0, "body", "Body", 1, 1_234_567_000, "bfloat16", 1, "[8, 128]", "a|b=[8, 10]", 160,
+         2_499_000_000, False, 41),
+        (0, "body.first\x1b", "Linear", 2, 890, "bfloat16", 3, "[8, 128]", "[8, 10]", 160, 999,
+         False, 41),
+        (0, "body.act", "GELU", 2, 0, None, 1, "[8, 10]", "[8, 10]", 160, None, None, 41),
+        (0, "unused", "Lazy", 1, None, "float32", None, None, None, None, None, None, None),
+        (1, "Loss\x1b", "Loss\x1b", 0, 0, None, 1, "[8, 10]", "[]", 4, None, None, 41),
+    ),
+    note="2 of 6 modules go through torch.compile: what they do inside is unseen",
+)  # fmt: skip
+SUMMARY = summary_of(MODELS, MODULES, depth=2)
+
 RESULT = EvalResult(
     output="line one\nline two",
     value="42",
@@ -263,6 +299,23 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     ),
     "labels": lambda: render_labels(LABELS, width=60),
     "labels_table": lambda: render_label_table(LABELS, width=80, color=False),
+    "summary": lambda: render_summary(SUMMARY, width=100, color=False),
+    "summary_depth": lambda: render_summary(
+        summary_of(MODELS, MODULES, depth=1), width=60, color=False
+    ),
+    "summary_markdown": lambda: summary_markdown(SUMMARY),
+    "summary_json": lambda: json.dumps(
+        plain_summary(summary_of(MODELS, MODULES, depth=0)), indent=2
+    ),
+    "summary_nothing": lambda: render_summary(
+        summary_of(
+            LiveRows(table="models", columns=(), rows=()),
+            LiveRows(table="modules", columns=(), rows=()),
+            depth=3,
+        ),
+        width=80,
+        color=False,
+    ),
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

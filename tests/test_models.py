@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import probing
 from probing.client import Process
-from tests.support import DEADLINE_S, Target
+from probing.transport import Address
+from probing.transport import ask as ask_agent
+from tests.support import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -72,11 +75,8 @@ def test_parameters_are_those_of_torch(kind: str, ask: Ask) -> None:
     assert model["parameters"] == wanted
     rows = asked.rows("modules", wait_s=None)
     assert rows[0]["parameters"] == wanted
-    counts = (
-        "import json\njson.dumps([sum(p.numel() for p in m.parameters()) for m in model.modules()])"
-    )
-    by_torch = json.loads((asked.process.eval(counts).value or "").strip("'"))
-    assert [row["parameters"] for row in rows] == by_torch
+    code = "[sum(p.numel() for p in m.parameters()) for m in model.modules()]"
+    assert str([row["parameters"] for row in rows]) == asked.process.eval(code).value
 
 
 @pytest.mark.parametrize("kind", ["gpt", "cnn", "lstm"])
@@ -206,7 +206,7 @@ def test_a_broken_graph_is_left_alone(ask: Ask) -> None:
 
 
 def test_a_layer_that_avoids_hooks_gets_none(ask: Ask) -> None:
-    """A transformer layer in evaluation computes bit by bit the same while its model is observed."""
+    """A transformer layer in evaluation computes bit by bit the same while it is looked for."""
     asked = ask("fast_path")
     rows = asked.modules()
     assert rows["1"]["output_shapes"] == "[2, 5, 3]"
@@ -278,6 +278,58 @@ def test_optimizers_show_their_groups(training: Target, monkeypatch: pytest.Monk
     assert {row["betas"] for row in rows} == {"0.9, 0.95"}
     assert {(row["momentum"], row["clip"]) for row in rows} == {(None, None)}
     assert all(0 < row["lr"] <= 1e-3 for row in rows)
+
+
+def test_the_summary_shows_the_levels_asked_for(training: Target) -> None:
+    """The table has a line per module down to the depth, and sums over all of them."""
+    pid = str(training.pid)
+    done = training.run(pid, "summary", "--depth", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("GPT: training mode, float32, cpu, seen in step ")
+    shown = [line.split()[0] for line in lines[4:] if line.startswith("  ")]
+    assert shown == ["tokens", "positions", "blocks", "norm", "head"]
+    assert "… 20 modules below; --depth N shows more levels" in lines
+    assert lines[-4].startswith("parameters 103,936, 406 KiB; trainable 103,936, 100%")
+    deeper = training.run(pid, "summary", "--depth", "9", "--format", "json")
+    (model,) = json.loads(deeper.stdout)["models"]
+    assert len(model["modules_shown"]) == model["modules"] == 26
+    written = training.run(pid, "summary", "--format", "markdown").stdout
+    assert "| blocks.1.attn | Attention | 16,640 | ≥ " in written
+
+
+def test_several_endpoints_are_summed_up_one_by_one(training: Target) -> None:
+    """With several endpoints each summary stands under its name, and one failure fails the whole."""
+    pid = str(training.pid)
+    done = training.run("-t", pid, "-t", "999999999", "summary", "--depth", "0")
+    assert done.returncode == 3
+    assert done.stdout.startswith(f"== {pid} ==\nGPT: ")
+    assert "999999999" in done.stderr
+
+
+def test_two_who_ask_at_once_share_a_look(ask: Ask) -> None:
+    """Concurrent questions all get shapes, and leave no hook behind."""
+    asked = ask("gpt")
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda _: asked.modules(), range(6)))
+    assert all(rows["head"]["output_shapes"] == "[4, 16, 13]" for rows in answers)
+    assert asked.is_unharmed()
+
+
+def test_a_client_that_goes_away_takes_its_question_along(ask: Ask) -> None:
+    """A question whose client has gone ends, and the agent keeps no thread for it."""
+    asked = ask("gpt", "2")
+    with pytest.raises(probing.ProbingError, match="did not answer"):
+        ask_agent(
+            Address(path=asked.target.folder.socket),
+            "live",
+            timeout_s=0.3,
+            table="modules",
+            flags=("patient",),
+            times={"wait_s": 3000.0},
+        )
+    names = "import threading\n[t.name for t in threading.enumerate() if t.name == 'probing-live']"
+    wait_until(lambda: asked.process.eval(names).value == "[]", "the end of the question")
 
 
 def test_without_torch_there_is_no_model(program: Callable[..., Target]) -> None:

@@ -49,12 +49,18 @@ def model_rows(recording: Recording | None) -> LiveRows:
 
 
 def module_rows(
-    recording: Recording | None, seen: dict[int, Observed], note: str | None = None
+    recording: Recording | None, *, is_observed: bool, note: str | None = None
 ) -> LiveRows:
-    """The rows of ``python.modules`` now, with what was observed."""
+    """The rows of ``python.modules`` now.
+
+    Args:
+        is_observed: Whether what the model's calls have shown is asked for.
+        note: What the reader should know about that.
+    """
+    seen = recording.seen if recording is not None and is_observed else {}
     roots = _roots(recording)
     rows = [row for number, root in enumerate(roots) for row in _module_rows(number, root, seen)]
-    told = _missing(roots) or note or (_not_looked_into(rows) if seen else None)
+    told = _missing(roots) or note or (_not_looked_into(rows) if is_observed else None)
     return LiveRows(table=MODULES.name, columns=_names(MODULES), rows=tuple(rows), note=told)
 
 

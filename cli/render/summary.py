@@ -84,7 +84,7 @@ def _title(model: Model) -> str:
     wrappers = f" in {facts['wrappers']}" if facts["wrappers"] else ""
     mode = {True: "training mode", False: "evaluation mode"}.get(facts["training"])
     steps = {row["observed_step"] for row in model.modules} - {None}
-    seen = f"call of step {max(steps)}" if steps else None
+    seen = f"seen in step {max(steps)}" if steps else None
     told = [mode, facts["dtype"], facts["device"], seen, "compiled" if facts["compiled"] else None]
     line = f"{facts['class']}{wrappers}: {', '.join(part for part in told if part)}"
     return escape_controls(line)

@@ -148,7 +148,7 @@ def broken_graph() -> tuple[Any, Tensor]:
 
 
 def wrapped() -> tuple[nn.Module, Tensor]:
-    store = torch.distributed.HashStore()
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     return nn.parallel.DistributedDataParallel(Net()), torch.randn(3, 4)
 
