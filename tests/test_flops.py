@@ -64,8 +64,13 @@ def counted(module: Any, args: tuple[Any, ...]) -> tuple[int | None, int]:
     from probing.agent.sources.flops import Formulas, Shapes
 
     # oneDNN runs a whole LSTM as one operation, which the counter takes for free.
-    with torch.backends.mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counter:
-        result = module(*args)
+    was_enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with FlopCounterMode(display=False) as counter:
+            result = module(*args)
+    finally:
+        torch._C._set_mkldnn_enabled(was_enabled)
     given, returned = (read_tensors(value, torch) for value in (args, result))
     shapes = Shapes(dict(given.named), tuple(shape for _, shape in returned.named))
     return Formulas().count(module, shapes), counter.get_total_flops()

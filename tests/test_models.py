@@ -299,7 +299,7 @@ def test_the_summary_shows_the_levels_asked_for(training: Target) -> None:
 
 
 def test_several_endpoints_are_summed_up_one_by_one(training: Target) -> None:
-    """With several endpoints each summary stands under its name, and one failure fails the whole."""
+    """With several endpoints each summary has its heading, and one failure fails the whole."""
     pid = str(training.pid)
     done = training.run("-t", pid, "-t", "999999999", "summary", "--depth", "0")
     assert done.returncode == 3
@@ -312,7 +312,7 @@ def test_two_who_ask_at_once_share_a_look(ask: Ask) -> None:
     asked = ask("gpt")
     with ThreadPoolExecutor() as pool:
         answers = list(pool.map(lambda _: asked.modules(), range(6)))
-    assert all(rows["head"]["output_shapes"] == "[4, 16, 13]" for rows in answers)
+    assert all(rows["head"]["output_shapes"] == "[4, 16, 14]" for rows in answers)
     assert asked.is_unharmed()
 
 
