@@ -238,8 +238,8 @@ class NotProbed(Unreachable):
     code = "not_probed"
     status = 404
     help = (
-        "`probing attach PID` puts one in without a restart; `query`, `eval`, `tables` and `config`"
-        " do so themselves with --attach. `backtrace` works without an agent."
+        "`probing attach PID` puts one in without a restart; `query`, `summary`, `eval`, `tables`"
+        " and `config` do so themselves with --attach. `backtrace` works without an agent."
     )
 
     def __init__(

@@ -231,6 +231,21 @@ def test_a_training_that_stands_still_gives_null_and_says_so(ask: Ask) -> None:
     assert "forward" not in done.stdout
 
 
+def test_a_process_that_hung_before_the_agent_came_shows_what_it_holds(
+    program: Callable[..., Target],
+) -> None:
+    """Attached to too late for any call, the agent shows models and optimizers, with a note."""
+    target = program("torch_models", "gpt", "2", PROBING="0")
+    target.wait_for_output("done")
+    pid = str(target.pid)
+    done = target.run(pid, "summary", "--attach", "--depth", "0")
+    assert done.returncode == 0, done.stderr
+    assert "no module has been called since the agent came" in done.stderr
+    assert done.stdout.startswith("GPT: training mode, float32, cpu\n")
+    rows = target.run(pid, "query", "SELECT optimizer, momentum FROM python.optimizers")
+    assert rows.stdout == '{"optimizer":"SGD","momentum":0.9}\n'
+
+
 def test_waiting_has_an_end(ask: Ask) -> None:
     """A patient question to a training that stands still ends at its own limit."""
     live = ask("gpt", "2").process.live("modules", wait_s=0.2, patient=True)

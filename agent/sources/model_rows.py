@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ...tables import MODELS, MODULES
 from ...wire import LiveRows
 from .flops import Formulas
+from .found import found_roots
 from .module_names import is_wrapper_child, outermost, unwrap, walk
 from .observation import Observed, is_compiled
 from .recording import Recording
@@ -45,7 +46,9 @@ def model_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.models`` now."""
     roots = _roots(recording)
     rows = tuple(_model_row(number, root) for number, root in enumerate(roots))
-    return LiveRows(table=MODELS.name, columns=_names(MODELS), rows=rows, note=_missing(roots))
+    return LiveRows(
+        table=MODELS.name, columns=_names(MODELS), rows=rows, note=_missing(recording, roots)
+    )
 
 
 def module_rows(
@@ -60,18 +63,23 @@ def module_rows(
     seen = recording.seen if recording is not None and is_observed else {}
     roots = _roots(recording)
     rows = [row for number, root in enumerate(roots) for row in _module_rows(number, root, seen)]
-    told = _missing(roots) or note or (_not_looked_into(rows) if is_observed else None)
+    told = _missing(recording, roots) or note or (_not_looked_into(rows) if is_observed else None)
     return LiveRows(table=MODULES.name, columns=_names(MODULES), rows=tuple(rows), note=told)
 
 
 def _roots(recording: Recording | None) -> list[Any]:
     """The root modules that are alive, without those inside another one."""
-    return outermost(recording.roots.alive()) if recording is not None else []
+    if recording is None:
+        return []
+    return outermost(recording.roots.alive()) or found_roots()
 
 
-def _missing(roots: list[Any]) -> str | None:
-    """What to say when there is no model."""
-    return None if roots else "no module has been called since the agent came into the process"
+def _missing(recording: Recording | None, roots: list[Any]) -> str | None:
+    """What to say when no model has been called."""
+    if recording is not None and recording.roots.alive():
+        return None
+    instead = "; shown are those that the process holds" if roots else ""
+    return f"no module has been called since the agent came into the process{instead}"
 
 
 def _not_looked_into(rows: list[Row]) -> str | None:

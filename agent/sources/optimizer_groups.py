@@ -12,6 +12,7 @@ from typing import Any
 
 from ...tables import OPTIMIZERS
 from ...wire import LiveRows
+from .found import found_optimizers
 from .recording import Recording
 from .tensor_facts import Sizes, sizes_of
 
@@ -20,13 +21,16 @@ Row = tuple[str | int | float | bool | None, ...]
 
 def optimizer_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.optimizers`` now."""
-    optimizers = recording.optimizers.alive() if recording is not None else []
+    met = recording.optimizers.alive() if recording is not None else []
+    optimizers = met or (found_optimizers() if recording is not None else [])
     rows = [
         _row(number, optimizer, place, group)
         for number, optimizer in enumerate(optimizers)
         for place, group in enumerate(list(optimizer.param_groups))
     ]
-    note = None if rows else "no optimizer has stepped since the agent came into the process"
+    note = None if met else "no optimizer has stepped since the agent came into the process"
+    if rows and note is not None:
+        note += "; shown are those that the process holds"
     columns = tuple(column.name for column in OPTIMIZERS.columns)
     return LiveRows(table=OPTIMIZERS.name, columns=columns, rows=tuple(rows), note=note)
 

@@ -36,7 +36,8 @@ MODELS = Table(
     name="models",
     kind="live",
     doc="Every root module that has been called since the agent came and is still alive: models,"
-    " and also what else is called from outside of any module, such as a loss function.",
+    " and also what else is called from outside of any module, such as a loss function. Where none"
+    " has been called, those with parameters that the process holds.",
     columns=(
         _MODEL_ID,
         Column(name="class", type="text", doc="The class of the module inside all wrappers."),
@@ -174,7 +175,7 @@ OPTIMIZERS = Table(
     name="optimizers",
     kind="live",
     doc="One row per parameter group of every optimizer that has stepped since the agent came and"
-    " is still alive.",
+    " is still alive; where none has stepped, of those that the process holds.",
     columns=(
         Column(
             name="optimizer_id",
