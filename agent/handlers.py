@@ -21,6 +21,7 @@ from ..routes import openapi
 from ..settings import SETTINGS
 from .evaluation import Evaluator
 from .live import LiveQuestion, live_rows, rows_in_thread
+from .profiling import Profiles
 from .sources.stacks import take_backtrace
 from .state import Agent
 from .worker import SqlWorker
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 _GRACE_S = 1.5
 _LONGEST_WAIT_S = 86_400.0
+_PIECE = 1 << 16
 
 
 class Handlers:
@@ -40,14 +42,16 @@ class Handlers:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._worker = SqlWorker(agent.folder, lambda: agent.settings)
+        self._profiles = Profiles(lambda: agent.training, agent.folder)
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
         self._readings: set[LabelReading] = set()
 
     def close(self) -> None:
-        """End what runs for clients: evals, readings of labels and the SQL worker."""
+        """End what runs for clients: evals, a profile, readings of labels and the SQL worker."""
         for reading in list(self._readings):
             reading.end()
         self._evaluator.close()
+        self._profiles.close()
         self._worker.close()
 
     async def ping(self, request: web.Request) -> web.StreamResponse:
@@ -86,6 +90,26 @@ class Handlers:
         if not done:
             raise evaluation.overdue()
         return _json(result.result())
+
+    async def profile(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        profiling = self._profiles.submit(await _body(request, wire.ProfileRequest))
+        try:
+            path = await asyncio.wrap_future(profiling.future)
+        except asyncio.CancelledError:  # the client went away
+            profiling.cancel()
+            raise
+        response = web.StreamResponse(headers={"Content-Type": wire.TRACE_TYPE})
+        await response.prepare(request)
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async def profile_progress(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._profiles.progress())
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

@@ -4,7 +4,8 @@ Rules of this file: standard library only. A safe point is a place in the traini
 no tensor is being changed: after an optimizer step, or before the root module is called.
 Passing one costs the training thread one attribute look-up when nobody waits. When somebody
 does, the training thread stands still until that code is done or its time is up; the code runs
-in a thread of its own, so that it can be left behind.
+in a thread of its own, so that it can be left behind. What must run in the training thread itself,
+a `StepEndJob`, is called there at each step's end until it says that it is done.
 """
 
 from __future__ import annotations
@@ -12,8 +13,20 @@ from __future__ import annotations
 import threading
 from typing import Any, Protocol
 
+from .guard import Guard
+
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
+
+
+class StepEndJob(Protocol):
+    """Something that runs in the training thread itself, between steps."""
+
+    def step_ended(self) -> bool:
+        """Runs at the end of each step; returns whether it has nothing more to do."""
+
+    def failed(self, reason: str) -> None:
+        """`step_ended` has raised, and is not called again; runs in the training thread."""
 
 
 class Visit:
@@ -66,7 +79,8 @@ class SafePoints:
 
     Attributes:
         looks: Who wants to see what the training reads.
-        waiting: True while somebody does; read by the training thread without a lock.
+        waiting: True while somebody does, or has a job to run; read by the training thread without
+            a lock.
         closed: True while somebody works without the training held: then the call of a root
             module waits too, where otherwise only a step's end does.
         stepping: Whether an optimizer has stepped: then a step's end is the safe point.
@@ -78,11 +92,14 @@ class SafePoints:
         self.stepping = False
         self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
+        self._jobs: list[StepEndJob] = []
+        self._guard = Guard("step ends", self._drop_jobs)
         self._lock = threading.Lock()
 
     def step_ended(self) -> None:
         """An optimizer has stepped; runs in the training thread."""
         if self.waiting:
+            self._work()
             self._hold()
 
     def root_called(self) -> None:
@@ -91,6 +108,8 @@ class SafePoints:
             for look in self.looks:
                 look.root_called()
             if self.closed or not self.stepping:
+                if not self.stepping:
+                    self._work()
                 self._hold()
 
     def batch_came(self, batch: Any) -> None:
@@ -123,14 +142,51 @@ class SafePoints:
         with self._lock:
             if visit in self._visits:
                 self._visits.remove(visit)
+            if not self._visits:
+                self.closed = False
             self._settle()
         visit.finish()
 
+    def begin_job(self, job: StepEndJob) -> None:
+        """Have a job run at the end of each step, from the next one on."""
+        with self._lock:
+            self._jobs.append(job)
+            self.waiting = True
+
+    def end_job(self, job: StepEndJob) -> None:
+        """Have a job run no more; to end one twice is harmless."""
+        with self._lock:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            self._settle()
+
     def _settle(self) -> None:
-        """Remember who is left."""
-        self.waiting = bool(self._visits or self.looks)
-        if not self._visits:
-            self.closed = False
+        """Let the training thread pass by when nobody needs it; called with the lock."""
+        self.waiting = bool(self._visits or self._jobs or self.looks)
+
+    def _work(self) -> None:
+        """Run the jobs, each under the guard; the agent's own threads make no steps."""
+        if threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
+            return
+        with self._lock:
+            jobs = list(self._jobs)
+        for job in jobs:
+            faults = self._guard.faults
+            self._guard.run(self._run_job, job)
+            if self._guard.faults > faults:
+                self._guard.run(self.end_job, job)
+                self._guard.run(job.failed, self._guard.last.strip().rpartition("\n")[2])
+
+    def _run_job(self, job: StepEndJob) -> None:
+        """One job at one step's end."""
+        if job.step_ended():
+            self.end_job(job)
+
+    def _drop_jobs(self) -> None:
+        """Too many have failed: the others may end as if they had."""
+        with self._lock:
+            self._jobs.clear()
+            self._settle()
 
     def _hold(self) -> None:
         """Stand still for every visit in turn; a visitor's own calls pass through."""

@@ -172,6 +172,14 @@ class TorchTraining:
         """What live tables of models and optimizers are made from; None without torch."""
         return self._recording
 
+    def is_recording(self) -> bool:
+        """Whether the sources are in place, so that the ends of steps are seen."""
+        return self._boundary.is_on
+
+    def clock_offset_ns(self) -> int:
+        """What python.torch_trace adds to the monotonic clock for the time since the epoch."""
+        return self._recording.trace.clock_offset_ns
+
     def names(self) -> Mapping[str, Any]:
         """The model and the optimizer seen in recorded calls."""
         found = {"model": self._recording.model, "optimizer": self._recording.optimizer}

@@ -29,6 +29,7 @@ COMMANDS = {
     "backtrace": "backtrace",
     "query": "query",
     "eval": "eval_",
+    "profile": "profile",
     "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",

@@ -94,6 +94,18 @@ def tell(text: str) -> None:
     _to_stderr(text)
 
 
+def progress(text: str) -> None:
+    """Show on a terminal's stderr how far something is, in place of what was shown before.
+
+    Args:
+        text: The line; an empty one takes the last away.
+    """
+    if sys.stderr.isatty():
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"\r\x1b[K{escape_controls(text)}")
+            sys.stderr.flush()
+
+
 def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
     """Print an error on stderr.
 

@@ -156,7 +156,11 @@ def _body(cls: type[Any] | None) -> str:
 def _answer(route: Route) -> str:
     """What comes back."""
     if isinstance(route.answer, str):
-        return {"arrow": f"`{wire.ARROW_TYPE}`", "document": "OpenAPI 3.1"}[route.answer]
+        return {
+            "arrow": f"`{wire.ARROW_TYPE}`",
+            "document": "OpenAPI 3.1",
+            "trace": f"`{wire.TRACE_TYPE}`",
+        }[route.answer]
     return _body(route.answer)
 
 

@@ -15,6 +15,7 @@ from . import ladder, process, ring_peek, stacks, wire
 from .endpoint import Local, Stranger, resolve
 from .errors import (
     AttachWaiting,
+    ConnectionLost,
     InternalError,
     NoSuchProcess,
     NotAnswering,
@@ -27,7 +28,7 @@ from .errors import (
 )
 from .injection.names import AUTO
 from .rundir import ProcessFolder, directory_of, from_env
-from .tables import MODULES, OBSERVED_COLUMNS, RECORDED_TABLES, TABLES, Table
+from .tables import KERNELS, MODULES, OBSERVED_COLUMNS, RECORDED_TABLES, TABLES, Table
 from .transport import Address, ask
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from .answer import Answer
     from .attaching import Attached
     from .engine import TableProvider
+    from .profile_client import StepsProfile
+    from .profile_client import Tell as TellSteps
+    from .profiling import Samples
+    from .sampling import Tell as TellSeconds
 
 T = TypeVar("T")
 
@@ -102,6 +107,33 @@ class Process(Protocol):
             wait_s: How long what only the next step can show may be waited for; None for not at
                 all. See the columns of python.modules.
             patient: Whether to wait as long even while the training makes no progress.
+        """
+
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """Run torch.profiler over its next training steps.
+
+        Args:
+            timeout_s: How long any one step may take.
+            tell: Called with how far it is, each time that has changed.
+        """
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """Sample the stacks of all its threads from outside; only on this machine.
+
+        Args:
+            idle: Also of threads that wait.
+            timeline: Keep them in the order of time, as a Chrome trace, instead of counting them.
+            tell: Called with the seconds that have passed, now and then.
         """
 
     def tables(self) -> wire.TablesAnswer:
@@ -219,6 +251,29 @@ class RemoteProcess:
         )
         return _received(wire.LiveRows, data)
 
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """See `Process`."""
+        from .profile_client import profile_steps, read_profile
+
+        limit = timeout_s or self._timeout_s
+        return read_profile(
+            profile_steps(self._address, steps, timeout_s=limit, tell=tell), self.query
+        )
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """See `Process`."""
+        raise _only_there(self.label, "profile --sampling")
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return self._get(wire.TablesAnswer, "tables")
@@ -308,6 +363,38 @@ class LocalProcess:
         self._require_agent(f"the table {table} can no longer be asked")
         return self._agent.live(table, wait_s=wait_s, patient=patient)
 
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """See `Process`."""
+        from .profile_client import profile_steps, read_profile
+
+        lost = "its steps can be profiled no more"
+        self._require_agent(lost)
+        address, limit = Address(path=self._folder.socket), timeout_s or self._timeout_s
+        try:
+            data = profile_steps(address, steps, timeout_s=limit, tell=tell)
+        except ConnectionLost:
+            if not self._folder.is_alive():
+                raise ProcessEnded(self._folder.pid, lost) from None
+            raise NotProbed(self._folder.pid, "its agent left it meanwhile") from None
+        return read_profile(data, self.query)
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """See `Process`."""
+        from .sampling import How, sample
+
+        how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
+        return sample(self._folder.pid, how, self._notes, tell)
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return ring_peek.tables_answer(self._folder)
@@ -394,6 +481,27 @@ class StrangeProcess:
     ) -> wire.LiveRows:
         """See `Process`."""
         raise self._no_agent()
+
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """See `Process`."""
+        from .sampling import How, sample
+
+        how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
+        return sample(self._pid, how, self._notes, tell)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
@@ -484,6 +592,8 @@ def providers_for(
     return [
         RecordedTable(table, folder)
         if table in RECORDED_TABLES
+        else _LastProfile(folder)
+        if table == KERNELS
         else _LiveTable(table, folder, timeout_s, wait_s, told)
         for table in TABLES
     ]
@@ -524,6 +634,22 @@ class _LiveTable:
         if live.note is not None:
             self._notes.append(live.note)
         return live_to_arrow(live)
+
+
+class _LastProfile:
+    """The table of the last profile, computed from its file."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self.table = KERNELS
+        self._folder = folder
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from .arrow_tables import live_to_arrow
+        from .profile_client import last_profile
+        from .profiling import kernel_rows
+
+        return live_to_arrow(kernel_rows(last_profile(self._folder.profile)))
 
 
 def _eval_in_holder(pid: int, code: str, timeout_s: float | None) -> wire.EvalResult:

@@ -27,11 +27,13 @@
     │   ├── BadToken
     │   ├── BadOrigin
     │   ├── AttachRefused     no agent can be put into the process as it is
+    │   ├── ProfileRefused    the steps cannot be profiled as things are
     │   └── UnsafeRunDirectory
     ├── TimedOut
     │   ├── QueryTimedOut
     │   ├── EvalTimedOut
-    │   └── NoBatch           the training has not come to a batch
+    │   ├── NoBatch           the training has not come to a batch
+    │   └── ProfileTimedOut
     ├── NoLabels              its batches hold no label for each token
     ├── RingError             a ring file that cannot be made or read
     └── InternalError         a fault of ours
@@ -397,6 +399,17 @@ class AttachRefused(Refused):
         super().__init__(f"no agent can be put into process {pid}: {why}.", help=help)
 
 
+class ProfileRefused(Refused):
+    """The steps of a process cannot be profiled as things are."""
+
+    code = "profile_refused"
+    status = 409
+    help = "`profile --sampling 100` works on every Python process, from outside."
+
+    def __init__(self, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"no steps can be profiled: {why}.", help=help)
+
+
 class UnsafeRunDirectory(Refused):
     """The run directory is not one that only its owner can write to."""
 
@@ -463,6 +476,19 @@ class NoLabels(ProbingError):
 
     def __init__(self, seen: str) -> None:
         super().__init__(f"no tokens with labels are among what the training reads: {seen}.")
+
+
+class ProfileTimedOut(TimedOut):
+    """The training did not come to the end of a step in time."""
+
+    code = "profile_timed_out"
+    help = (
+        "Give it more time with --timeout SECONDS. `backtrace` shows what it is doing, and `profile"
+        " --sampling 100` profiles it without its help."
+    )
+
+    def __init__(self, seconds: float, what: str) -> None:
+        super().__init__(f"the training came to no end of a step within {seconds:g} s, so {what}.")
 
 
 class RingError(ProbingError):

@@ -8,9 +8,14 @@ py-spy would wait for that thread for ever and hold the others meanwhile. Every 
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +26,9 @@ from .wire import Frame, Local, ThreadStack
 
 _REAP_S = 1.0
 _LONGEST_VALUE = 200
+_TELL_S = 0.5
+_LATE_S = 15.0
+"""What py-spy may take beside its sampling: it looks for the interpreter first."""
 
 
 class Dump(NamedTuple):
@@ -48,6 +56,73 @@ class Dump(NamedTuple):
         if self.locals:
             words.append("--locals")
         return words
+
+
+class Record(NamedTuple):
+    """How to sample stacks for a while; the process is never paused.
+
+    Attributes:
+        hz: Samples per second.
+        idle: Also the threads that wait.
+        form: One of py-spy's formats.
+    """
+
+    seconds: float
+    hz: int
+    idle: bool = False
+    form: str = "raw"
+
+    def argv(self, pid: int, output: str) -> list[str]:
+        """The command. It can be told whole seconds only."""
+        words = [_executable(), "record", "--nonblocking", "--threads", "--full-filenames"]
+        words += ["--format", self.form, "--rate", str(self.hz), "--output", output]
+        words += ["--duration", str(math.ceil(self.seconds)), "--pid", str(pid)]
+        return [*words, "--idle"] if self.idle else words
+
+
+def record(pid: int, how: Record, tell: Callable[[float], None] | None = None) -> tuple[str, int]:
+    """Sample a process; returns what py-spy wrote, and how many stacks it could not read.
+
+    Args:
+        tell: Called now and then with the seconds that have passed.
+
+    Raises:
+        NoPermission: The kernel does not let this user read that process.
+        ProcessEnded: It is gone.
+        InternalError: py-spy is missing or cannot read this process; the sentence says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="probing-") as folder:
+        output = Path(folder) / "record"
+        # In a session of its own: a Ctrl-C is for us to hear, and for it to be ended by.
+        runner = subprocess.Popen(
+            how.argv(pid, str(output)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        began = time.monotonic()
+        try:
+            while True:
+                try:
+                    _, err = runner.communicate(timeout=_TELL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    passed = time.monotonic() - began
+                    if passed > how.seconds + _LATE_S:
+                        raise NotAnswering(f"py-spy on process {pid}", passed) from None
+                    if tell is not None:
+                        tell(passed)
+        finally:
+            if runner.poll() is None:
+                runner.kill()
+                runner.communicate()
+        said = err.decode("utf-8", "replace")
+        if runner.returncode:
+            raise _error(pid, said)
+        failed = re.search(r"Errors: (\d+)", said)
+        text = output.read_text("utf-8", "replace") if output.exists() else ""
+        return text, int(failed[1]) if failed else 0
 
 
 def take(pid: int, how: Dump) -> list[ThreadStack]:

@@ -41,7 +41,7 @@ class Route:
         flags: Its query parameters that are true or false.
         times: Its query parameters that are times.
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
-            for the description of the routes itself.
+            for the description of the routes itself; ``trace`` for a gzipped Chrome trace.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Route:
     request: type[Any] | None = None
     flags: tuple[Flag, ...] = ()
     times: tuple[Seconds, ...] = ()
-    answer: type[Any] | Literal["arrow", "document"]
+    answer: type[Any] | Literal["arrow", "document", "trace"]
 
 
 ROUTES: tuple[Route, ...] = (
@@ -96,6 +96,22 @@ ROUTES: tuple[Route, ...] = (
         request=wire.LabelsRequest,
         answer=wire.LabelsAnswer,
         doc="Tokens beside labels of the next batch that the training reads.",
+    ),
+    Route(
+        name="profile",
+        method="POST",
+        path="/v1/profile",
+        request=wire.ProfileRequest,
+        answer="trace",
+        doc="Run torch.profiler over the next steps of the training. Closing the connection ends it"
+        " at the end of the step in progress.",
+    ),
+    Route(
+        name="profile_progress",
+        method="GET",
+        path="/v1/profile",
+        answer=wire.ProfileProgress,
+        doc="How far the profile in hand is.",
     ),
     Route(
         name="tables",
@@ -231,6 +247,8 @@ def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     """The content of a good answer."""
     if route.answer == "arrow":
         return {wire.ARROW_TYPE: {}}
+    if route.answer == "trace":
+        return {wire.TRACE_TYPE: {}}
     if route.answer == "document":
         return {wire.JSON_TYPE: {"schema": {"type": "object"}}}
     return {wire.JSON_TYPE: {"schema": _schema_of(route.answer, schemas)}}

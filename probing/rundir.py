@@ -97,6 +97,11 @@ class ProcessFolder:
         return self.path / "names"
 
     @property
+    def profile(self) -> Path:
+        """The trace of the last profile, gzipped."""
+        return self.path / "profile.json.gz"
+
+    @property
     def token(self) -> Path:
         """The file that holds the TCP token."""
         return self.path / "token"

@@ -18,6 +18,9 @@ from .errors import BadRequest, ProbingError, RemoteError
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"
+TRACE_TYPE = "application/gzip"
+MOST_STEPS = 1000
+"""The most steps of one profile."""
 EVAL_INTERRUPTED = "EvalInterrupted"
 """The `error_type` of code that was ended by its time limit."""
 TRUNCATED_KEY = b"probing.truncated"
@@ -162,6 +165,19 @@ class LabelsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """Some steps of the training to profile.
+
+    Attributes:
+        steps: How many, from the end of the step in progress on.
+        timeout_s: How long to wait for the end of any one step.
+    """
+
+    steps: int
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledSample:
     """One sample of a batch, cut at its end where it is long.
 
@@ -228,6 +244,22 @@ class LabelsAnswer:
     tokenizer: str | None
     texts: tuple[TokenText, ...]
     shown: tuple[LabelledSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileProgress:
+    """How far the profile in hand is.
+
+    Attributes:
+        state: ``idle`` when none is; ``waiting`` for the end of a step; ``running``; ``ending``
+            while its result is written.
+        steps: How many steps were asked for.
+        done: How many of them have been profiled.
+    """
+
+    state: str
+    steps: int = 0
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

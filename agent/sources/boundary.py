@@ -25,6 +25,9 @@ class Boundary:
     A start in the middle of a training waits for the end of the step in progress, which is the
     end of the next optimizer step. It does not wait where there is no optimizer, nor where one
     module is called again and again without gradients: that is inference, or evaluation.
+
+    Attributes:
+        is_on: Whether threads are let in.
     """
 
     def __init__(self, recording: Recording, memory: MemorySampler) -> None:
@@ -40,7 +43,7 @@ class Boundary:
         self._call_codes = frozenset(getattr(function, "__code__", None) for function in functions)
         self.task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
         self._optimizer_exists = False
-        self._is_on = False
+        self.is_on = False
         self._until_ns = 0
         self._evaluated = 0
 
@@ -50,11 +53,11 @@ class Boundary:
         self._evaluated = 0
         self._recording.awaits_step = late
         self._recording.session += 1
-        self._is_on = True
+        self.is_on = True
 
     def end(self) -> None:
         """Let nobody in any more."""
-        self._is_on = False
+        self.is_on = False
         self._recording.session += 1
 
     def admit(self, module: Any, thread: ThreadState) -> bool:
@@ -64,7 +67,7 @@ class Boundary:
             thread: A thread that is not recorded yet; it is, from now on, when the answer is yes.
         """
         recording = self._recording
-        if not self._is_on:
+        if not self.is_on:
             return False
         if recording.awaits_step and not thread.is_agents:
             self._show_progress(thread)
@@ -82,7 +85,7 @@ class Boundary:
 
     def admit_step(self, thread: ThreadState) -> bool:
         """Whether the step that an optimizer has just ended counts, or ended the waiting."""
-        if thread.is_agents or not self._is_on:
+        if thread.is_agents or not self.is_on:
             return False
         if self._recording.awaits_step:
             self._show_progress(thread)

@@ -12,6 +12,7 @@ A *live* table is computed by the agent (or from outside the process) when asked
 from __future__ import annotations
 
 from .data import BATCHES, DATALOADERS
+from .kernels import KERNEL_CATEGORIES, KERNELS
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
 from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
@@ -21,6 +22,8 @@ __all__ = [
     "BACKTRACE",
     "BATCHES",
     "DATALOADERS",
+    "KERNELS",
+    "KERNEL_CATEGORIES",
     "MICRO_BATCHES",
     "MODELS",
     "MODULES",
@@ -49,10 +52,11 @@ TABLES: tuple[Table, ...] = (
     BATCHES,
     BACKTRACE,
     THREADS,
-    DATALOADERS,
     MODELS,
     MODULES,
     OPTIMIZERS,
+    DATALOADERS,
+    KERNELS,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

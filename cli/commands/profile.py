@@ -1,0 +1,96 @@
+"""`probing ENDPOINT profile`: what the time is spent on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ...errors import UsageError
+from ...wire import MOST_STEPS
+from .. import terminal
+from ..asking import Replies, tell_notes
+from ..output import write_file
+from ..profile_formats import PROFILE_FORMATS, choose_profile_format
+from ..target import asked_target, attach_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ..profiling import Shown
+
+_HIGHEST_HZ = 1000
+
+
+@click.command("profile")
+@target_options
+@attach_option
+@click.option(
+    "--steps", type=click.IntRange(1, MOST_STEPS), default=3, show_default=True,
+    help="How many training steps to run torch.profiler for.",
+)  # fmt: skip
+@click.option(
+    "--sampling", "hz", type=click.IntRange(1, _HIGHEST_HZ), metavar="HZ",
+    help="Instead, sample the stacks of all threads from outside, so often per second.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=10, show_default=True,
+    help="How long to sample.",
+)  # fmt: skip
+@click.option("--idle", is_flag=True, help="Sample threads that wait, too.")
+@click.option(
+    "--format", "given", type=click.Choice(list(PROFILE_FORMATS)),
+    help="How to write it.  [default: table, or what the file's suffix says]",
+)  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", help="Write to a file.")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    steps: int,
+    hz: int | None,
+    seconds: float,
+    idle: bool,
+    given: str | None,
+    output: str | None,
+) -> None:
+    """Show what the time of some training steps is spent on.
+
+    From the end of the step in progress on, torch.profiler runs for --steps steps in the training
+    thread: kinds of work, operators and kernels, modules, and the gaps in which nothing runs. The
+    figures stay in python.kernels. Ctrl-C ends it with the step in progress. --timeout is the time
+    that any one step may take.
+
+    --sampling HZ asks py-spy instead, for --seconds seconds: which Python code the threads are in.
+    It changes nothing in the process, needs no agent, and works on one that hangs.
+
+    Formats: `chrome` for Perfetto and chrome://tracing, `speedscope` for speedscope.app,
+    `flamegraph.html` for a page that needs nothing else; they show modules and operators, or
+    functions.
+    """
+    from ..profiling import ask_for_samples, ask_for_steps
+
+    target = asked_target(context)
+    form = choose_profile_format(given, output)
+    if output is not None and not target.is_single:
+        raise UsageError("one file can take the profile of one endpoint only.")
+
+    def ask(process: Process) -> Shown:
+        shows_progress = target.is_single
+        if hz is None:
+            return ask_for_steps(process, steps, target.timeout_s, shows_progress=shows_progress)
+        as_timeline = form == "chrome"
+        return ask_for_samples(
+            process, seconds, hz, idle=idle, timeline=as_timeline, shows_progress=shows_progress
+        )
+
+    replies = Replies(target, ask)
+    for reply in replies:
+        tell_notes(target, reply.endpoint, (*reply.value.notes, *reply.notes))
+        if output is not None:
+            write_file(output, [reply.value.render(form, terminal.PLAIN).encode()])
+            terminal.tell(f"written to {output}")
+            continue
+        if not target.is_single:
+            terminal.write(f"== {reply.endpoint} ==")
+        terminal.write(reply.value.render(form, terminal.screen()))
+    context.exit(replies.exit_code)

@@ -1,0 +1,232 @@
+"""What a profile says, in words and tables.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .sections import Section
+from .table import Heading
+from .text import plural
+
+if TYPE_CHECKING:
+    from ...profiling import Kernel, Profile, Samples
+
+_ROWS = 15
+_GAPS = 5
+_SHARE = Heading(name="share", is_number=True)
+_CALLS = Heading(name="calls/step", is_number=True)
+
+
+def profile_head(profile: Profile) -> list[str]:
+    """What was profiled, and how much of that time anything ran."""
+    count = len(profile.steps)
+    times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
+    each = f", {', '.join(times)}{', …' if count > 8 else ''}" if count > 1 else ""
+    what = "the accelerator was busy" if profile.on == "device" else "operators ran on the CPU"
+    return [
+        f"{steps_of(profile)}: {render_ns(profile.wall_ns)}{each}",
+        f"{what} for {render_share(profile.busy_ns, profile.wall_ns)} of it; the rest is"
+        f" {plural(profile.gap_count, 'gap')}",
+    ]
+
+
+def steps_of(profile: Profile) -> str:
+    """Which steps were profiled."""
+    first, last = profile.steps[0].step, profile.steps[-1].step
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def profile_sections(profile: Profile) -> list[Section]:
+    """The tables of a profile."""
+    sections = [_categories(profile)]
+    kernels = [k for k in profile.kernels if k.kind == "kernel"]
+    operators = [k for k in profile.kernels if k.kind == "operator"]
+    if kernels:
+        sections.append(_kernels(profile, kernels, "kernel", "time/step"))
+    sections.append(_kernels(profile, operators, "operator", "self CPU/step"))
+    if profile.modules:
+        sections.append(_modules(profile))
+    if profile.gaps:
+        sections.append(_gaps(profile))
+    return sections
+
+
+def samples_head(samples: Samples) -> list[str]:
+    """What was sampled."""
+    which = "every thread" if samples.idle else "threads that use the processor"
+    return [
+        f"{plural(samples.total, 'stack')} of {which}, at {samples.hz} Hz for"
+        f" {samples.seconds:g} s, from outside"
+    ]
+
+
+def samples_sections(samples: Samples) -> list[Section]:
+    """The tables of a sampling profile."""
+    from ...profiling import frame_times
+
+    total = samples.total
+    frames = frame_times(samples)
+    threads: dict[str, int] = {}
+    for stack, weight in samples.stacks:
+        threads[stack[0]] = threads.get(stack[0], 0) + weight
+    return [
+        Section(
+            title="Threads",
+            headings=(Heading(name="thread"), _SHARE),
+            rows=tuple(
+                (name, render_share(weight, total))
+                for name, weight in sorted(threads.items(), key=lambda item: -item[1])[:_ROWS]
+            ),
+        ),
+        Section(
+            title="Functions",
+            headings=(
+                Heading(name="function"),
+                Heading(name="own", is_number=True),
+                Heading(name="with calls", is_number=True),
+            ),
+            rows=tuple(
+                (
+                    _short(frame.frame),
+                    render_share(frame.own, total),
+                    render_share(frame.total, total),
+                )
+                for frame in frames[:_ROWS]
+            ),
+            note=_more(len(frames), "function"),
+        ),
+    ]
+
+
+def render_ns(nanoseconds: float) -> str:
+    """A time in the unit that suits it, with three digits."""
+    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= size:
+            value = nanoseconds / size
+            return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def render_share(part: float, whole: float) -> str:
+    """A part of a whole in percent; nothing where there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def _categories(profile: Profile) -> Section:
+    steps = len(profile.steps)
+    return Section(
+        title="Kinds of work",
+        headings=(
+            Heading(name="kind of work"),
+            _SHARE,
+            Heading(name="time/step", is_number=True),
+            _CALLS,
+        ),
+        rows=tuple(
+            (
+                each.category,
+                render_share(each.share, 1),
+                render_ns(each.time_ns / steps),
+                _per_step(each.calls, steps),
+            )
+            for each in profile.categories
+        ),
+    )
+
+
+def _kernels(profile: Profile, kernels: list[Kernel], noun: str, time: str) -> Section:
+    steps = len(profile.steps)
+    return Section(
+        title=f"{noun.capitalize()}s",
+        headings=(
+            Heading(name=noun),
+            _SHARE,
+            Heading(name=time, is_number=True),
+            _CALLS,
+            Heading(name="kind"),
+        ),
+        rows=tuple(
+            (
+                each.name.removeprefix("autograd::engine::evaluate_function: "),
+                render_share(each.share, 1),
+                render_ns((each.self_cpu_ns or each.self_device_ns or 0) / steps),
+                _per_step(each.calls, steps),
+                each.category,
+            )
+            for each in kernels[:_ROWS]
+        ),
+        note=_more(len(kernels), noun),
+    )
+
+
+def _modules(profile: Profile) -> Section:
+    steps = len(profile.steps)
+    return Section(
+        title="Modules",
+        headings=(
+            Heading(name="module"),
+            Heading(name="stage"),
+            _SHARE,
+            Heading(name="time/step", is_number=True),
+        ),
+        rows=tuple(
+            (
+                each.module or "(none)",
+                each.stage or "",
+                render_share(each.share, 1),
+                render_ns(each.time_ns / steps),
+            )
+            for each in profile.modules[:_ROWS]
+        ),
+        note=_more(len(profile.modules), "module and stage", "modules and stages"),
+    )
+
+
+def _gaps(profile: Profile) -> Section:
+    idle_ns = profile.wall_ns - profile.busy_ns
+    shown = profile.gaps[:_GAPS]
+    rest = f"; {render_ns(idle_ns / len(profile.steps))} of each step is in gaps"
+    return Section(
+        title="Longest gaps",
+        headings=(
+            Heading(name="longest gaps", is_number=True),
+            Heading(name="step", is_number=True),
+            Heading(name="after"),
+            Heading(name="before"),
+            Heading(name="inside"),
+        ),
+        rows=tuple(
+            (
+                render_ns(gap.duration_ns),
+                str(gap.step),
+                gap.before or "",
+                gap.after or "",
+                gap.inside or "",
+            )
+            for gap in shown
+        ),
+        note=f"{plural(profile.gap_count, 'gap')} in all{rest}",
+    )
+
+
+def _short(frame: str) -> str:
+    """A frame, ``function (file:line)``, with the end of its file's path."""
+    function, opening, place = frame.rpartition(" (")
+    return f"{function}{opening}{'/'.join(place.split('/')[-2:])}"
+
+
+def _per_step(calls: int, steps: int) -> str:
+    value = calls / steps
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def _more(count: int, noun: str, nouns: str = "") -> str:
+    """How many rows are not shown."""
+    more = count - _ROWS
+    if more <= 0:
+        return ""
+    name = noun if more == 1 else (nouns or f"{noun}s")
+    return f"… {more:,} more {name}"

@@ -1,0 +1,116 @@
+"""Stacks with weights: what flame graphs and sampling profiles are made of.
+
+Rules of this file: pure; a stack's outermost frame comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from .summary import short_name
+from .trace import Event, Trace
+
+_OWN_CODE = "/probing/agent/"
+_OWN_THREADS = "probing-"
+"""How the names of the agent's own threads begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Weighted stacks.
+
+    Attributes:
+        unit: What a weight counts: samples taken, or nanoseconds.
+        stacks: Each with its weight.
+        seconds: The time they are of.
+        hz: How often samples were taken, if they were.
+        idle: Whether threads that wait are in it.
+        timeline: The stacks in the order of time, as a Chrome trace, in place of the weights.
+    """
+
+    unit: Literal["samples", "nanoseconds"]
+    stacks: tuple[tuple[tuple[str, ...], int], ...]
+    seconds: float
+    hz: int | None = None
+    idle: bool = False
+    timeline: str | None = None
+
+    @property
+    def total(self) -> int:
+        """The weight of all stacks."""
+        return sum(weight for _, weight in self.stacks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameTime:
+    """One function or line over all stacks.
+
+    Attributes:
+        own: The weight of the stacks that end in it.
+        total: The weight of the stacks that it occurs in.
+    """
+
+    frame: str
+    own: int
+    total: int
+
+
+def parse_folded(text: str, *, seconds: float, hz: int) -> Samples:
+    """Read one stack per line, frames separated by ``;``, as py-spy's format `raw` has them."""
+    stacks: Counter[tuple[str, ...]] = Counter()
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = _programs_frames(stack.split(";"))
+        if count.isdecimal() and not is_agents_thread(frames[0]):
+            stacks[frames] += int(count)
+    return Samples(unit="samples", stacks=tuple(stacks.most_common()), seconds=seconds, hz=hz)
+
+
+def stacks_of(trace: Trace) -> Samples:
+    """Steps as stacks: stage, path of the module, operators, and the kernel if there is one."""
+    stacks: Counter[tuple[str, ...]] = Counter()
+    for event in trace.kernels or trace.ops:
+        if event.own_ns:
+            stacks[_frames(event)] += event.own_ns
+    wall_ns = trace.marks[-1].start_ns - trace.marks[0].start_ns
+    return Samples(unit="nanoseconds", stacks=tuple(stacks.most_common()), seconds=wall_ns / 1e9)
+
+
+def frame_times(samples: Samples) -> list[FrameTime]:
+    """Every frame, the one with most time of its own first; threads are no frames."""
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for frames, weight in samples.stacks:
+        shown = frames[1:] or frames
+        own[shown[-1]] += weight
+        for frame in set(shown):
+            total[frame] += weight
+    found = [FrameTime(frame=frame, own=own[frame], total=total[frame]) for frame in total]
+    return sorted(found, key=lambda f: (-f.own, -f.total, f.frame))
+
+
+def _programs_frames(frames: list[str]) -> tuple[str, ...]:
+    """A stack without the recorder's wrapper, unless that is where the thread was."""
+    inner = [frame for frame in frames[:-1] if _OWN_CODE not in frame]
+    return (*inner, frames[-1])
+
+
+def is_agents_thread(name: str) -> bool:
+    """Whether py-spy's name for a thread, as in ``thread (42): MainThread``, is of the agent's."""
+    return re.search(rf"(?:^|: |\"){_OWN_THREADS}", name) is not None
+
+
+def _frames(event: Event) -> tuple[str, ...]:
+    """An event's stack."""
+    names: list[str] = []
+    at: Event | None = event
+    while at is not None:
+        name = short_name(at.name)
+        if not names or names[-1] != name:
+            names.append(name)
+        at = at.parent
+    module = () if event.module is None else tuple(event.module.split("."))
+    return (event.stage or "outside of modules", *module, *reversed(names))

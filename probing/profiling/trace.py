@@ -1,0 +1,287 @@
+"""The trace that torch.profiler writes, read.
+
+Rules of this file: what the JSON of a Chrome trace says and which step, which parent and which
+module each event has; no figures. Times are nanoseconds on the trace's own clock.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ..errors import InternalError
+from ..profile_mark import MARK_PATTERN
+
+_OPTIMIZER = re.compile(r"Optimizer\.step#(.+?)\.\w+$")
+_ENGINE = "autograd::engine::evaluate_function: "
+_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+
+
+class Mark(NamedTuple):
+    """Where a step begins.
+
+    Attributes:
+        start_ns: By the trace's clock.
+        time_ns: Since the epoch, by the clock of python.torch_trace.
+    """
+
+    step: int
+    start_ns: int
+    time_ns: int
+    thread_id: int = 0
+
+
+class ModuleCall(NamedTuple):
+    """A call of a module, as python.torch_trace has it; `start_ns` is since the epoch."""
+
+    module: str
+    thread_id: int
+    start_ns: int
+    duration_ns: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Event:
+    """One event of the trace.
+
+    Attributes:
+        kind: ``op``, ``kernel`` or ``annotation``.
+        own_ns: Its time without that of the operators inside.
+        parent: The operator it is inside of.
+        module: The module it works for; None where that is not known.
+        stage: ``forward``, ``backward`` or ``optimizer``; None outside of all three.
+    """
+
+    name: str
+    kind: str
+    thread_id: int
+    start_ns: int
+    duration_ns: int
+    external_id: int = 0
+    own_ns: int = 0
+    parent: Event | None = None
+    module: str | None = None
+    stage: str | None = None
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The events of the steps of a profile.
+
+    Attributes:
+        raw: The document as it was read.
+        marks: One per step, and one at the end of the last; in order.
+        ops: The operators within the steps, by thread and time.
+        kernels: What the accelerator did for them.
+        annotations: Ranges that torch or the program names.
+        modules: The module calls of these steps; empty where they are not known.
+    """
+
+    raw: dict[str, Any]
+    marks: tuple[Mark, ...]
+    ops: tuple[Event, ...]
+    kernels: tuple[Event, ...]
+    annotations: tuple[Event, ...]
+    modules: tuple[Event, ...] = field(default=())
+
+
+def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
+    """Read a trace, and find out what each event belongs to.
+
+    Args:
+        data: The JSON.
+        calls: The module calls of the steps.
+
+    Raises:
+        InternalError: It is no trace of whole steps.
+    """
+    try:
+        raw: dict[str, Any] = json.loads(data)
+        events = [event for event in raw["traceEvents"] if event.get("ph") in ("X", "s", "f")]
+        found = [made for event in events if (made := _event(event)) is not None]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InternalError(f"the profile cannot be read ({error!r})") from None
+    marks, shift_ns = _marks(found)
+    if len(marks) < 2:
+        raise InternalError("the profile has no whole step")
+    low, high = marks[0].start_ns, marks[-1].start_ns
+    inside = [event for event in found if low <= event.start_ns < high]
+    ops = sorted((e for e in inside if e.kind == "op"), key=_by_time)
+    notes = [e for e in inside if e.kind == "annotation" and not MARK_PATTERN.fullmatch(e.name)]
+    _nest(ops)
+    modules = _module_events(calls, shift_ns)
+    _attribute_forward(ops, modules)
+    _attribute_optimizers(ops, notes)
+    _attribute_backward(ops, [e for e in events if e.get("cat") == "fwdbwd"])
+    # A kernel runs after its launch; one of the last step may end behind it.
+    by_id = {op.external_id: op for op in ops if op.external_id}
+    kernels = [
+        event
+        for event in found
+        if event.kind == "kernel" and (event.external_id in by_id or low <= event.start_ns < high)
+    ]
+    for kernel in kernels:
+        launcher = by_id.get(kernel.external_id)
+        kernel.own_ns, kernel.parent = kernel.duration_ns, launcher
+        if launcher is not None:
+            kernel.module, kernel.stage = launcher.module, launcher.stage
+    return Trace(
+        raw=raw,
+        marks=marks,
+        ops=tuple(ops),
+        kernels=tuple(sorted(kernels, key=_by_time)),
+        annotations=tuple(sorted(notes, key=_by_time)),
+        modules=tuple(modules),
+    )
+
+
+def step_at(trace: Trace, start_ns: int) -> int:
+    """The step that a moment of the trace belongs to."""
+    place = bisect.bisect_right(trace.marks, start_ns, key=lambda mark: mark.start_ns) - 1
+    return trace.marks[min(max(place, 0), len(trace.marks) - 2)].step
+
+
+def _event(raw: dict[str, Any]) -> Event | None:
+    """One event, if it is of a kind that counts."""
+    category = str(raw.get("cat"))
+    kind = "kernel" if category in _DEVICE else _KINDS.get(category)
+    if kind is None or raw["ph"] != "X":
+        return None
+    args = raw.get("args", {})
+    thread = raw.get("tid", 0)
+    return Event(
+        name=str(raw["name"]),
+        kind=kind,
+        thread_id=thread if isinstance(thread, int) else 0,
+        start_ns=round(raw["ts"] * 1000),
+        duration_ns=round(raw.get("dur", 0) * 1000),
+        external_id=int(args.get("External id", 0) or 0),
+    )
+
+
+_KINDS = {"cpu_op": "op", "user_annotation": "annotation"}
+
+
+def _by_time(event: Event) -> tuple[int, int, int]:
+    """Outer events first."""
+    return (event.thread_id, event.start_ns, -event.duration_ns)
+
+
+def _marks(events: list[Event]) -> tuple[tuple[Mark, ...], int]:
+    """The first mark of each step, and what leads from the ring's clock to that of the trace.
+
+    A mark begins after its time was taken and has ended before the next one's was: each narrows
+    down how far the clocks are apart.
+    """
+    found = [
+        (event, int(match[1]), int(match[2]), int(match[3]))
+        for event in sorted(events, key=lambda event: event.start_ns)
+        if (match := MARK_PATTERN.fullmatch(event.name)) is not None
+    ]
+    steps: dict[int, Mark] = {}
+    for event, step, time_ns, _ in found:
+        steps.setdefault(step, Mark(step, event.start_ns, time_ns, event.thread_id))
+    most = min((event.start_ns - time_ns for event, _, time_ns, _ in found), default=0)
+    ends = [(made[0].end_ns, after[3]) for made, after in pairwise(found)]
+    least = max((end_ns - ended_ns for end_ns, ended_ns in ends), default=most)
+    return tuple(steps.values()), (most + least) // 2
+
+
+def _nest(ops: list[Event]) -> None:
+    """Find each operator's parent, and the time that is its own."""
+    inside: list[Event] = []
+    for op in ops:
+        while inside and (inside[-1].thread_id != op.thread_id or inside[-1].end_ns <= op.start_ns):
+            inside.pop()
+        op.own_ns = op.duration_ns
+        if inside:
+            op.parent = inside[-1]
+            op.parent.own_ns = max(0, op.parent.own_ns - op.duration_ns)
+        inside.append(op)
+
+
+def _module_events(calls: tuple[ModuleCall, ...], shift_ns: int) -> list[Event]:
+    """The module calls by the trace's clock."""
+    events = [
+        Event(
+            name=call.module,
+            kind="module",
+            thread_id=call.thread_id,
+            start_ns=call.start_ns + shift_ns,
+            duration_ns=call.duration_ns,
+        )
+        for call in calls
+    ]
+    return sorted(events, key=_by_time)
+
+
+def _attribute_forward(ops: list[Event], modules: list[Event]) -> None:
+    """Give each operator the innermost module call that it began in."""
+    for op, module in innermost(ops, modules):
+        op.module, op.stage = module.name, "forward"
+
+
+def _attribute_optimizers(ops: list[Event], annotations: list[Event]) -> None:
+    """Operators inside of an optimizer's step are the optimizer's."""
+    named = [note for note in annotations if _OPTIMIZER.match(note.name)]
+    for op, note in innermost(ops, sorted(named, key=_by_time)):
+        match = _OPTIMIZER.match(note.name)
+        op.module, op.stage = match[1] if match else None, "optimizer"
+
+
+def innermost(ops: list[Event], ranges: list[Event]) -> list[tuple[Event, Event]]:
+    """Each operator with the innermost range of its thread around its beginning.
+
+    Both are sorted by thread and time; operators outside of all ranges are left out.
+    """
+    found: list[tuple[Event, Event]] = []
+    around: list[Event] = []
+    following = iter(ranges)
+    upcoming = next(following, None)
+    for op in ops:
+        place = (op.thread_id, op.start_ns)
+        while upcoming is not None and (upcoming.thread_id, upcoming.start_ns) <= place:
+            while around and not _reaches(around[-1], upcoming):
+                around.pop()
+            around.append(upcoming)
+            upcoming = next(following, None)
+        while around and not _reaches(around[-1], op):
+            around.pop()
+        if around:
+            found.append((op, around[-1]))
+    return found
+
+
+def _reaches(outer: Event, event: Event) -> bool:
+    """Whether a range is still open where an event of its thread begins."""
+    return outer.thread_id == event.thread_id and outer.end_ns > event.start_ns
+
+
+def _attribute_backward(ops: list[Event], links: list[dict[str, Any]]) -> None:
+    """Give what the backward pass does the module of the forward operator it belongs to."""
+    begins = {(op.thread_id, op.start_ns): op for op in ops}
+    ends: dict[str, dict[int, tuple[int, int]]] = {"s": {}, "f": {}}
+    for link in links:
+        ends[link["ph"]][link["id"]] = (link["tid"], round(link["ts"] * 1000))
+    for number, place in ends["f"].items():
+        backward = begins.get(place)
+        forward = begins.get(ends["s"].get(number, (0, 0)))
+        if backward is None or forward is None:
+            continue
+        for op in (backward.parent, backward):
+            if op is not None and op.name.startswith((_ENGINE, backward.name)):
+                op.stage, op.module = "backward", forward.module
+    for op in ops:  # parents stand before their children
+        if op.name.startswith(_ENGINE):
+            op.stage = "backward"
+        elif op.parent is not None and op.parent.stage == "backward":
+            op.stage, op.module = "backward", op.module or op.parent.module
