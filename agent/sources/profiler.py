@@ -62,7 +62,7 @@ class StepsProfile:
     def prepare(self) -> None:
         """Look for a profiler of the program's, and stay on the look-out."""
         self._theirs.start()
-        if _is_warming_up(self._torch):
+        if self._torch.autograd.profiler._is_profiler_enabled or _is_warming_up(self._torch):
             self._refuse(THEIRS)
 
     def step_ended(self) -> bool:
@@ -150,9 +150,11 @@ class StepsProfile:
             self.over.set()
 
     def _refuse(self, reason: str) -> None:
-        if not self.over.is_set():
-            self.reason = reason
-            self._end("refused")
+        """Be over, for a reason."""
+        with self._lock:
+            if not self.over.is_set():
+                self.reason = reason
+                self._end("refused")
 
     def _make_way(self) -> None:
         """The program is about to start a profiler, in any thread."""

@@ -240,8 +240,8 @@ def _gaps(trace: Trace, events: Iterable[Event]) -> tuple[int, list[Gap]]:
     around = {id(hole): at.name for hole, at in innermost([hole for hole, _, _ in holes], ranges)}
     return busy, [
         Gap(
-            step=step_at(trace, hole.start_ns),
-            start_ns=hole.start_ns - first + trace.marks[0].time_ns,
+            step=step_at(trace, _start(hole)),
+            start_ns=_start(hole) - first + trace.marks[0].time_ns,
             duration_ns=hole.duration_ns,
             before=_outermost(before),
             after=_outermost(after),
@@ -257,6 +257,11 @@ def _hole(thread_id: int, start_ns: int, end_ns: int) -> Event:
     return Event(
         name="", kind="gap", thread_id=thread_id, start_ns=middle, duration_ns=end_ns - start_ns
     )
+
+
+def _start(hole: Event) -> int:
+    """Where a gap began."""
+    return hole.start_ns - hole.duration_ns // 2
 
 
 def _outermost(event: Event | None) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ class Event:
     Attributes:
         kind: ``op``, ``kernel`` or ``annotation``.
         own_ns: Its time without that of the operators inside.
+        is_double: Whether it is the only thing in an operator of the same name, as whose part it
+            counts: torch has passed it on to the same operator of another kind of tensor.
         parent: The operator it is inside of.
         module: The module it works for; None where that is not known.
         stage: ``forward``, ``backward`` or ``optimizer``; None outside of all three.
@@ -63,6 +66,7 @@ class Event:
     duration_ns: int
     external_id: int = 0
     own_ns: int = 0
+    is_double: bool = False
     parent: Event | None = None
     module: str | None = None
     stage: str | None = None
@@ -137,7 +141,7 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     return Trace(
         raw=raw,
         marks=marks,
-        ops=tuple(ops),
+        ops=tuple(op for op in ops if not op.is_double),
         kernels=tuple(sorted(kernels, key=_by_time)),
         annotations=tuple(sorted(notes, key=_by_time)),
         modules=tuple(modules),
@@ -199,6 +203,7 @@ def _marks(events: list[Event]) -> tuple[tuple[Mark, ...], int]:
 def _nest(ops: list[Event]) -> None:
     """Find each operator's parent, and the time that is its own."""
     inside: list[Event] = []
+    children: Counter[int] = Counter()
     for op in ops:
         while inside and (inside[-1].thread_id != op.thread_id or inside[-1].end_ns <= op.start_ns):
             inside.pop()
@@ -206,7 +211,12 @@ def _nest(ops: list[Event]) -> None:
         if inside:
             op.parent = inside[-1]
             op.parent.own_ns = max(0, op.parent.own_ns - op.duration_ns)
+            children[id(op.parent)] += 1
         inside.append(op)
+    for op in reversed(ops):  # children before their parents
+        if op.parent is not None and op.parent.name == op.name and children[id(op.parent)] == 1:
+            op.parent.own_ns += op.own_ns
+            op.own_ns, op.is_double = 0, True
 
 
 def _module_events(calls: tuple[ModuleCall, ...], shift_ns: int) -> list[Event]:
