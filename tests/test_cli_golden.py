@@ -23,7 +23,14 @@ from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.processes import render_processes
+from probing.cli.render.profile import (
+    profile_head,
+    profile_sections,
+    samples_head,
+    samples_sections,
+)
 from probing.cli.render.rows import WRITERS
+from probing.cli.render.sections import markdown_sections, render_sections
 from probing.cli.render.settings import render_settings
 from probing.cli.render.stacks import render_backtrace, render_folded
 from probing.cli.render.summary import render_summary, summary_markdown
@@ -31,6 +38,15 @@ from probing.cli.render.table import Heading, render_table
 from probing.dataloading import LoaderReport
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
 from probing.listing import ProcessSummary
+from probing.profiling import (
+    Category,
+    Gap,
+    Kernel,
+    ModuleTime,
+    Profile,
+    StepSpan,
+    parse_folded,
+)
 from probing.tables import TABLES_BY_NAME, Column, Table
 from probing.wire import (
     Backtrace,
@@ -264,6 +280,70 @@ SQL_ERROR = SqlError(
     suggestion="python.torch_trace",
 )
 
+PROFILE = Profile(
+    on="device",
+    start_ns=0,
+    wall_ns=300_000_000,
+    busy_ns=210_000_000,
+    steps=(
+        StepSpan(step=7, start_ns=0, duration_ns=100_000_000),
+        StepSpan(step=8, start_ns=100_000_000, duration_ns=200_000_000),
+    ),
+    kernels=(
+        Kernel(
+            name="sgemm_128x64_tn|\x1b[2J",
+            kind="kernel",
+            category="gemm",
+            calls=5,
+            self_cpu_ns=None,
+            self_device_ns=200_000_000,
+            share=0.95,
+        ),
+        Kernel(
+            name="autograd::engine::evaluate_function: MmBackward0",
+            kind="operator",
+            category="other",
+            calls=2_000_000,
+            self_cpu_ns=1_999,
+            self_device_ns=None,
+            share=1.0,
+        ),
+    ),
+    categories=(Category(category="gemm", calls=5, time_ns=200_000_000, share=0.95),),
+    modules=(
+        ModuleTime(module="h.3.attn", stage="backward", calls=4, time_ns=190_000_000, share=0.9),
+        ModuleTime(module=None, stage=None, calls=1, time_ns=20_000_000, share=0.1),
+    ),
+    gaps=(
+        Gap(
+            step=8,
+            start_ns=150_000_000,
+            duration_ns=90_000_000,
+            before="Memcpy HtoD",
+            after=None,
+            inside="enumerate(DataLoader)",
+        ),
+    ),
+    gap_count=1234,
+)
+SAMPLES = parse_folded(
+    "thread (1): Main\x1b;run (/a/b/train.py:3);step (/a/b/train.py:9) 30\n"
+    "thread (2): Loader;read (/usr/lib/python3.11/socket.py:1) 10\n",
+    seconds=0.5,
+    hz=80,
+)
+
+
+def _profile(width: int | None) -> str:
+    head, sections = profile_head(PROFILE), profile_sections(PROFILE)
+    return render_sections(head, sections, width=width, color=False)
+
+
+def _samples() -> str:
+    head, sections = samples_head(SAMPLES), samples_sections(SAMPLES)
+    return render_sections(head, sections, width=80, color=False)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "table_wide": lambda: _drawn(None),
     "table_80": lambda: _drawn(80),
@@ -291,6 +371,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "table_columns_live": lambda: render_columns(
         TABLES_BY_NAME["threads"], TABLES.tables[1], now_ns=NOW_NS, width=None, color=False
     ),
+    "profile": lambda: _profile(80),
+    "profile_markdown": lambda: markdown_sections(
+        "Profile", profile_head(PROFILE), profile_sections(PROFILE)
+    ),
+    "profile_samples": _samples,
     "settings": lambda: render_settings(SETTINGS, width=80, color=False),
     "eval_result": lambda: render_result(RESULT),
     "dataloaders": lambda: render_loaders(REPORT, width=100, color=False),

@@ -101,13 +101,13 @@ def test_a_process_may_be_called_like_a_mistyped_command() -> None:
         (["-t", "", "backtrace"], "the endpoint is empty."),
         (
             ["4242"],
-            "nothing is asked of 4242: add one of backtrace, query, eval, summary, dataloaders,"
-            " labels, tables or config.",
+            "nothing is asked of 4242: add one of backtrace, query, eval, profile, summary,"
+            " dataloaders, labels, tables or config.",
         ),
         (
             ["-t", "a:1", "--timeout", "3"],
-            "nothing is asked of a:1: add one of backtrace, query, eval, summary, dataloaders,"
-            " labels, tables or config.",
+            "nothing is asked of a:1: add one of backtrace, query, eval, profile, summary,"
+            " dataloaders, labels, tables or config.",
         ),
     ],
 )

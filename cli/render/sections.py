@@ -32,7 +32,8 @@ def render_sections(
     """The report for a terminal; the tables' first headings stand for the titles."""
     blocks = ["\n".join(head)]
     for section in sections:
-        table = render_table(section.headings, section.rows, width=width, color=color)
+        rows = [[escape_controls(cell) for cell in row] for row in section.rows]
+        table = render_table(section.headings, rows, width=width, color=color)
         blocks.append(f"{table}\n{section.note}" if section.note else table)
     return "\n\n".join(blocks)
 
