@@ -16,11 +16,12 @@ class Guard:
     """Counts the faults of one source and switches it off when there are too many.
 
     Attributes:
+        source: Its name.
         on_fault: Called at each fault: what it cost, a row, is counted there.
     """
 
     def __init__(self, source: str, switch_off: Callable[[], None]) -> None:
-        self._source = source
+        self.source = source
         self._switch_off = switch_off
         self.on_fault: Callable[[], None] | None = None
         self.faults = 0
@@ -51,5 +52,10 @@ class Guard:
         if not self.faults:
             return None
         what = self.last.strip().rsplit("\n", 1)[-1]
-        off = "; it is switched off" if self.faults >= LIMIT else ""
-        return f"source {self._source} failed {self.faults} times, last with {what}{off}"
+        off = "; it is switched off" if self.has_failed else ""
+        return f"source {self.source} failed {self.faults} times, last with {what}{off}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its source has been switched off."""
+        return self.faults >= LIMIT

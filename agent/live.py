@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BadRequest
 from ..stacks import rows_of
-from ..tables import BACKTRACE, DATALOADERS, MODELS, MODULES, OPTIMIZERS, THREADS
+from ..tables import BACKTRACE, DATALOADERS, MODELS, MODULES, OPTIMIZERS, SOURCES, THREADS
 from ..wire import LiveRows
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.stacks import take_backtrace
@@ -98,6 +98,12 @@ def _dataloaders(question: LiveQuestion) -> LiveRows:
     return dataloader_rows(question.training.dataloaders)
 
 
+def _sources(question: LiveQuestion) -> LiveRows:
+    from .source_rows import source_rows
+
+    return source_rows(question.training)
+
+
 LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
     THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
@@ -105,4 +111,5 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     MODULES.name: _modules,
     OPTIMIZERS.name: _optimizers,
     DATALOADERS.name: _dataloaders,
+    SOURCES.name: _sources,
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import struct
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from ..ring import (
 from ..tables import Table
 
 _LEAST_ROW_NS = 100
+_START = struct.Struct("<q")
 _MAX_NAMES_BYTES = 16 << 20
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -121,6 +123,8 @@ class RingWriter:
         self.slot_scale = self.layout.row_size >> 2
         self.lap_ns = capacity * _LEAST_ROW_NS
         self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
+        places = {field.column.name: field.offset for field in self.layout.opening}
+        self._start_at = places.get("start_ns", 0)
         names = [field.column.name for field in self.layout.closing]
         self._closing_named = tuple(zip(names, self._closing_nulls, strict=True))
         self._released = 0
@@ -154,6 +158,11 @@ class RingWriter:
         """
         closing = [values.get(n, null) for n, null in self._closing_named]
         self.close_row(word, state, *closing)
+
+    def started_ns(self, word: int) -> int:
+        """When a row was opened, by its `start_ns`."""
+        start: int = _START.unpack_from(self.buffer, self.offset_of(word) + self._start_at)[0]
+        return start
 
     def still_holds(self, word: int) -> bool:
         """Whether a row has not been overwritten."""

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
-from ..tables import BATCHES, MICRO_BATCHES, STEPS, TORCH_TRACE
+from ..tables import BATCHES, METRICS, MICRO_BATCHES, OVERHEAD, SPANS, STEPS, TORCH_TRACE
 from .guard import Guard
 from .recorder import Names, RingWriter
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints
@@ -26,6 +26,7 @@ from .sources.budget import Budget
 from .sources.dataloaders import DataLoaders
 from .sources.gradient_norms import GradientNorms
 from .sources.gradient_scaler import GradientScaler
+from .sources.marks import Marks
 from .sources.memory import MemorySampler
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
@@ -36,6 +37,8 @@ from .sources.recording import Recording
 from .sources.step_rows import StepRows
 
 _STILL_NS = 1_000_000_000
+_NAMED = 20
+"""How many modules a sentence names."""
 
 
 class Source(Protocol):
@@ -46,6 +49,10 @@ class Source(Protocol):
     """
 
     guard: Guard
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
 
     def start(self) -> None:
         """Record from now on."""
@@ -58,6 +65,20 @@ class Source(Protocol):
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
+
+
+class SourceReport(NamedTuple):
+    """How a source stands.
+
+    Attributes:
+        cost_s: What it has cost in the last step; None where that is not told apart.
+    """
+
+    source: str
+    state: str
+    cost_s: float | None
+    faults: int
+    note: str | None
 
 
 class TorchTraining:
@@ -84,9 +105,12 @@ class TorchTraining:
                 (STEPS, settings.step_rows),
                 (MICRO_BATCHES, settings.step_rows),
                 (BATCHES, settings.batch_rows),
+                (OVERHEAD, settings.step_rows),
+                (SPANS, settings.mark_rows),
+                (METRICS, settings.mark_rows),
             )
         ]
-        trace, steps, batches, waits = self._rings
+        trace, steps, batches, waits, overhead, *marked = self._rings
         self._recording = Recording(
             trace=trace,
             rows=StepRows(steps, batches),
@@ -100,7 +124,7 @@ class TorchTraining:
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = ModuleNames(self._recording.names)
         modules = ModuleBackward(self._recording, self._memory)
-        self._budget = Budget(self._recording, names, modules, settings.overhead / 100)
+        self._budget = Budget(self._recording, names, modules, overhead, settings.overhead / 100)
         self._progress.on_step = self._budget.step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
@@ -112,6 +136,7 @@ class TorchTraining:
             GradientNorms(self._recording, accelerator),
             OptimizerSteps(*shared),
             loaders,
+            Marks(*shared[:2], self._boundary, accelerator, (marked[0], marked[1])),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -136,6 +161,7 @@ class TorchTraining:
         for source in self._sources:
             source.stop()
         self._progress.abandon()
+        self._budget.forget()
 
     def close(self) -> None:
         """Stop recording for good; what was recorded stays."""
@@ -154,6 +180,32 @@ class TorchTraining:
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
         return [s.guard.problem for s in self._sources if s.guard.problem]
+
+    def source_reports(self) -> list[SourceReport]:
+        """How each source stands."""
+        budget = self._budget
+        costs: dict[str, tuple[float, str | None]] = {}
+        costs["modules"] = (budget.calls_ns * 1e-9, _left_out(budget.thinned))
+        costs["backward"] = (budget.hooks_ns * 1e-9, f"{budget.hooked} modules at every step")
+        return [self._report(source, costs) for source in self._sources]
+
+    def _report(self, source: Source, costs: dict[str, tuple[float, str | None]]) -> SourceReport:
+        """How one source stands."""
+        guard = source.guard
+        cost, note = costs.get(guard.source, (None, None))
+        return SourceReport(
+            source=guard.source,
+            state="failed" if guard.has_failed else self._state_of(source),
+            cost_s=cost,
+            faults=guard.faults,
+            note=guard.problem or note,
+        )
+
+    def _state_of(self, source: Source) -> str:
+        """Whether a source that has not failed records, and if not, why."""
+        if source.is_on:
+            return "on"
+        return "absent" if any(other.is_on for other in self._sources) else "off"
 
     def is_moving(self) -> bool:
         """Whether a module call has ended in the last second."""
@@ -211,6 +263,10 @@ class NoTraining:
         """No problems."""
         return []
 
+    def source_reports(self) -> list[SourceReport]:
+        """There is no source."""
+        return []
+
     def is_moving(self) -> bool:
         """Nothing moves."""
         return False
@@ -230,6 +286,15 @@ class NoTraining:
     def names(self) -> Mapping[str, Any]:
         """Nothing has been seen."""
         return {}
+
+
+def _left_out(names: tuple[str, ...]) -> str | None:
+    """A sentence about modules that are left out of the record."""
+    if not names:
+        return None
+    shown = ", ".join(names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"left out, to keep within the budget: {shown}{more}"
 
 
 def _training_thread() -> int:

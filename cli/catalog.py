@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from ..errors import UsageError
-from ..tables import SCHEMA, TABLES_BY_NAME, Table
+from ..tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
 from ..wire import TablesAnswer, TableStatus
 
 
@@ -15,7 +15,7 @@ def find_table(name: str) -> Table:
     Raises:
         UsageError: There is none.
     """
-    short = name.removeprefix(f"{SCHEMA}.")
+    short = name.removeprefix(f"{SCHEMA}.").removeprefix(f"{OWN_SCHEMA}.")
     if short in TABLES_BY_NAME:
         return TABLES_BY_NAME[short]
     near = difflib.get_close_matches(short.lower(), TABLES_BY_NAME, n=1)

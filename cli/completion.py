@@ -35,9 +35,10 @@ def complete_tables(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The names of the tables, with their schema or without, as the word began."""
-    from ..tables import SCHEMA, TABLES
+    from ..tables import OWN_SCHEMA, SCHEMA, TABLES
 
-    with_schema = incomplete.startswith(SCHEMA[: len(incomplete)] if incomplete else SCHEMA)
+    begins = [incomplete.startswith(s[: len(incomplete)]) for s in (SCHEMA, OWN_SCHEMA)]
+    with_schema = bool(incomplete) and any(begins)
     names = ((table.full_name if with_schema else table.name, table.kind) for table in TABLES)
     return [CompletionItem(name, help=kind) for name, kind in names if name.startswith(incomplete)]
 

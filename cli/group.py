@@ -33,6 +33,7 @@ COMMANDS = {
     "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",
+    "status": "status",
     "tables": "tables",
     "config": "config",
 }

@@ -33,9 +33,10 @@ NOTICE = "<!-- Written by docs/generate.py from the declarations: change those, 
 
 
 _TABLES_INTRO = (
-    "All tables are in the schema `python`. A *recorded* table is kept in a file that outlives the"
-    " process, so it answers whatever state the process is in. A *live* table is computed when it"
-    " is asked for. `NULL` means: not measured."
+    "The tables about the job are in the schema `python`, those about probing itself in `probing`."
+    " A *recorded* table is kept in a file that outlives the process, so it answers whatever state"
+    " the process is in. A *live* table is computed when it is asked for. `NULL` means: not"
+    " measured."
 )
 _HTTP_INTRO = (
     "The agent serves these on its unix socket and, when asked to, on TCP (then with the token in"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .errors import ProbingError
     from .host import start, stop
     from .listing import list_processes
+    from .marks import metric, span, step
 
 __all__ = [
     "ProbingError",
@@ -29,7 +30,10 @@ __all__ = [
     "__version__",
     "connect",
     "list_processes",
+    "metric",
+    "span",
     "start",
+    "step",
     "stop",
 ]
 
@@ -38,7 +42,10 @@ _HOMES = {
     "Process": "client",
     "connect": "client",
     "list_processes": "listing",
+    "metric": "marks",
+    "span": "marks",
     "start": "host",
+    "step": "marks",
     "stop": "host",
 }
 

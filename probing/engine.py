@@ -22,7 +22,7 @@ from .arrow_tables import RecordedTable, schema_of
 from .errors import InternalError, ProbingError
 from .sql_errors import SqlContext, translate
 from .sql_session import Session
-from .tables import SCHEMA, Table
+from .tables import OWN_SCHEMA, SCHEMA, Table
 
 __all__ = ["Engine", "RecordedTable", "TableProvider"]
 
@@ -239,6 +239,7 @@ class _Scan:
     def __init__(self, provider: TableProvider) -> None:
         self._provider = provider
         self.name = provider.table.name
+        self.schema = provider.table.schema
         self.columns: frozenset[str] | None = None
         self.error: BaseException | None = None
         self._declared = schema_of(provider.table)
@@ -298,9 +299,11 @@ def _connect(memory_mib: int) -> duckdb.DuckDBPyConnection:
 def _create_views(
     connection: duckdb.DuckDBPyConnection, scans: Sequence[_Scan], *, with_comments: bool
 ) -> None:
-    """One view for each table in the schema of ours."""
-    connection.execute(f"CREATE SCHEMA {SCHEMA}; USE {SCHEMA}")
+    """One view for each table, in its schema."""
+    for schema in (SCHEMA, OWN_SCHEMA):
+        connection.execute(f"CREATE SCHEMA {schema}")
     for scan in scans:
+        connection.execute(f"USE {scan.schema}")
         relation = connection.from_arrow(scan)
         relation.project(scan.projection).create_view(scan.name)
         if with_comments:

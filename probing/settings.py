@@ -81,7 +81,15 @@ class Settings:
     step_rows: int = _setting(
         "PROBING_STEP_ROWS",
         16_384,
-        "Rows that python.steps holds before the oldest is overwritten; 56 bytes each.",
+        "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
+        " oldest is overwritten; 192, 112 and 80 bytes each.",
+        minimum=64,
+    )
+    mark_rows: int = _setting(
+        "PROBING_MARK_ROWS",
+        8_192,
+        "Rows that python.spans and python.metrics hold each before the oldest is overwritten; 48"
+        " bytes each.",
         minimum=64,
     )
     overhead: float = _setting(

@@ -62,6 +62,11 @@ class BackwardPasses:
         self._engine = StandIn(sys.modules["torch.autograd"], "_engine_run_backward", self._around)
         self.guard = Guard("backward", self.stop)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._engine.is_on
+
     def start(self) -> None:
         """Stand in."""
         self._modules.start()

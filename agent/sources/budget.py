@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...ring import HEADER_SIZE
+from ...ring import DONE, HEADER_SIZE
+from ..recorder import RingWriter
 from .module_backward import Hooked, ModuleBackward
 from .module_names import ModuleNames
 from .recording import BACKWARD, FORWARD, Recording
@@ -44,22 +46,32 @@ class Budget:
         row_ns: What one recorded module call costs.
         hooked: Modules whose backward pass is recorded at each step.
         thinned: Names of modules that are not recorded, because they are too small and too many.
-        costs: What recording the last step has cost in nanoseconds, by that estimate.
+        calls_ns: What recording the module calls of the last step has cost, by that estimate.
+        hooks_ns: The same of their backward passes.
+        rest_ns: What was done once in the last step, which is measured.
     """
 
     def __init__(
-        self, recording: Recording, names: ModuleNames, backward: ModuleBackward, share: float
+        self,
+        recording: Recording,
+        names: ModuleNames,
+        backward: ModuleBackward,
+        overhead: RingWriter,
+        share: float,
     ) -> None:
         """Begin without any module's backward pass.
 
         Args:
+            overhead: The ring of probing.overhead.
             share: The part of a step that recording may cost, 0.01 being one percent.
         """
         self.share = share
         self.row_ns = 0.0
         self.hooked = 0
         self.thinned: tuple[str, ...] = ()
-        self.cost_ns = 0.0
+        self.calls_ns = self.hooks_ns = self.rest_ns = 0.0
+        self._backward_calls = 0
+        self._overhead = overhead
         self._recording = recording
         self._names = names
         self._backward = backward
@@ -72,10 +84,38 @@ class Budget:
 
     def step_ended(self, first: int, last: int, took_ns: int) -> None:
         """A training step has ended, whose rows lie between two words."""
+        start = time.perf_counter_ns()
+        self._write(first, last, took_ns, start)
         self._steps += 1
+        self._choose(first, last, took_ns)
+        self.rest_ns = time.perf_counter_ns() - start + self._recording.rows.cost_ns
+
+    def _write(self, first: int, last: int, took_ns: int, now_ns: int) -> None:
+        """Write down what the step has cost."""
+        if not self.row_ns:
+            self.row_ns = _ROW_PER_LOOP * _time_of_a_loop()
+        rows = max(0, ((last - first) >> 2) - 1)
+        self.hooks_ns = self._backward_calls * _HOOKS_PER_ROW * self.row_ns
+        self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
+        cost_s = (self.calls_ns + self.hooks_ns + self.rest_ns) * 1e-9
+        word = self._overhead.open_row(now_ns - took_ns, self._recording.step - 1)
+        values = {
+            "duration_ns": took_ns,
+            "cost_s": cost_s,
+            "share": cost_s / (took_ns * 1e-9),
+            "rows": rows,
+            "backward_modules": len(self._backward.hooked),
+            "thinned": len(self.thinned),
+        }
+        self._overhead.close_named(word, DONE, values)
+
+    def _choose(self, first: int, last: int, took_ns: int) -> None:
+        """Choose anew, now and then."""
         if self._steps < self._next_plan:
             if self._steps == self._next_plan - 1 and self._steps > _EVERY:
-                self._backward.hooked.update(self._everything())  # for the one step before a plan
+                everything = self._everything()  # for the one step before a plan
+                self._backward.hooked.update(everything)
+                self._backward_calls = self._calls_of(everything)
             return
         self._next_plan = min(2 * self._steps, self._steps + _EVERY)
         self._learn(first, last)
@@ -105,7 +145,6 @@ class Budget:
 
     def _plan(self, took_ns: int) -> None:
         """Choose, now that it is known what each module takes."""
-        self.row_ns = self.row_ns or _ROW_PER_LOOP * _time_of_a_loop()
         allowed = self.share * took_ns * (1 - _FOR_THE_STEP)
         known = dict(self._names.known)
         shares = {key: self._shares.get(self._names.ids_of(key), _Share(0, 0)) for key in known}
@@ -130,15 +169,20 @@ class Budget:
                 left -= cost
                 self._chosen[key] = self._make(key)
         self.hooked = len(self._chosen)
+        self._backward_calls = self._calls_of(self._chosen)
         self._backward.hooked.clear()
         self._backward.hooked.update(self._chosen)
-        self.cost_ns = allowed - left
 
     def _everything(self) -> dict[int, Hooked]:
         """Every module that is recorded, as one to be hooked."""
         names = self._names
         recorded = [key for key, ids in list(names.known.items()) if ids]
         return {k: self._make(k) for k in recorded if names.known[k] not in names.with_parameters}
+
+    def _calls_of(self, modules: Iterable[int]) -> int:
+        """How often modules are called in a step."""
+        nothing = _Share(0, 0)
+        return sum(self._shares.get(self._names.ids_of(key), nothing).calls for key in modules)
 
     def _make(self, key: int) -> Hooked:
         """What hooks a module."""

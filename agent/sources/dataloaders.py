@@ -98,7 +98,7 @@ class DataLoaders:
         self._inside: dict[int, int] = {}  # by thread: the waits that it is inside of
         self._original: Any = None
         self._wrapper: Any = None  # while it is in place, or another one lies over it
-        self._is_on = False
+        self.is_on = False
         self.guard = Guard("dataloaders", self.stop)
         self.guard.on_fault = batches.count_dropped
 
@@ -106,7 +106,7 @@ class DataLoaders:
         """Put the stand-in in place; waits in progress are not recorded."""
         if self._module is None:  # a torch that has not loaded its data loader yet
             self._module = sys.modules.get("torch.utils.data.dataloader")
-        self._is_on = True
+        self.is_on = True
         if self._wrapper is None and self._module is not None:
             iterator_class = self._module._BaseDataLoaderIter
             self._original = iterator_class.__next__
@@ -115,7 +115,7 @@ class DataLoaders:
 
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
-        self._is_on = False
+        self.is_on = False
         self._inside.clear()
         if self._wrapper is not None:
             iterator_class = self._module._BaseDataLoaderIter
@@ -211,7 +211,7 @@ class DataLoaders:
         """A thread begins to wait; None when that is nobody's business."""
         recording = self._recording
         thread = recording.threads.state
-        if not self._is_on or thread.is_agents:
+        if not self.is_on or thread.is_agents:
             return None
         feed = self.feed_of(iterator)
         number = thread.native_id
@@ -235,7 +235,7 @@ class DataLoaders:
         """The batch is there."""
         took = time.perf_counter_ns() - wait.start_ns
         self._leave(wait)
-        if not self._is_on:
+        if not self.is_on:
             return
         loader = wait.feed.loader
         loader.given += 1
@@ -258,7 +258,7 @@ class DataLoaders:
         try:
             took = time.perf_counter_ns() - wait.start_ns
             self._leave(wait)
-            if self._is_on:
+            if self.is_on:
                 state = DONE if is_exhausted else FAILED
                 self._close(wait, state, NO_FACTS, took, is_exhausted=is_exhausted)
         except Exception:  # noqa: BLE001 - never harm the host
@@ -308,7 +308,7 @@ class DataLoaders:
 
     def _fault(self) -> None:
         """Note the exception in hand, unless it is that of a wait which ends after we have gone."""
-        if self._is_on:
+        if self.is_on:
             self.guard.fault()
 
 

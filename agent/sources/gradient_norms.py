@@ -27,6 +27,11 @@ class GradientNorms:
         self._clip = StandIn(module, "_clip_grads_with_norm_", self._around)
         self.guard = Guard("gradient norms", self.stop)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._clip.is_on
+
     def start(self) -> None:
         """Stand in."""
         self._clip.start()

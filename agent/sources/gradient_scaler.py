@@ -35,6 +35,11 @@ class GradientScaler:
         )
         self.guard = Guard("gradient scaler", self.stop)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return any(method.is_on for method in self._methods)
+
     def start(self) -> None:
         """Stand in."""
         for method in self._methods:

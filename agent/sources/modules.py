@@ -61,13 +61,13 @@ class ModuleCalls:
         self._backward = backward
         self._original: Any = None
         self._wrapper: Any = None  # while it is in place, or another one lies over it
-        self._is_on = False
+        self.is_on = False
         self.guard = Guard("modules", self.stop)
 
     def start(self) -> None:
         """Put the wrapper in place; calls in progress are not recorded."""
         module_class = self._torch.nn.Module
-        self._is_on = True
+        self.is_on = True
         if self._wrapper is None:
             self._original = module_class.__call__
             self._wrapper = self._make_wrapper(module_class.__call__)
@@ -78,7 +78,7 @@ class ModuleCalls:
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
         module_class = self._torch.nn.Module
-        self._is_on = False
+        self.is_on = False
         if self._wrapper is not None and module_class.__call__ is self._wrapper:
             module_class.__call__ = self._original
             self._wrapper = None
@@ -243,12 +243,12 @@ class ModuleCalls:
                 self._leave_phase(thread)
             if self._recording.observation is not None:
                 self._recording.observation.root_left(root)
-        if self._is_on:
+        if self.is_on:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row
             self.guard.run(close, word, FAILED, took, self._memory.bytes)
 
     def _fault(self) -> None:
         """Note the exception in hand, unless it is that of a call which ends after we have gone."""
-        if self._is_on:
+        if self.is_on:
             self.guard.fault()

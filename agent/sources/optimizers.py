@@ -39,19 +39,19 @@ class OptimizerSteps:
         self._boundary = boundary
         self._open: dict[int, tuple[int, int]] = {}  # by id(optimizer): word and start
         self._handles: list[Any] = []
-        self._is_on = False
+        self.is_on = False
         self._hooks = _HookLists()
         self.guard = Guard("optimizers", self.stop)
 
     def start(self) -> None:
         """Register the hooks, once."""
-        self._is_on = True
+        self.is_on = True
         if not self._handles:
             self.guard.run(self._register)
 
     def stop(self) -> None:
         """Take the hooks off, or where that must wait, have them do nothing meanwhile."""
-        self._is_on = False
+        self.is_on = False
         self._open.clear()
         if self._handles and not self._hooks.are_in_use():
             self._remove()
@@ -64,7 +64,7 @@ class OptimizerSteps:
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
-        if self._is_on or not self._handles:
+        if self.is_on or not self._handles:
             return []
         return ["two hooks of torch.optim, because a step is inside its hooks; they do nothing."]
 
@@ -86,12 +86,12 @@ class OptimizerSteps:
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer is about to step."""
-        if self._is_on and not self._recording.awaits_step:
+        if self.is_on and not self._recording.awaits_step:
             self.guard.run(self._open_row, optimizer)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has stepped."""
-        if self._is_on:
+        if self.is_on:
             self.guard.run(self._close_row, optimizer)
 
     def _open_row(self, optimizer: Any) -> None:

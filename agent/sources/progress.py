@@ -40,6 +40,7 @@ class Progress:
         self._trace_word: int | None = None  # the open row of torch_trace, once the root is known
         self._started_ns = 0
         self._is_inference = False
+        self._is_marked = False
         self._stepped_since: set[int] = set()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
@@ -76,17 +77,28 @@ class Progress:
         Args:
             name: The number of its class name.
         """
-        if not self._counts(optimizer):
+        if self._is_marked or not self._counts(optimizer):
             return False
         self._recording.safe_points.stepping = True
         self._recording.training_thread = thread.native_id
+        self._end_step(name, _learning_rate(optimizer), thread)
+        return True
+
+    def step_marked(self, thread: ThreadState) -> None:
+        """The script says that a step ends; from now on only it does."""
+        self._is_marked = True
+        self._recording.safe_points.stepping = True
+        self._recording.training_thread = thread.native_id
+        self._end_step(NULL_NAME, NULL_FLOAT, thread)
+
+    def _end_step(self, optimizer: int, lr: float, thread: ThreadState) -> None:
+        """A step of training ends, and the next one begins."""
         self._is_inference = False
         first, started_ns = self._trace_word, self._started_ns
-        self._close(name, _learning_rate(optimizer), thread.native_id)
+        self._close(optimizer, lr, thread.native_id)
         self._open(self._root_ids, thread)
         if first is not None and self._trace_word is not None:
             self.on_step(first, self._trace_word, self._started_ns - started_ns)
-        return True
 
     def _counts(self, optimizer: Any) -> bool:
         """Whether this optimizer's steps are the ones that count."""

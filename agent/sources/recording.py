@@ -49,6 +49,7 @@ class ThreadState:
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
+        spans: Spans of the script that it is inside of.
         passes: Backward passes that it is inside of.
         backward: The modules whose backward pass is under way in it, the outermost first.
         floor: How many of those belong to passes around the innermost one.
@@ -71,6 +72,7 @@ class ThreadState:
         "root",
         "root_ids",
         "session",
+        "spans",
     )
 
     def __init__(self) -> None:
@@ -81,6 +83,7 @@ class ThreadState:
         self.native_id = threading.get_native_id()
         self.root: Any = None
         self.root_ids = b""
+        self.spans = 0
         self.passes = self.floor = self.fresh = 0
         self.backward: list[Any] = []
         self.backward_facts = _Facts(self.native_id, BACKWARD, recomputing=False, training=True)

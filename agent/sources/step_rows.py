@@ -7,29 +7,17 @@ still on its way from the device is written into its row later, at the end of an
 from __future__ import annotations
 
 import math
-from collections import deque
-from typing import Any, NamedTuple, Protocol
+import time
 
-from ...ring import DONE, NULL_BOOL, NULL_FLOAT, NULL_INT
+from ...ring import NULL_BOOL, NULL_FLOAT, NULL_INT
 from ..recorder import RingWriter
+from .late_rows import Later, LateRows
 from .numbers import Number
 from .phases import PHASES, Phases
 
 _NS = 1e-9
-_LONGEST_QUEUE = 64
 _SAME = 1e-3
 """How far a divisor may be from the number of micro-batches: ``loss * 0.333`` is meant as 1/3."""
-
-
-class Later(Protocol):
-    """What may not be known yet as its row is written."""
-
-    def is_here(self) -> bool:
-        """Whether it is known; asks without waiting."""
-
-    @property
-    def value(self) -> Any:
-        """What it is, or NULL while it is not known."""
 
 
 class _MeanLoss:
@@ -75,24 +63,6 @@ class _IsFinite:
         return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
 
 
-class _LateRow(NamedTuple):
-    """A row that is complete but for numbers that are not here yet."""
-
-    ring: RingWriter
-    word: int
-    values: dict[str, Any]
-    later: dict[str, Later]
-
-    def is_here(self) -> bool:
-        """Whether all of them have come."""
-        return all(number.is_here() for number in self.later.values())
-
-    def write(self) -> None:
-        """Complete the row with what is known now; a second time, with more."""
-        known = {name: number.value for name, number in self.later.items()}
-        self.ring.close_named(self.word, DONE, {**self.values, **known})
-
-
 class _Batch:
     """The micro-batch in progress."""
 
@@ -115,6 +85,7 @@ class StepRows:
         amp_scale: The scale of the last loss that was scaled.
         skipped: Optimizer steps that a gradient scaler has left out in this step.
         norm: The norm of this step's gradients.
+        cost_ns: What completing the rows of the last step has taken.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
     """
 
@@ -122,11 +93,12 @@ class StepRows:
         self.phases = Phases(self._begin_batch, self._end_batch)
         self._steps = steps
         self._batches = batches
-        self._late: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
+        self._late = LateRows()
         self._word: int | None = None
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
         self.has_stepped = False
+        self.cost_ns = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -178,9 +150,10 @@ class StepRows:
             later["grad_norm"] = self.norm
         if self.amp_scale is not None:
             later["amp_scale"] = self.amp_scale
-        self._write(_LateRow(self._steps, self._word, values, later))
+        self._late.write(self._steps, self._word, values, later)
         self._word = None
-        self._write_late()
+        self._late.flush()
+        self.cost_ns = time.perf_counter_ns() - now_ns
 
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""
@@ -242,22 +215,11 @@ class StepRows:
             later["loss"] = batch.loss
         self._samples = _sum(self._samples, batch.samples)
         self._tokens = _sum(self._tokens, batch.tokens)
-        self._write(_LateRow(self._batches, batch.word, values, later))
+        self._late.write(self._batches, batch.word, values, later)
 
     def _add(self, spent_ns: list[int]) -> None:
         """Add to what the step has spent."""
         self._spent_ns = [a + b for a, b in zip(self._spent_ns, spent_ns, strict=True)]
-
-    def _write(self, row: _LateRow) -> None:
-        """Complete a row; once more later on, if that will add something."""
-        row.write()
-        if not row.is_here():
-            self._late.append(row)
-
-    def _write_late(self) -> None:
-        """Complete what has been waiting for its numbers, in order."""
-        while self._late and self._late[0].is_here():
-            self._late.popleft().write()
 
 
 def _seconds(spent_ns: list[int]) -> dict[str, float]:

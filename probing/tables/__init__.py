@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from .data import BATCHES, DATALOADERS
 from .kernels import KERNEL_CATEGORIES, KERNELS
+from .marks import METRICS, SPANS
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
-from .records import SCHEMA, Column, ColumnType, Scaled, Table, TableKind
+from .own import OVERHEAD, SOURCE_STATES, SOURCES
+from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
 from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 
@@ -24,13 +26,19 @@ __all__ = [
     "DATALOADERS",
     "KERNELS",
     "KERNEL_CATEGORIES",
+    "METRICS",
     "MICRO_BATCHES",
     "MODELS",
     "MODULES",
     "OBSERVED_COLUMNS",
     "OPTIMIZERS",
+    "OVERHEAD",
+    "OWN_SCHEMA",
     "RECORDED_TABLES",
     "SCHEMA",
+    "SOURCES",
+    "SOURCE_STATES",
+    "SPANS",
     "STACK_SOURCES",
     "STAGES",
     "STEPS",
@@ -50,6 +58,8 @@ TABLES: tuple[Table, ...] = (
     STEPS,
     MICRO_BATCHES,
     BATCHES,
+    SPANS,
+    METRICS,
     BACKTRACE,
     THREADS,
     MODELS,
@@ -57,6 +67,8 @@ TABLES: tuple[Table, ...] = (
     OPTIMIZERS,
     DATALOADERS,
     KERNELS,
+    OVERHEAD,
+    SOURCES,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

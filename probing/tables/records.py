@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 SCHEMA = "python"
+"""Where the tables about the job are."""
+OWN_SCHEMA = "probing"
+"""Where those about probing itself are."""
 
 ColumnType = Literal["int64", "float64", "bool", "text", "enum", "time"]
 """``int64``, ``float64`` and ``bool`` are what they say. ``text`` is a name interned once
@@ -50,17 +53,22 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One table of the schema ``python``."""
+    """One table.
+
+    Attributes:
+        name: Unique in all schemas.
+    """
 
     name: str
     doc: str
     kind: TableKind
     columns: tuple[Column, ...]
+    schema: str = SCHEMA
 
     @property
     def full_name(self) -> str:
         """The name with its schema, as it is written in SQL."""
-        return f"{SCHEMA}.{self.name}"
+        return f"{self.schema}.{self.name}"
 
     @property
     def stored_columns(self) -> tuple[Column, ...]:

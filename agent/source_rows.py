@@ -1,0 +1,33 @@
+"""The rows of probing.sources: what records, and how it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..tables import BATCHES, METRICS, SOURCES, STEPS, TORCH_TRACE
+from ..wire import LiveRows
+
+if TYPE_CHECKING:
+    from .training import NoTraining, SourceReport, TorchTraining
+
+_TABLES = {
+    "dataloaders": BATCHES,
+    "marks": METRICS,
+    "gradient norms": STEPS,
+    "gradient scaler": STEPS,
+}
+"""The tables that sources write to, where it is not that of the module calls."""
+
+
+def source_rows(training: TorchTraining | NoTraining) -> LiveRows:
+    """The rows of ``probing.sources`` now."""
+    rows = tuple(_row(report) for report in training.source_reports())
+    note = None if rows else "torch has not been imported, so nothing is recorded"
+    columns = tuple(column.name for column in SOURCES.columns)
+    return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
+
+
+def _row(report: SourceReport) -> tuple[str | float | int | None, ...]:
+    """One row, in the order of the table's columns."""
+    table = _TABLES.get(report.source, TORCH_TRACE).full_name
+    return (report.source, report.state, table, report.cost_s, report.faults, report.note)

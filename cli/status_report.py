@@ -1,0 +1,89 @@
+"""How the record of a process stands: its agent, its sources, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ProbingError
+from ..tables import SOURCES, TABLES_BY_NAME
+from ..wire import TablesAnswer
+
+if TYPE_CHECKING:
+    from ..card import Card
+    from ..client import Process
+
+_COSTS = """
+    SELECT count(*) AS steps, median(cost_s) AS cost_s, median(share) AS share
+    FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """One source.
+
+    Attributes:
+        cost_s: What it cost in the last step that was looked at, in seconds.
+        rows: Rows that its table has ever had.
+        dropped: Rows of it that could not be written.
+    """
+
+    source: str
+    state: str
+    table: str
+    cost_s: float | None
+    faults: int
+    note: str | None
+    rows: int | None
+    dropped: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusReport:
+    """A process's record.
+
+    Attributes:
+        sources: None where the agent does not tell.
+        silence: Why it does not.
+        steps: How many of the last steps the two figures after it are medians of.
+        cost_s: What recording a step costs, in seconds.
+        share: The share of the step that this is.
+    """
+
+    card: Card
+    sources: tuple[SourceStatus, ...] | None
+    silence: str | None
+    steps: int
+    cost_s: float | None
+    share: float | None
+
+
+def report_on(process: Process) -> StatusReport:
+    """Ask a process how its record stands.
+
+    Raises:
+        ProbingError: Not even its files can be read.
+    """
+    card, tables = process.status(), process.tables()
+    costs = process.query(_COSTS).to_pylist()[0]
+    silence = sources = None
+    try:
+        live = process.live(SOURCES.name)
+    except ProbingError as error:
+        silence = error.message
+    else:
+        silence = live.note
+        rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+        sources = tuple(_source(row, tables) for row in rows)
+    return StatusReport(card=card, sources=sources, silence=silence, **costs)
+
+
+def _source(row: Mapping[str, Any], tables: TablesAnswer) -> SourceStatus:
+    """A source with what its table holds."""
+    short = str(row["table"]).rpartition(".")[2]
+    name = TABLES_BY_NAME[short].name if short in TABLES_BY_NAME else short
+    written = {status.name: (status.written, status.dropped) for status in tables.tables}
+    rows, dropped = written.get(name, (None, None))
+    return SourceStatus(**row, rows=rows, dropped=dropped)

@@ -1,0 +1,81 @@
+"""What a script can tell of itself: where its steps end, what it is doing, what it has measured.
+
+Rules of this file: standard library only, and nothing happens without an agent, so that a script
+may keep its marks for good. Never raises, whatever is marked. Not to be called inside a region that
+torch.compile compiles: there it would break the graph.
+"""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from typing import Any, Protocol
+
+
+class Recorder(Protocol):
+    """What the agent does with marks."""
+
+    def step_ended(self) -> None:
+        """A training step has ended."""
+
+    def span_began(self, name: str) -> object:
+        """A span begins; returns what `span_ended` is to be given."""
+
+    def span_ended(self, begun: object, *, failed: bool) -> None:
+        """A span has ended."""
+
+    def measured(self, values: dict[str, Any]) -> None:
+        """Something has been measured."""
+
+
+recorder: Recorder | None = None
+"""The agent's, while it records."""
+
+
+def step() -> None:
+    """Say that a training step ends here.
+
+    For loops whose steps cannot be seen, since no optimizer of torch makes them. From the first
+    call on, steps are counted by these calls alone.
+    """
+    if recorder is not None:
+        recorder.step_ended()
+
+
+def metric(**values: Any) -> None:
+    """Record figures of the step in progress, into python.metrics.
+
+    A tensor of one element is read without waiting for its device.
+
+    Args:
+        values: Numbers by name, such as ``probing.metric(reward=0.5)``. What is no number is
+            recorded as NULL.
+    """
+    if recorder is not None:
+        recorder.measured(values)
+
+
+class span(ContextDecorator):  # noqa: N801 - called like a function, as contextlib's are
+    """Record how long something takes, into python.spans.
+
+    A context manager, ``with probing.span("checkpoint"):``, and a decorator,
+    ``@probing.span("evaluate")``. The row is open while it lasts.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = str(name)
+        self._begun: list[tuple[Recorder, object]] = []
+
+    def _recreate_cm(self) -> span:
+        """Each call of a decorated function is a span of its own."""
+        return span(self._name)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        if recorder is not None:
+            self._begun.append((recorder, recorder.span_began(self._name)))
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """End, by an exception or without."""
+        if self._begun:
+            begun_with, begun = self._begun.pop()
+            begun_with.span_ended(begun, failed=kind is not None)

@@ -1,0 +1,51 @@
+"""The tables of what the script tells of itself.
+
+Rules of this file: see the package.
+"""
+
+from __future__ import annotations
+
+from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
+from .records import Column, Table
+
+SPANS = Table(
+    name="spans",
+    kind="recorded",
+    doc="What the script has marked by `probing.span(name)`, one row each time. A row is open while"
+    " the span lasts.",
+    columns=(
+        STEP,
+        Column(name="name", type="text", doc="What the script calls it."),
+        DURATION,
+        Column(
+            name="depth",
+            type="int64",
+            bits=8,
+            doc="How many spans of its thread it is nested in, 255 at most.",
+        ),
+        FAILED,
+        THREAD,
+        START_NS,
+        DURATION_NS,
+        SEQ,
+    ),
+)
+
+METRICS = Table(
+    name="metrics",
+    kind="recorded",
+    doc="What the script has measured and told by `probing.metric(name=value)`, one row each.",
+    columns=(
+        STEP,
+        Column(name="name", type="text", doc="What the script calls it."),
+        Column(
+            name="value",
+            type="float64",
+            closing=True,
+            doc="The number; NULL for what is none, and while it is on its way from a device.",
+        ),
+        THREAD,
+        START_NS._replace(doc="When it was told, since the epoch."),
+        SEQ,
+    ),
+)

@@ -1,0 +1,52 @@
+"""Marks steps, spans and metrics of its own, prints what they must be, and waits to be ended."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+import torch
+
+import probing
+from probing import marks
+
+STEPS = 3
+
+
+@probing.span("evaluate")
+def evaluate() -> int:
+    with probing.span("inner"):
+        return 7
+
+
+def without_agent() -> None:
+    """Marks do nothing, and cost nothing that is kept."""
+    assert marks.recorder is None
+    probing.step()
+    probing.metric(reward=1.0)
+    assert evaluate() == 7
+
+
+def with_agent() -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(STEPS):
+        for _ in range(2):  # two optimizer steps make one of ours
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        probing.metric(reward=number / 2, count=number, flag=True, tensor=torch.tensor(0.25))
+        probing.metric(text="a word", nothing=None, many=torch.ones(2))
+        assert evaluate() == 7
+        with contextlib.suppress(KeyError), probing.span("broken"):
+            raise KeyError
+        probing.step()
+    with probing.span("open"):
+        print("ready", flush=True)
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print("ready", flush=True)
+    time.sleep(600)
