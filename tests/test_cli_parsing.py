@@ -23,6 +23,10 @@ from tests.support import clean_env
 
 pytestmark = pytest.mark.anypython
 
+ASKED = (
+    "add one of backtrace, query, eval, profile, summary, dataloaders, labels, status, tables or config"
+)
+
 
 def parse(*words: str) -> tuple[click.Context, click.Context]:
     """The contexts of the group and of the command that the words name."""
@@ -101,13 +105,11 @@ def test_a_process_may_be_called_like_a_mistyped_command() -> None:
         (["-t", "", "backtrace"], "the endpoint is empty."),
         (
             ["4242"],
-            "nothing is asked of 4242: add one of backtrace, query, eval, profile, summary,"
-            " dataloaders, labels, tables or config.",
+            f"nothing is asked of 4242: {ASKED}.",
         ),
         (
             ["-t", "a:1", "--timeout", "3"],
-            "nothing is asked of a:1: add one of backtrace, query, eval, profile, summary,"
-            " dataloaders, labels, tables or config.",
+            f"nothing is asked of a:1: {ASKED}.",
         ),
     ],
 )
