@@ -113,7 +113,13 @@ class Handlers:
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(take_backtrace(locals=_flag(request, "locals")))
+        trace = take_backtrace(locals=_flag(request, "locals"))
+        loaders = self._agent.training.dataloaders
+        if loaders is not None:
+            from .sources.dataloader_rows import with_workers_named
+
+            trace = with_workers_named(trace, loaders)
+        return _json(trace)
 
     async def labels(self, request: web.Request) -> web.StreamResponse:
         """See the route. A client that goes away ends the waiting."""

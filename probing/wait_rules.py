@@ -39,6 +39,7 @@ COLLECTIVES = (
     "|barrier|monitored_barrier"
 )
 LOCK = "waiting for a lock"
+FOR_A_WORKER = "waiting for a batch from a DataLoader worker"
 _GPU = "waiting for the GPU to finish its work"
 
 LIBRARY: tuple[Rule, ...] = (
@@ -87,7 +88,7 @@ LIBRARY: tuple[Rule, ...] = (
     Rule(
         "torch/utils/data/dataloader.py",
         "_try_get_data|_get_data",
-        "waiting for a batch from a DataLoader worker",
+        FOR_A_WORKER,
     ),
     Rule(
         "torch/utils/data/dataloader.py",

@@ -178,6 +178,8 @@ def test_a_hung_worker_is_named_with_its_stack(feed: Feed) -> None:
     assert f"for worker 1 (pid {found['pid']}), which is in " in text
     assert place in text
     assert "_worker_loop" not in text
+    says = f"waiting for a batch from DataLoader worker 1 (pid {found['pid']})"
+    assert says in target.run(str(target.pid), "backtrace").stdout
 
 
 def test_a_loader_without_workers_hangs_by_itself(feed: Feed) -> None:

@@ -7,6 +7,7 @@ object, which would take the news of its death from the training.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
@@ -16,7 +17,8 @@ from typing import Any
 
 from ... import process
 from ...tables import DATALOADERS
-from ...wire import LiveRows
+from ...wait_rules import FOR_A_WORKER
+from ...wire import Backtrace, LiveRows
 from .dataloaders import DataLoaders, Feed, next_task
 
 _COLUMNS = tuple(column.name for column in DATALOADERS.columns)
@@ -32,6 +34,30 @@ def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
             found += [about | worker for worker in _workers_of(iterator)]
     rows = tuple(tuple(row.get(column) for column in _COLUMNS) for row in found)
     return LiveRows(table=DATALOADERS.name, columns=_COLUMNS, rows=rows)
+
+
+def with_workers_named(trace: Backtrace, loaders: DataLoaders) -> Backtrace:
+    """The stacks, with the worker named in what a thread waits for that waits for its batch."""
+    try:
+        awaited = dict(_awaited_workers(loaders))
+    except (AttributeError, LookupError, TypeError):  # an iterator of another library's making
+        return trace
+    threads = tuple(
+        dataclasses.replace(thread, waiting=awaited[thread.thread_id])
+        if thread.waiting == FOR_A_WORKER and thread.thread_id in awaited
+        else thread
+        for thread in trace.threads
+    )
+    return dataclasses.replace(trace, threads=threads)
+
+
+def _awaited_workers(loaders: DataLoaders) -> Iterator[tuple[int, str]]:
+    """Each thread that waits for a certain worker's batch, and the sentence that says so."""
+    for iterator, feed in loaders.feeds():
+        for row in _workers_of(iterator) if feed.since_ns else ():
+            if row.get("awaited"):
+                worker = f"DataLoader worker {row['worker']} (pid {row['pid']})"
+                yield feed.thread_id, FOR_A_WORKER.replace("a DataLoader worker", worker)
 
 
 def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
