@@ -172,7 +172,7 @@ def test_a_hung_worker_is_named_with_its_stack(feed: Feed) -> None:
     assert live[0]["resident_bytes"] > 1 << 20
     frame = found["stack"]["frames"][0]
     assert frame["func"].endswith("__getitem__")
-    assert frame["line"].strip() == "time.sleep(600)"
+    assert frame["line"].strip() == "time.sleep(0.5)"
     place = f"(loading.py:{frame['lineno']}): sleeping"
     text = target.run(str(target.pid), "dataloaders").stdout
     assert f"for worker 1 (pid {found['pid']}), which is in " in text

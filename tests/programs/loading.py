@@ -40,11 +40,12 @@ class Sums(Dataset[dict[str, Tensor]]):
 
 
 class Stuck(Sums):
-    """Its second half is never read to the end by a worker process."""
+    """Its second half is never read to the end, as long as the reading process has its parent."""
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        if index >= SIZE // 2:
-            time.sleep(600)
+        parent = os.getppid()
+        while index >= SIZE // 2 and os.getppid() == parent:
+            time.sleep(0.5)
         return super().__getitem__(index)
 
 
