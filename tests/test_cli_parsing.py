@@ -24,7 +24,8 @@ from tests.support import clean_env
 pytestmark = pytest.mark.anypython
 
 ASKED = (
-    "add one of backtrace, query, eval, profile, summary, dataloaders, labels, status, tables or config"
+    "add one of backtrace, query, eval, profile, summary, dataloaders, labels, status, tables or"
+    " config"
 )
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...ring import DONE, FAILED, NULL_INT
 from ..guard import Guard
@@ -62,23 +62,28 @@ class Feed:
         self.thread_id = 0
 
 
-class _Wait(NamedTuple):
+class _Wait:
     """A wait in progress.
 
     Attributes:
         word: Its row; None while nothing is recorded yet.
-        worker: Whose turn it is.
+        worker: Whose turn it is; -1 where that is not known.
         place: The number of the task that is awaited.
         depth: How many other waits the thread is inside of.
     """
 
-    feed: Feed
-    start_ns: int
-    word: int | None
-    worker: int
-    place: int
-    thread_id: int
-    depth: int
+    __slots__ = ("depth", "feed", "place", "start_ns", "thread_id", "word", "worker")
+
+    def __init__(
+        self, feed: Feed, thread_id: int, *, depth: int, place: int, worker: int | None
+    ) -> None:
+        self.feed = feed
+        self.thread_id = thread_id
+        self.depth = depth
+        self.place = place
+        self.worker = -1 if worker is None else worker
+        self.word: int | None = None
+        self.start_ns = time.perf_counter_ns()
 
 
 class DataLoaders:
@@ -217,19 +222,19 @@ class DataLoaders:
         number = thread.native_id
         depth = self._inside.get(number, 0)
         place, worker = next_task(iterator)
-        start, word = time.perf_counter_ns(), None
+        wait = _Wait(feed, number, depth=depth, place=place, worker=worker)
         if not recording.awaits_step:
-            word = self._ring.open_row(
+            wait.word = self._ring.open_row(
                 NULL_INT if worker is None else worker,
-                start,
+                wait.start_ns,
                 recording.step,
                 feed.loader.number,
                 iterator._num_yielded,
                 number,
             )
         self._inside[number] = depth + 1
-        feed.since_ns, feed.thread_id = start, number
-        return _Wait(feed, start, word, -1 if worker is None else worker, place, number, depth)
+        feed.since_ns, feed.thread_id = wait.start_ns, number
+        return wait
 
     def _arrived(self, wait: _Wait, iterator: Any, batch: Any) -> None:
         """The batch is there."""
@@ -275,7 +280,7 @@ class DataLoaders:
             facts.samples, facts.tokens, facts.bytes, took,
         )  # fmt: skip
         self._ring.release_pages(wait.word)
-        if not (wait.depth or is_exhausted) and self._is_trainings(wait.thread_id):
+        if not wait.depth and self._is_trainings(wait.thread_id):
             samples, tokens = (None if n == NULL_INT else n for n in (facts.samples, facts.tokens))
             self._recording.rows.data_waited(wait.start_ns, took, samples, tokens)
 

@@ -1,0 +1,102 @@
+"""What the phases of a step are told of waits for data, seen by a fake that listens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.agent.recorder import Names, RingWriter
+from probing.agent.safe_points import SafePoints
+from probing.tables import BATCHES, TORCH_TRACE
+
+pytestmark = pytest.mark.torch
+
+
+class Phases:
+    """Listens as the phases of a step do."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int | None, int | None]] = []
+        self.took: list[int] = []
+
+    def data_waited(
+        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
+    ) -> None:
+        """A wait has ended."""
+        self.told.append((samples, tokens))
+        self.took.append(took_ns)
+
+
+@pytest.fixture
+def phases(tmp_path: Path) -> Iterator[Phases]:
+    """Listens to the DataLoaders of this very process."""
+    import torch.utils.data.dataloader
+
+    from probing.agent.sources.dataloaders import DataLoaders
+    from probing.agent.sources.recording import Recording
+
+    rings = [RingWriter(tmp_path / t.name, t, 64) for t in (TORCH_TRACE, BATCHES)]
+    names = Names(tmp_path / "names")
+    listener: Any = Phases()
+    recording = Recording(trace=rings[0], rows=listener, names=names, safe_points=SafePoints())
+    source = DataLoaders(recording, rings[1])
+    original = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
+    source.start()
+    yield listener
+    source.close()
+    names.close()
+    for ring in rings:
+        ring.close()
+    assert source.guard.problem is None
+    assert torch.utils.data.dataloader._BaseDataLoaderIter.__next__ is original
+
+
+def batches(samples: list[Any]) -> Any:
+    """A loader of batches of two."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(samples, batch_size=2)  # type: ignore[arg-type]
+
+
+def test_every_wait_of_the_training_thread_is_told(phases: Phases) -> None:
+    """Samples and tokens of each batch, nothing for the end of the epoch, and how long it took."""
+    import torch
+
+    list(batches([torch.arange(5)] * 3))
+    assert phases.told == [(2, 10), (1, 5), (None, None)]
+    assert all(took > 0 for took in phases.took)
+
+
+def test_a_wait_inside_a_wait_is_told_once(phases: Phases) -> None:
+    """A dataset that reads from a loader of its own makes no time count twice."""
+
+    class Outer(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            return next(iter(batches([1, 2])))
+
+    list(batches(Outer([0, 0])))
+    assert phases.told == [(2, 4), (None, None)]
+
+
+def test_waits_of_other_threads_are_not_told(phases: Phases) -> None:
+    """A prefetching thread's waits are not the training's."""
+    thread = threading.Thread(target=lambda: list(batches([1, 2, 3])))
+    thread.start()
+    thread.join()
+    assert phases.told == []
+
+
+def test_a_failure_is_told_without_samples(phases: Phases) -> None:
+    """The time until an exception was waited, too; the exception is the dataset's own."""
+
+    class Broken(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            raise ZeroDivisionError("its own")
+
+    with pytest.raises(ZeroDivisionError, match="its own"):
+        list(batches(Broken([0])))
+    assert phases.told == [(None, None)]
