@@ -46,6 +46,8 @@ class Layer(nn.Module):
 
 def wait_for(name: str) -> None:
     """Until somebody has made that file."""
+    if not Path(name).exists():
+        print("waits for", name, flush=True)
     end = time.monotonic() + PATIENCE_S
     while not Path(name).exists() and time.monotonic() < end:
         time.sleep(0.01)
