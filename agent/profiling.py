@@ -26,6 +26,7 @@ from .training import NoTraining, TorchTraining
 DEFAULT_TIMEOUT_S = 30.0
 _POLL_S = 0.1
 _END_S = 2.0
+_LEFT = "the agent left the process, or who asked went away"
 
 
 class Profiles:
@@ -84,6 +85,7 @@ class Profiling:
         self._safe_points = training.safe_points
         self._profile = StepsProfile(request.steps, training.step, training.clock_offset_ns())
         self._path = path
+        self._is_closed = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}profile", daemon=True
         )
@@ -108,7 +110,9 @@ class Profiling:
     def close(self) -> None:
         """The agent goes: end it, and wait for that as long as may be."""
         self.cancel()
-        self._profile.over.wait(_END_S)
+        if not self._profile.over.wait(_END_S):
+            self._profile.end_later()
+        self._is_closed.set()
         self._thread.join(_END_S)
 
     def _run(self) -> None:
@@ -123,7 +127,8 @@ class Profiling:
         except BaseException as error:  # noqa: BLE001 - the result, whatever it is
             profile.cancel()
             self.future.set_exception(error)
-            profile.over.wait()
+            while not (profile.over.wait(_POLL_S) or self._is_closed.is_set()):
+                pass
         finally:
             self._safe_points.end_job(profile)
 
@@ -136,12 +141,14 @@ class Profiling:
         """
         profile = self._profile
         while not profile.over.wait(_POLL_S):
+            if self._is_closed.is_set():
+                raise ProfileRefused(_LEFT)
             if time.monotonic() - profile.moved_s > self._limit_s:
                 raise ProfileTimedOut(self._limit_s, self._what_is_lost())
         if profile.state == "refused":
             raise ProfileRefused(profile.reason, help=_WAY_OUT)
         if profile.state == "cancelled":
-            raise ProfileRefused("the agent left the process, or who asked went away")
+            raise ProfileRefused(_LEFT)
 
     def _what_is_lost(self) -> str:
         """What a step that does not end has come to."""

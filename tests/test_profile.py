@@ -293,6 +293,20 @@ def test_an_agent_that_leaves_meanwhile(start: Start, ask: Ask) -> None:
     assert left["wrapped"] == "torch._C._autograd" * 2
 
 
+def test_an_agent_that_leaves_while_a_profiled_step_hangs(start: Start, ask: Ask) -> None:
+    """The profiler, which only the training thread can turn off, is off at the end of that step."""
+    target = start("hangs")
+    asking = ask(target, "--steps", "1000", state="running")
+    asking.go("hang")
+    target.wait_for_output("hangs")
+    assert target.run(str(target.pid), "detach").returncode == 0
+    assert asking.end()[0] in (3, 4)
+    asking.go()
+    left = facts(target)
+    assert left["on"] is False
+    assert left["wrapped"] == "torch._C._autograd" * 2
+
+
 @pytest.mark.anypython
 def test_a_process_without_steps_is_refused(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch

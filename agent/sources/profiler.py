@@ -90,6 +90,21 @@ class StepsProfile:
             if self.state == "waiting":
                 self._end("cancelled")
 
+    def end_later(self) -> None:
+        """The agent goes while a step hangs: have the end of that step turn the profiler off.
+
+        The hook stays, since it cannot take itself off the list that torch is walking over; from
+        then on it does nothing.
+        """
+        from .optimizers import _HookLists
+
+        def after(*_: Any) -> None:
+            if not self.over.is_set() and threading.get_ident() == self._thread:
+                self.step_ended()
+
+        if _HookLists().wait_unused():
+            sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(after)
+
     def save(self, path: Path) -> None:
         """Write the trace of a profile that has ended; runs in the agent's thread."""
         profiler, self._profiler = self._profiler, None

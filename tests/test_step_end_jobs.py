@@ -1,0 +1,86 @@
+"""Jobs that the training thread runs at the ends of steps: each to its end, none to any harm."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from probing.agent.safe_points import AGENT_THREAD_PREFIX, SafePoints
+
+pytestmark = pytest.mark.anypython
+
+
+class Countdown:
+    """Is done after some steps; fails at the step that it is told to."""
+
+    def __init__(self, steps: int, *, fails_at: int = -1) -> None:
+        self.left = steps
+        self.fails_at = fails_at
+        self.reasons: list[str] = []
+
+    def step_ended(self) -> bool:
+        """See `StepEndJob`."""
+        self.left -= 1
+        if self.left == self.fails_at:
+            raise ValueError("no")
+        return self.left == 0
+
+    def failed(self, reason: str) -> None:
+        """See `StepEndJob`."""
+        self.reasons.append(reason)
+
+
+def test_a_job_runs_until_it_is_done() -> None:
+    """It runs once a step; afterwards a step's end costs one look at a flag again."""
+    points, job = SafePoints(), Countdown(2)
+    points.step_ended()
+    points.begin_job(job)
+    assert points.waiting
+    points.step_ended()
+    assert (job.left, points.waiting) == (1, True)
+    points.step_ended()
+    points.step_ended()
+    assert (job.left, points.waiting) == (0, False)
+
+
+def test_a_job_that_fails_fails_nobody_else() -> None:
+    """The step goes on, the job is told why and runs no more, and others still do."""
+    points, bad, good = SafePoints(), Countdown(3, fails_at=2), Countdown(2)
+    points.begin_job(bad)
+    points.begin_job(good)
+    points.step_ended()
+    points.step_ended()
+    assert bad.reasons == ["ValueError: no"]
+    assert (bad.left, good.left, points.waiting) == (2, 0, False)
+
+
+def test_a_job_can_be_ended() -> None:
+    """Before it is done, and twice."""
+    points, job = SafePoints(), Countdown(2)
+    points.begin_job(job)
+    points.end_job(job)
+    points.end_job(job)
+    points.step_ended()
+    assert (job.left, points.waiting) == (2, False)
+
+
+def test_calls_of_roots_count_until_an_optimizer_steps() -> None:
+    """A process without an optimizer has its steps' ends before the next call of its root."""
+    points, job = SafePoints(), Countdown(9)
+    points.begin_job(job)
+    points.root_called()
+    assert job.left == 8
+    points.stepping = True
+    points.root_called()
+    assert job.left == 8
+
+
+def test_the_agents_own_steps_do_not_count() -> None:
+    """Code sent by eval may step an optimizer; that is no end of a step of the training."""
+    points, job = SafePoints(), Countdown(2)
+    points.begin_job(job)
+    thread = threading.Thread(target=points.step_ended, name=f"{AGENT_THREAD_PREFIX}eval")
+    thread.start()
+    thread.join()
+    assert job.left == 2
