@@ -252,7 +252,7 @@ class ProfileProgress:
 
     Attributes:
         state: ``idle`` when none is; ``waiting`` for the end of a step; ``running``; ``ending``
-            while its result is written.
+            while its result is written; ``refused`` or ``cancelled`` until that is told.
         steps: How many steps were asked for.
         done: How many of them have been profiled.
     """
