@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.client import Process
+from probing.client import Process, RemoteProcess
 from probing.transport import Address
 from probing.transport import ask as ask_agent
 from tests.support import DEADLINE_S, Target, wait_until
@@ -110,7 +110,10 @@ def test_a_sum_over_own_code_is_a_lower_bound(ask: Ask) -> None:
 
 
 def test_shapes_are_those_of_the_call(ask: Ask) -> None:
-    """Named inputs, dictionaries, named tuples and dataclasses show the tensors in them."""
+    """Named inputs, dictionaries, named tuples and dataclasses show the tensors in them.
+
+    A call of the root that fails, or copies modules, is none the worse for being observed.
+    """
     asked = ask("odd")
     rows = asked.modules()
     root = rows["Odd"]
@@ -272,6 +275,14 @@ def test_the_tables_join_the_trace(ask: Ask) -> None:
     ).to_pylist()
     assert {"GPT", "blocks.0.attn.qkv", "head"} <= {row["module"] for row in rows}
     assert all(row["calls"] > 0 for row in rows)
+
+
+def test_the_sql_worker_can_ask_for_shapes(ask: Ask) -> None:
+    """A query that the agent's own SQL worker runs gets observed columns, too."""
+    asked = ask("gpt")
+    through_agent = RemoteProcess("agent", Address(path=asked.target.folder.socket), DEADLINE_S)
+    rows = through_agent.query("SELECT output_shapes FROM python.modules WHERE module = 'head'")
+    assert rows.to_pylist() == [{"output_shapes": "[4, 16, 14]"}]
 
 
 def test_optimizers_show_their_groups(training: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ class ModuleCalls:
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
             if self._recording.observation is not None:
-                self._recording.observation.root_left(root)
+                self._recording.observation.root_left(root, failed=True)
         if self.is_on:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row

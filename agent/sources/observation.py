@@ -70,6 +70,7 @@ class Observation:
 
     def __init__(self, recording: Recording) -> None:
         self.seen: dict[int, Observed] = {}
+        self._current: dict[int, Observed] = {}  # of the call in progress
         self.is_over = threading.Event()
         self.guard = Guard("shapes", lambda: None)
         self._torch: Any = sys.modules["torch"]
@@ -82,20 +83,28 @@ class Observation:
         self._step = 0
         self._handles: list[Any] = []
         self._calls: list[_Call] = []
+        self._hooks = self._make_hooks()
 
     def root_called(self, root: Any, step: int) -> None:
         """A root is about to be called; runs in the training thread."""
         with self._lock:
             self._begin(root, step)
 
-    def root_left(self, root: Any) -> None:
-        """A root's call has ended; runs in the training thread."""
+    def root_left(self, root: Any, *, failed: bool = False) -> None:
+        """A root's call has ended; runs in the training thread.
+
+        Args:
+            failed: Whether by an exception: then its next call is looked at.
+        """
         with self._lock:
-            if self._root is not None and self._root() is root and self._is_mine():
-                self._remove_hooks()
+            if self._root is None or self._root() is not root or not self._is_mine():
+                return
+            if not failed:
+                self.seen.update(self._current)
                 self._ended.add(id(root))
-                if self._has_seen_all():
-                    self._finish()
+            self._remove_hooks()
+            if not failed and self._has_seen_all():
+                self._finish()
 
     def give_up(self) -> None:
         """Nobody waits any more; a call that is being observed still is, to its end."""
@@ -120,12 +129,14 @@ class Observation:
 
     def _hook(self, module: Any) -> None:
         """Have one module's calls noted."""
-        self._handles.append(module.register_forward_pre_hook(self._entered))
-        self._handles.append(module.register_forward_hook(self._left, with_kwargs=True))
+        entered, left = self._hooks
+        self._handles.append(module.register_forward_pre_hook(entered))
+        self._handles.append(module.register_forward_hook(left, with_kwargs=True))
 
     def _remove_hooks(self) -> None:
         """Leave the modules as they were."""
-        handles, self._handles, self._root = self._handles, [], None
+        handles, self._handles = self._handles, []
+        self._root, self._thread, self._current = None, 0, {}
         self._calls.clear()
         for handle in handles:
             self.guard.run(handle.remove)
@@ -154,15 +165,22 @@ class Observation:
         is_compiled = callback is not None and callback() not in (None, False)
         return is_compiled or core._get_tracing_state() is not None
 
-    def _entered(self, module: Any, args: Any) -> None:
-        """A hook: a module is called."""
-        if self._is_mine():
-            self._calls.append(_Call(id(module)))
+    def _make_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """What a module calls as it is called, and as it returns.
 
-    def _left(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """A hook: a module returns."""
-        if self._is_mine():
-            self.guard.run(self._note, module, args, kwargs, result)
+        They are functions, not methods: a model that is copied in the middle of its forward takes
+        them along, and would copy what they belong to.
+        """
+
+        def entered(module: Any, _args: Any) -> None:
+            if self._is_mine():
+                self._calls.append(_Call(id(module)))
+
+        def left(module: Any, args: Any, kwargs: Any, result: Any) -> None:
+            if self._is_mine():
+                self.guard.run(self._note, module, args, kwargs, result)
+
+        return entered, left
 
     def _note(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Keep what one call shows."""
@@ -172,9 +190,9 @@ class Observation:
         with self._torch._C.DisableTorchFunction():  # a subclass of Tensor runs no code of its own
             given = read_tensors({**dict(enumerate(args)), **kwargs}, self._torch)
             returned = read_tensors(result, self._torch)
-        seen = self.seen.get(id(module))
-        if seen is None or seen.reference() is not module or seen.step != self._step:
-            seen = self.seen[id(module)] = Observed(module, self._step)
+        seen = self._current.get(id(module))
+        if seen is None or seen.reference() is not module:
+            seen = self._current[id(module)] = Observed(module, self._step)
         seen.calls += 1
         seen.given, seen.returned = given, returned
         shapes = Shapes(dict(given.named), tuple(shape for _, shape in returned.named))
