@@ -32,6 +32,13 @@ def found_optimizers() -> list[Any]:
 
 
 def _instances(cls: type) -> list[Any]:
-    """The objects of a class, the oldest first, without any that is still being made."""
-    own = [thing for thing in gc.get_objects() if cls in _MRO(type(thing))]
-    return [thing for thing in own if vars(thing)]
+    """The objects of a class, without any that is still being made.
+
+    One generation at a time: the list of the young ones, among them the tensors of the step in
+    progress, is short and held for a moment only. Objects move to older ones, so none is missed.
+    """
+    own: dict[int, Any] = {}
+    for generation in (0, 1, 2):
+        for thing in [t for t in gc.get_objects(generation) if cls in _MRO(type(t))]:
+            own[id(thing)] = thing
+    return [thing for thing in own.values() if vars(thing)]

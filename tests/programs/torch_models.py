@@ -187,7 +187,7 @@ def step(model: Any, example: Any, first: Tensor, optimizer: torch.optim.Optimiz
     if any(ref() is not None for ref in gone):
         gc.collect()  # a cycle of torch's own is not ours to answer for
         kept = [gc.get_referrers(ref()) for ref in gone if ref() is not None]
-        assert not kept, f"an input was kept, by {[[str(x)[:900] for x in refs] for refs in kept]}"
+        assert not kept, f"an input was kept, by {[[type(x) for x in refs] for refs in kept]}"
 
 
 def print_oracle(model: Any, example: Any) -> None:
