@@ -18,6 +18,7 @@ from .measures import Measure
 NAMES = (
     "hot_path",
     "training",
+    "backward",
     "startup",
     "query_latency",
     "group_by",

@@ -1,4 +1,4 @@
-"""Trains the GPT in blocks of steps, recording and not in turn; prints how long each block took."""
+"""Trains a model in blocks of steps, recording and not in turn; prints how long each block took."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import json
 import os
 import sys
 import time
+from importlib import import_module
 from typing import Any
 
 from probing import ring_peek
 from probing.agent import lifecycle
 from probing.settings import Settings
-from tests.benchmarks.programs.gpt import make_stepper
 
 STEPS = 4
 """Steps of a block; one more before them is not counted."""
 
 
-def main(budget_s: float) -> dict[str, Any]:
-    """Train for so many seconds, and at least four pairs of blocks."""
+def main(model: str, budget_s: float) -> dict[str, Any]:
+    """Train for so many seconds, and at least four pairs of blocks.
+
+    Args:
+        model: The module beside this one that makes it.
+    """
     agent = lifecycle.start(Settings.from_env(os.environ))
     training = agent.training
     training.pause()
-    step = make_stepper()
+    step = import_module(f"{__package__}.{model}").make_stepper()
     for _ in range(5):
         step()
     blocks: dict[str, dict[str, list[float]]] = {
