@@ -43,7 +43,7 @@ class Stuck(Sums):
     """Its second half is never read to the end, as long as the reading process has its parent."""
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        parent = os.getppid()
+        parent = vars(self).setdefault("parent", os.getppid())
         while index >= SIZE // 2 and os.getppid() == parent:
             time.sleep(0.5)
         return super().__getitem__(index)
