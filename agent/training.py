@@ -111,13 +111,13 @@ class TorchTraining:
             )
         ]
         trace, steps, batches, waits, overhead, *marked = self._rings
+        accelerator = accelerator or Cuda()
         self._recording = Recording(
             trace=trace,
-            rows=StepRows(steps, batches),
+            rows=StepRows(steps, batches, accelerator),
             names=Names(folder.names),
             safe_points=self.safe_points,
         )
-        accelerator = accelerator or Cuda()
         self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)

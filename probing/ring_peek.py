@@ -13,11 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import RingError
-from .ring import FAILED, HEADER_SIZE, MARKER, NULL_INT, RingHeader, decode_header
+from .ring import (
+    FAILED,
+    HEADER_SIZE,
+    MARKER,
+    NULL_BOOL,
+    NULL_FLOAT_BITS,
+    NULL_INT,
+    RingHeader,
+    decode_header,
+)
 from .rundir import ProcessFolder
 from .tables import RECORDED_TABLES, TABLES, Table
 from .wire import TablesAnswer, TableStatus
 
+_NULL_FLOAT = NULL_FLOAT_BITS.to_bytes(8, "little")
 _NEAR = 64
 """How far around the newest slot to look: rows are numbered before they are written."""
 
@@ -29,7 +39,7 @@ class Row:
     Attributes:
         seq: Its number.
         state: `OPEN`, `DONE` or `FAILED`.
-        values: Stored columns by name; NULL integers are None, texts are still numbers.
+        values: Stored columns by name; NULL is None, but for texts: those are still numbers.
     """
 
     seq: int
@@ -100,7 +110,12 @@ class RingPeek:
             (value,) = struct.unpack_from(f"<{field.code}", data, field.offset)
             if field.type == "time":
                 value += self.header.clock_offset_ns
-            values[field.name] = None if value == NULL_INT else value
+            is_null = value == NULL_INT or (
+                data[field.offset : field.offset + 8] == _NULL_FLOAT
+                if field.code == "d"
+                else field.type == "bool" and value >= NULL_BOOL
+            )
+            values[field.name] = None if is_null else value
         return values
 
     def _offset(self, slot: int) -> int:

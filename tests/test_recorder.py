@@ -171,6 +171,18 @@ class FakeAccelerator:
         """No number is asked for here."""
         raise AssertionError(tensor)
 
+    def mark(self) -> object | None:
+        """It marks nothing."""
+        return None
+
+    def between(self, first: object, last: object) -> PendingNumber:
+        """Nothing is marked here."""
+        raise AssertionError(first, last)
+
+    def device_name(self) -> str | None:
+        """It has no name."""
+        return None
+
 
 def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
     """With an accelerator in use its allocator's figure is taken, else the resident set."""

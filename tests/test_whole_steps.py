@@ -78,6 +78,23 @@ def test_the_record_says_what_the_script_knows(
             assert batches[-1]["loss"] == pytest.approx(last, rel=1e-6)
 
 
+def test_arithmetic_is_estimated_for_tokens(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """6 operations for each token and parameter outside of embeddings; no use of the device."""
+    target = program("whole_steps", "tokens", PROBING="1")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    rows = probing.connect(target.pid).query(
+        "SELECT flops, tokens, mfu, tokens_per_s * duration AS again FROM python.steps"
+        " WHERE duration IS NOT NULL"
+    )
+    for row in rows.to_pylist():
+        # The embedding's 7 x 4 are left out; the layer has 4 x 7 + 7.
+        assert (row["tokens"], row["flops"], row["mfu"]) == (15, 6 * 35 * 15, None)
+        assert row["again"] == pytest.approx(15)
+
+
 def test_a_step_left_out_by_the_scaler_is_counted(
     trained: Callable[[str], tuple[list[dict[str, Any]], Ask]],
 ) -> None:

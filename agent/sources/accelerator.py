@@ -29,6 +29,15 @@ class Accelerator(Protocol):
     def copy_number(self, tensor: Any) -> PendingNumber | None:
         """Have a tensor of one element brought to the host; None when that cannot be done now."""
 
+    def mark(self) -> Any | None:
+        """Mark a moment in the work of the current device; None when it is not in use."""
+
+    def between(self, first: Any, last: Any) -> PendingNumber:
+        """The seconds that the device took from one mark to another."""
+
+    def device_name(self) -> str | None:
+        """What the current device is called; None when it is not in use."""
+
 
 class Cuda:
     """CUDA by way of torch, without any call that waits for the device."""
@@ -53,6 +62,44 @@ class Cuda:
             event = torch.cuda.Event()
             event.record()
         return _CudaNumber(host, event)
+
+    def mark(self) -> Any | None:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized() or cuda.is_current_stream_capturing():
+            return None
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, first: Any, last: Any) -> PendingNumber:
+        """See `Accelerator`."""
+        return _CudaSeconds(first, last)
+
+    def device_name(self) -> str | None:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        name: str = cuda.get_device_name(cuda.current_device())
+        return name
+
+
+class _CudaSeconds:
+    """The time between two events of a stream."""
+
+    def __init__(self, first: Any, last: Any) -> None:
+        self._first = first
+        self._last = last
+
+    def is_here(self) -> bool:
+        """See `PendingNumber`."""
+        here: bool = self._last.query()
+        return here
+
+    def value(self) -> float:
+        """See `PendingNumber`."""
+        return float(self._first.elapsed_time(self._last)) * 1e-3
 
 
 class _CudaNumber:

@@ -19,6 +19,7 @@ from ...ring import DONE, NULL_FLOAT, NULL_NAME
 from ...tables import STAGES
 from .memory import MemorySampler
 from .recording import Recording, ThreadState
+from .step_rows import StepEnd
 
 STEP_STAGE = STAGES.index("step")
 
@@ -140,7 +141,9 @@ class Progress:
                 self._open_trace((optimizer, optimizer, optimizer), thread_id)
             word = self._trace_word or 0
             recording.trace.close_row(word, DONE, took, memory)
-            recording.rows.close(now, took, memory, optimizer, lr)
+            trained = None if self._is_inference else recording.model
+            model = trained() if trained is not None else None
+            recording.rows.close(now, StepEnd(took, memory, optimizer, lr, model))
             recording.trace.release_pages(word)
             self._is_open, self._trace_word = False, None
         recording.step += 1

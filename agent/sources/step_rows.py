@@ -8,16 +8,35 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any, NamedTuple
 
 from ...ring import NULL_BOOL, NULL_FLOAT, NULL_INT
 from ..recorder import RingWriter
+from .accelerator import Accelerator
 from .late_rows import Later, LateRows
+from .model_flops import ModelFlops, peak_of
 from .numbers import Number
 from .phases import PHASES, Phases
 
 _NS = 1e-9
 _SAME = 1e-3
 """How far a divisor may be from the number of micro-batches: ``loss * 0.333`` is meant as 1/3."""
+
+
+class StepEnd(NamedTuple):
+    """What is known of a step at its end.
+
+    Attributes:
+        optimizer: The number of its optimizer's class name.
+        lr: The learning rate; `NULL_FLOAT` where there is none.
+        model: The root module that was trained; None where none was.
+    """
+
+    took_ns: int
+    memory_bytes: int
+    optimizer: int
+    lr: float
+    model: Any
 
 
 class _MeanLoss:
@@ -89,7 +108,10 @@ class StepRows:
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
     """
 
-    def __init__(self, steps: RingWriter, batches: RingWriter) -> None:
+    def __init__(self, steps: RingWriter, batches: RingWriter, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._flops = ModelFlops()
+        self._mark: Any = None
         self.phases = Phases(self._begin_batch, self._end_batch)
         self._steps = steps
         self._batches = batches
@@ -117,15 +139,11 @@ class StepRows:
         self._step, self._thread_id = step, thread_id
         self._forget()
         self._word = self._steps.open_row(now_ns, step, thread_id)
+        self._mark = self._mark or self._accelerator.mark()
         self.phases.begin(now_ns)
 
-    def close(self, now_ns: int, took_ns: int, memory: int, optimizer: int, lr: float) -> None:
-        """The step has ended.
-
-        Args:
-            optimizer: The number of its class name.
-            lr: Its learning rate; `NULL_FLOAT` where there is none.
-        """
+    def close(self, now_ns: int, ended: StepEnd) -> None:
+        """The step has ended."""
         self.has_stepped = True
         self.phases.end(now_ns)
         self._add(self.phases.take())
@@ -133,32 +151,44 @@ class StepRows:
             return
         values = {
             **_seconds(self._spent_ns),
-            "duration_ns": took_ns,
-            "allocated_bytes": memory,
-            "optimizer": optimizer,
-            "lr": lr,
+            "duration_ns": ended.took_ns,
+            "allocated_bytes": ended.memory_bytes,
+            "optimizer": ended.optimizer,
+            "lr": ended.lr,
             "micro_batches": self._count,
             "samples": _or_null(self._samples),
             "tokens": _or_null(self._tokens),
             "skipped": _or_null(self.skipped),
         }
-        if self._tokens is not None and took_ns > 0:
-            values["tokens_per_s"] = self._tokens / (took_ns * _NS)
+        if self._tokens is not None and ended.took_ns > 0:
+            values["tokens_per_s"] = self._tokens / (ended.took_ns * _NS)
+            values.update(self._arithmetic(ended.model, self._tokens, ended.took_ns * _NS))
         loss = _MeanLoss(self._losses)
         later: dict[str, Later] = {"loss": loss, "loss_finite": _IsFinite(loss)}
         if self.norm is not None:
             later["grad_norm"] = self.norm
         if self.amp_scale is not None:
             later["amp_scale"] = self.amp_scale
+        first, self._mark = self._mark, self._accelerator.mark()
+        if first is not None and self._mark is not None:
+            later["device_s"] = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
         self._late.write(self._steps, self._word, values, later)
         self._word = None
         self._late.flush()
         self.cost_ns = time.perf_counter_ns() - now_ns
 
+    def _arithmetic(self, model: Any, tokens: int, took_s: float) -> dict[str, float]:
+        """The columns of arithmetic done, for what was trained on tokens."""
+        flops = self._flops.of_step(model, tokens)
+        if flops is None:
+            return {}
+        peak = peak_of(self._accelerator.device_name())
+        return {"flops": flops, "mfu": NULL_FLOAT if peak is None else flops / took_s / peak}
+
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""
         self.phases.is_on = False
-        self._word = self._batch = None
+        self._word = self._batch = self._mark = None
 
     def data_waited(
         self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None

@@ -146,6 +146,20 @@ STEPS = Table(
             doc="`tokens` by `duration`.",
         ),
         Column(
+            name="flops",
+            type="float64",
+            closing=True,
+            doc="Floating-point operations, estimated for a model that is trained on tokens: 6 for"
+            " each token and each parameter that is not an embedding's (arXiv:2001.08361, 2.1).",
+        ),
+        Column(
+            name="mfu",
+            type="float64",
+            closing=True,
+            doc="Model FLOPs utilization: `flops` by `duration` and by what the device does at best"
+            " in 16 bits, from its maker's data sheet; NULL on a processor or an unknown device.",
+        ),
+        Column(
             name="micro_batches",
             type="int64",
             closing=True,
@@ -158,6 +172,11 @@ STEPS = Table(
         ),
         seconds("optimizer_s", "In the step of an optimizer."),
         seconds("other_s", "Everything else."),
+        seconds(
+            "device_s",
+            "What the accelerator took from the end of the step before to the end of this one, by"
+            " events in its current stream; NULL without one. It arrives with the next step.",
+        ),
         Column(
             name="amp_scale",
             type="float64",

@@ -50,6 +50,15 @@ def plain() -> None:
         tell(loss=loss.item(), grad_norm=norm.item(), lr=lr, micro_batches=1, samples=6)
 
 
+def tokens() -> None:
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 7))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        model(torch.arange(15).reshape(3, 5) % 7).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def accumulate(divide: Callable[[Tensor], Tensor], count: int) -> None:
     model, optimizer = make()
     for step in range(STEPS):
