@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from . import process
-from .client import ping
 from .errors import (
     AttachFailed,
     AttachWaiting,
@@ -34,6 +33,7 @@ from .errors import (
 from .injection.names import AUTO, NAMES
 from .injection.script import bootstrap_text
 from .ladder import who_holds_gil
+from .ping import ping
 from .preflight import find_obstacle
 from .rundir import ProcessFolder, directory_of, write_private
 

@@ -13,8 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from . import waits
-from .client import LocalProcess, Process, connect
+from .client import Process, connect
 from .errors import ProbingError
+from .local_process import LocalProcess
 from .tables import DATALOADERS
 from .wire import Backtrace, LiveRows, ThreadStack
 

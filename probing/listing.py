@@ -14,9 +14,9 @@ from typing import Literal
 
 from . import crashes, process, ring_peek, stacks
 from .card import Card
-from .client import ping
 from .endpoint import Local, resolve
 from .errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
+from .ping import ping
 from .preflight import find_obstacle
 from .rundir import ProcessFolder, from_env
 

@@ -109,8 +109,8 @@ def _answer(folder: ProcessFolder, request: WorkerRequest, answers: int) -> None
 
 def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """The whole answer: whether it had to be cut stands in the schema, which goes first."""
-    from probing.client import providers_for
     from probing.engine import Engine
+    from probing.providers import providers_for
 
     limit_s = request.timeout_s
     providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))

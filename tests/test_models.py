@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import probing
-from probing.client import Process, RemoteProcess
+from probing.client import Process
+from probing.remote_process import RemoteProcess
 from probing.transport import Address
 from probing.transport import ask as ask_agent
 from tests.support import DEADLINE_S, Target, wait_until

@@ -56,7 +56,7 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
 
 def _ask(process: Process, target: Target, depth: int) -> Summary:
     """Everything that is shown, the models as they are once their call has been seen."""
-    from ...client import WAIT_S
+    from ...limits import WAIT_S
     from ..model_summary import summary_of
 
     given = target.timeout_s

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from probing.client import providers_for
 from probing.engine import Engine
+from probing.providers import providers_for
 from probing.rundir import ProcessFolder, folder_at
 from tests.benchmarks.measures import measure_in_turn
 from tests.benchmarks.memory import peak_kib, resident_kib

@@ -1,0 +1,107 @@
+"""Where the rows of each table of a process come from, for the SQL engine.
+
+Rules of this file: runs at the operator's side and in the SQL worker. Recorded tables are read from
+the process's files, live ones asked of its agent or had from outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import ladder, stacks
+from .errors import ProcessEnded
+from .limits import DEFAULT_TIMEOUT_S, READY_S, WAIT_S
+from .ping import ping
+from .remote_process import RemoteProcess
+from .rundir import ProcessFolder
+from .tables import KERNELS, MODULES, OBSERVED_COLUMNS, RECORDED_TABLES, TABLES, Table
+from .transport import Address
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .engine import TableProvider
+
+_WAIT_SHARE = 0.5
+"""How much of a query's time the wait for a model's next call may take."""
+
+
+def providers_for(
+    folder: ProcessFolder,
+    *,
+    limit_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float = READY_S,
+    notes: list[str] | None = None,
+) -> list[TableProvider]:
+    """What the SQL engine reads the tables of a process from.
+
+    Args:
+        limit_s: What the whole query may take.
+        timeout_s: What an answer of the agent may, where it need not wait for the training.
+        notes: Gets sentences about how the rows were had.
+    """
+    from .engine import RecordedTable
+
+    told = notes if notes is not None else []
+    wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
+    return [
+        RecordedTable(table, folder)
+        if table in RECORDED_TABLES
+        else _LastProfile(folder)
+        if table == KERNELS
+        else _LiveTable(table, folder, timeout_s, wait_s, told)
+        for table in TABLES
+    ]
+
+
+class _LiveTable:
+    """A live table, asked of the agent once per query."""
+
+    def __init__(
+        self,
+        table: Table,
+        folder: ProcessFolder,
+        timeout_s: float,
+        wait_s: float,
+        notes: list[str],
+    ) -> None:
+        self.table = table
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._wait_s = wait_s
+        self._notes = notes
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows; the training is waited for only where a column needs that."""
+        from .arrow_tables import live_to_arrow
+
+        if self.table.name in stacks.STACK_TABLES:
+            backtrace = ladder.backtrace_of(self._folder, self._notes)
+            if backtrace.note is not None:
+                self._notes.append(backtrace.note)
+            return live_to_arrow(stacks.rows_of(self.table, backtrace))
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
+        ping(self._folder, timeout_s=self._timeout_s)
+        is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
+        agent = RemoteProcess("", Address(path=self._folder.socket), self._timeout_s)
+        live = agent.live(self.table.name, wait_s=self._wait_s if is_observed else None)
+        if live.note is not None:
+            self._notes.append(live.note)
+        return live_to_arrow(live)
+
+
+class _LastProfile:
+    """The table of the last profile, computed from its file."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self.table = KERNELS
+        self._folder = folder
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from .arrow_tables import live_to_arrow
+        from .profile_client import last_profile
+        from .profiling import kernel_rows
+
+        return live_to_arrow(kernel_rows(last_profile(self._folder.profile)))

@@ -1,0 +1,173 @@
+"""A process that is asked through its agent alone, on this machine or another.
+
+Rules of this file: one request for each question; nothing is read but the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from . import wire
+from .errors import (
+    InternalError,
+    ProbingError,
+    UsageError,
+)
+from .injection.names import AUTO
+from .limits import GRACE_S
+from .transport import Address, ask
+
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .attaching import Attached
+    from .profile_client import StepsProfile
+    from .profile_client import Tell as TellSteps
+    from .profiling import Samples
+    from .sampling import Tell as TellSeconds
+
+T = TypeVar("T")
+
+
+class RemoteProcess:
+    """A process that is asked through its agent alone."""
+
+    def __init__(self, label: str, address: Address, timeout_s: float) -> None:
+        self.label = label
+        self._address = address
+        self._timeout_s = timeout_s
+        self._notes: list[str] = []
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """See `Process`."""
+        from .answer import Answer
+
+        limit = timeout_s or self._timeout_s
+        request = wire.QueryRequest(sql=sql, timeout_s=limit, max_rows=max_rows)
+        data = ask(self._address, "query", body=request, timeout_s=limit + GRACE_S)
+        return Answer.from_ipc(data)
+
+    def eval(
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
+    ) -> wire.EvalResult:
+        """See `Process`."""
+        if unsafe:
+            raise _only_there(self.label, "an unsafe eval")
+        request = wire.EvalRequest(code=code, timeout_s=timeout_s, now=now)
+        wait_s = (timeout_s or self._timeout_s) + GRACE_S
+        data = ask(self._address, "eval", body=request, timeout_s=wait_s)
+        return _received(wire.EvalResult, data)
+
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
+        """See `Process`."""
+        if native:
+            self._notes.append(
+                "frames of C functions are left out: only a command on the process's own machine"
+                " can read them"
+            )
+        flags = ("locals",) if locals else ()
+        data = ask(self._address, "backtrace", timeout_s=self._timeout_s, flags=flags)
+        return _received(wire.Backtrace, data)
+
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
+        """See `Process`."""
+        times = {} if wait_s is None else {"wait_s": wait_s}
+        data = ask(
+            self._address,
+            "live",
+            timeout_s=self._timeout_s + (wait_s or 0.0),
+            flags=("patient",) if patient else (),
+            times=times,
+            table=table,
+        )
+        return _received(wire.LiveRows, data)
+
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """See `Process`."""
+        from .profile_client import profile_steps, read_profile
+
+        limit = timeout_s or self._timeout_s
+        return read_profile(
+            profile_steps(self._address, steps, timeout_s=limit, tell=tell), self.query
+        )
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """See `Process`."""
+        raise _only_there(self.label, "profile --sampling")
+
+    def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        return self._get(wire.TablesAnswer, "tables")
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """See `Process`."""
+        limit = timeout_s or self._timeout_s
+        request = wire.LabelsRequest(samples=samples, timeout_s=limit)
+        data = ask(self._address, "labels", body=request, timeout_s=limit + GRACE_S)
+        return _received(wire.LabelsAnswer, data)
+
+    def status(self) -> wire.Card:
+        """See `Process`."""
+        return self._get(wire.Card, "status")
+
+    def settings(self) -> wire.SettingsAnswer:
+        """See `Process`."""
+        return self._get(wire.SettingsAnswer, "settings")
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """See `Process`."""
+        change = wire.SettingChange(name=name, value=value)
+        data = ask(self._address, "set", body=change, timeout_s=self._timeout_s)
+        return _received(wire.SettingsAnswer, data)
+
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """See `Process`."""
+        raise _only_there(self.label, "attach")
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """See `Process`."""
+        request = wire.DetachRequest(keep_record=keep_record)
+        data = ask(self._address, "detach", body=request, timeout_s=self._timeout_s)
+        return _received(wire.Detached, data)
+
+    def notes(self) -> list[str]:
+        """See `Process`."""
+        return list(self._notes)
+
+    def _get(self, cls: type[T], route: str) -> T:
+        """The answer to a GET."""
+        return _received(cls, ask(self._address, route, timeout_s=self._timeout_s))
+
+
+def _only_there(endpoint: str, what: str) -> UsageError:
+    """The error for what only works on the process's own machine."""
+    return UsageError(
+        f"{what} works on processes of this machine only, and {endpoint} is an address.",
+        help="Run the command on that machine, with the process's pid.",
+    )
+
+
+def _received(cls: type[T], data: bytes) -> T:
+    """An answer as the object it must be."""
+    try:
+        return wire.decode(cls, data)
+    except ProbingError as error:
+        raise InternalError(f"the agent's answer cannot be read: {error.message}") from None

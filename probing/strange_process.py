@@ -1,0 +1,140 @@
+"""A process without an agent: only its stacks can be had, from outside.
+
+Rules of this file: runs at the operator's side; what needs an agent is an error that says which way
+there is to one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from . import ladder, process, wire
+from .errors import (
+    AttachWaiting,
+    NoSuchProcess,
+    NotProbed,
+    NotPython,
+    ProbingError,
+)
+from .injection.names import AUTO
+from .limits import DEFAULT_TIMEOUT_S
+from .rundir import directory_of
+
+if TYPE_CHECKING:
+    from .answer import Answer
+    from .attaching import Attached
+    from .profile_client import StepsProfile
+    from .profile_client import Tell as TellSteps
+    from .profiling import Samples
+    from .sampling import Tell as TellSeconds
+
+
+class StrangeProcess:
+    """A process without an agent: only its stacks can be had, from outside."""
+
+    def __init__(self, label: str, pid: int) -> None:
+        self.label = label
+        self._pid = pid
+        self._notes: list[str] = []
+
+    def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
+        """See `Process`."""
+        return ladder.backtrace_of_stranger(self._pid, self._notes, native=native, locals=locals)
+
+    def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def eval(
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
+    ) -> wire.EvalResult:
+        """See `Process`."""
+        if unsafe:
+            from .unsafe_eval import eval_in_holder
+
+            return eval_in_holder(self._pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+        raise self._no_agent()
+
+    def live(
+        self, table: str, *, wait_s: float | None = None, patient: bool = False
+    ) -> wire.LiveRows:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def profile(
+        self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
+    ) -> StepsProfile:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def sample(
+        self,
+        seconds: float = 10.0,
+        *,
+        hz: int = 100,
+        idle: bool = False,
+        timeline: bool = False,
+        tell: TellSeconds | None = None,
+    ) -> Samples:
+        """See `Process`."""
+        from .sampling import How, sample
+
+        how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
+        return sample(self._pid, how, self._notes, tell)
+
+    def tables(self) -> wire.TablesAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def status(self) -> wire.Card:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def settings(self) -> wire.SettingsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
+        """See `Process`."""
+        from .attaching import attach
+
+        return attach(self._pid, how=how, timeout_s=timeout_s)
+
+    def detach(self, *, keep_record: bool = False) -> wire.Detached:
+        """See `Process`."""
+        raise NotProbed(self._pid, "it has no probing agent that could leave it")
+
+    def notes(self) -> list[str]:
+        """See `Process`."""
+        return list(self._notes)
+
+    def _no_agent(self) -> ProbingError:
+        """The error of everything that needs an agent."""
+        if not process.is_python(self._pid):
+            return NotPython(self._pid)
+        started = process.start_time(self._pid)
+        if started is None:
+            return NoSuchProcess(str(self._pid))
+        if directory_of(self._pid).folder_for(self._pid, started).attach_script.exists():
+            why = ladder.who_holds_gil(self._pid)
+            return AttachWaiting(self._pid, why or "no Python code has run in it since")
+        owner = process.owner(self._pid)
+        if owner not in (None, os.getuid()):
+            return NotProbed(self._pid, f"it is user {owner}'s, whose agents are not ours to ask")
+        return NotProbed(self._pid)
