@@ -19,6 +19,7 @@ from ..errors import BadRequest, InternalError
 from ..ring_peek import tables_answer
 from ..routes import openapi
 from ..settings import SETTINGS
+from .arming import Arming
 from .evaluation import Evaluator
 from .live import LiveQuestion, live_rows, rows_in_thread
 from .profiling import Profiles
@@ -43,14 +44,16 @@ class Handlers:
         self._agent = agent
         self._worker = SqlWorker(agent.folder, lambda: agent.settings)
         self._profiles = Profiles(lambda: agent.training, agent.folder)
+        self._arming = Arming(lambda: agent.training)
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
         self._readings: set[LabelReading] = set()
 
     def close(self) -> None:
-        """End what runs for clients: evals, a profile, readings of labels and the SQL worker."""
+        """End what runs for clients: evals, profiles, labels, what is armed, the SQL worker."""
         for reading in list(self._readings):
             reading.end()
         self._evaluator.close()
+        self._arming.close()
         self._profiles.close()
         self._worker.close()
 
@@ -110,6 +113,15 @@ class Handlers:
     async def profile_progress(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         return _json(self._profiles.progress())
+
+    async def arm(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        self._arming.arm(await _body(request, wire.ArmRequest))
+        return _json(self._arming.armed())
+
+    async def armed(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._arming.armed())
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tables import BATCHES, METRICS, SOURCES, STEPS, TORCH_TRACE
+from ..tables import BATCHES, GRADIENTS, METRICS, SOURCES, STEPS, TORCH_TRACE
 from ..wire import LiveRows
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _TABLES = {
     "dataloaders": BATCHES,
+    "gradients": GRADIENTS,
     "marks": METRICS,
     "gradient norms": STEPS,
     "gradient scaler": STEPS,

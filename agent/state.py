@@ -127,6 +127,8 @@ class Agent:
             self.training.start(late=True)
         elif changed == "recording":
             self.training.pause()
+        elif changed == "gradients_every":
+            self.training.sample_gradients(self.settings.gradients_every)
 
     def source_of(self, setting: Setting) -> str:
         """Where a setting's value comes from."""

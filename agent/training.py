@@ -11,11 +11,21 @@ import threading
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
-from ..tables import BATCHES, METRICS, MICRO_BATCHES, OVERHEAD, SPANS, STEPS, TORCH_TRACE
+from ..tables import (
+    BATCHES,
+    GRADIENTS,
+    METRICS,
+    MICRO_BATCHES,
+    NUMERICS,
+    OVERHEAD,
+    SPANS,
+    STEPS,
+    TORCH_TRACE,
+)
 from .guard import Guard
 from .recorder import Names, RingWriter
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints
@@ -36,9 +46,13 @@ from .sources.progress import Progress
 from .sources.recording import Recording
 from .sources.step_rows import StepRows
 
+if TYPE_CHECKING:
+    from .sources.gradient_rows import GradientRows
+
 _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
+_NUMERICS_ROWS = 1024
 
 
 class Source(Protocol):
@@ -87,6 +101,7 @@ class TorchTraining:
     Attributes:
         safe_points: Where code that was sent can hold the training thread.
         dataloaders: The data loaders that were met.
+        numerics_ring: The ring of python.numerics, which is written on demand.
     """
 
     def __init__(
@@ -108,16 +123,20 @@ class TorchTraining:
                 (OVERHEAD, settings.step_rows),
                 (SPANS, settings.mark_rows),
                 (METRICS, settings.mark_rows),
+                (GRADIENTS, settings.gradient_rows),
+                (NUMERICS, _NUMERICS_ROWS),
             )
         ]
-        trace, steps, batches, waits, overhead, *marked = self._rings
-        accelerator = accelerator or Cuda()
+        trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
+        self._gradient_ring, self.numerics_ring = self._rings[7:]
+        accelerator = self._accelerator = accelerator or Cuda()
         self._recording = Recording(
             trace=trace,
             rows=StepRows(steps, batches, accelerator),
             names=Names(folder.names),
             safe_points=self.safe_points,
         )
+        self._gradient_rows: GradientRows | None = None
         self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)
@@ -133,13 +152,15 @@ class TorchTraining:
             ModuleCalls(*shared, names, modules),
             BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
             scaler,
-            GradientNorms(self._recording, accelerator),
+            GradientNorms(self._recording, accelerator, settings.overhead / 100),
             OptimizerSteps(*shared),
             loaders,
-            Marks(*shared[:2], self._boundary, accelerator, (marked[0], marked[1])),
+            Marks(*shared[:2], self._boundary, accelerator, (spans, metrics)),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
+        if settings.gradients_every:
+            self.sample_gradients(settings.gradients_every)
 
     def start(self, *, late: bool = False) -> None:
         """Begin to record.
@@ -154,6 +175,23 @@ class TorchTraining:
         self._boundary.begin(late=late)
         for source in self._sources:
             source.start()
+
+    def gradient_rows(self) -> GradientRows:
+        """What writes python.gradients, made when it is first asked for."""
+        if self._gradient_rows is None:
+            from .sources.gradient_rows import GradientRows
+
+            rows = GradientRows(self._recording, self._gradient_ring, self._accelerator)
+            rows.guard.on_fault = self._gradient_ring.count_dropped
+            self._gradient_rows = rows
+            self._sources += (rows,)
+            if self.is_recording():
+                rows.start()
+        return self._gradient_rows
+
+    def sample_gradients(self, every: int) -> None:
+        """Write python.gradients of one step in so many; 0 for none."""
+        self.gradient_rows().every = every
 
     def pause(self) -> None:
         """Stop recording; `start` goes on."""
@@ -258,6 +296,9 @@ class NoTraining:
     def remains(self) -> list[str]:
         """Nothing was put in place."""
         return []
+
+    def sample_gradients(self, every: int) -> None:
+        """There are none; the setting is read when torch comes."""
 
     def problems(self) -> list[str]:
         """No problems."""

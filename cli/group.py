@@ -30,6 +30,8 @@ COMMANDS = {
     "query": "query",
     "eval": "eval_",
     "profile": "profile",
+    "arm": "arm",
+    "gradients": "gradients",
     "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",

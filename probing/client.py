@@ -107,6 +107,16 @@ class Process(Protocol):
             tell: Called with the seconds that have passed, now and then.
         """
 
+    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+        """Record something in the next training steps, or with 0 steps end that; returns at once.
+
+        Args:
+            what: ``nan`` for python.numerics, ``gradients`` for python.gradients.
+        """
+
+    def armed(self) -> wire.ArmedAnswer:
+        """What is recorded on demand, and how far it is."""
+
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
 

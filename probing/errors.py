@@ -28,11 +28,13 @@
     │   ├── BadOrigin
     │   ├── AttachRefused     no agent can be put into the process as it is
     │   ├── ProfileRefused    the steps cannot be profiled as things are
+    │   ├── ArmRefused        nothing can be recorded on demand as things are
     │   └── UnsafeRunDirectory
     ├── TimedOut
     │   ├── QueryTimedOut
     │   ├── EvalTimedOut
     │   ├── NoBatch           the training has not come to a batch
+    │   ├── ArmTimedOut       the training has not come to the end of a step
     │   └── ProfileTimedOut
     ├── NoLabels              its batches hold no label for each token
     ├── RingError             a ring file that cannot be made or read
@@ -410,6 +412,17 @@ class ProfileRefused(Refused):
         super().__init__(f"no steps can be profiled: {why}.", help=help)
 
 
+class ArmRefused(Refused):
+    """Nothing can be recorded on demand as things are."""
+
+    code = "arm_refused"
+    status = 409
+    help = "`arm` alone shows what is armed, and `arm WHAT --off` ends it."
+
+    def __init__(self, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"it cannot be armed: {why}.", help=help)
+
+
 class UnsafeRunDirectory(Refused):
     """The run directory is not one that only its owner can write to."""
 
@@ -476,6 +489,19 @@ class NoLabels(ProbingError):
 
     def __init__(self, seen: str) -> None:
         super().__init__(f"no tokens with labels are among what the training reads: {seen}.")
+
+
+class ArmTimedOut(TimedOut):
+    """The training did not come to the end of a step in time."""
+
+    code = "arm_timed_out"
+    help = "Give it more time with --timeout SECONDS. `backtrace` shows what it is doing."
+
+    def __init__(self, seconds: float, done: int, steps: int) -> None:
+        super().__init__(
+            f"the training came to no end of a step within {seconds:g} s; {done} of {steps} steps"
+            " are done, and the rest was called off."
+        )
 
 
 class ProfileTimedOut(TimedOut):

@@ -113,6 +113,16 @@ class LocalProcess:
         how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
         return sample(self._folder.pid, how, self._notes, tell)
 
+    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+        """See `Process`."""
+        self._require_agent("nothing can be armed in it")
+        return self._agent.arm(what, steps)
+
+    def armed(self) -> wire.ArmedAnswer:
+        """See `Process`."""
+        self._require_agent("nothing is armed in it")
+        return self._agent.armed()
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return ring_peek.tables_answer(self._folder)

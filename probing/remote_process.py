@@ -113,6 +113,16 @@ class RemoteProcess:
         """See `Process`."""
         raise _only_there(self.label, "profile --sampling")
 
+    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+        """See `Process`."""
+        request = wire.ArmRequest(what=what, steps=steps)
+        data = ask(self._address, "arm", body=request, timeout_s=self._timeout_s)
+        return _received(wire.ArmedAnswer, data)
+
+    def armed(self) -> wire.ArmedAnswer:
+        """See `Process`."""
+        return self._get(wire.ArmedAnswer, "armed")
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return self._get(wire.TablesAnswer, "tables")

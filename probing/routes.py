@@ -114,6 +114,22 @@ ROUTES: tuple[Route, ...] = (
         doc="How far the profile in hand is.",
     ),
     Route(
+        name="arm",
+        method="POST",
+        path="/v1/arm",
+        request=wire.ArmRequest,
+        answer=wire.ArmedAnswer,
+        doc="Record something in the next steps of the training, or end that. The answer comes at"
+        " once.",
+    ),
+    Route(
+        name="armed",
+        method="GET",
+        path="/v1/arm",
+        answer=wire.ArmedAnswer,
+        doc="What is recorded on demand, and how far it is.",
+    ),
+    Route(
         name="tables",
         method="GET",
         path="/v1/tables",

@@ -104,6 +104,18 @@ class Settings:
         "Rows that python.batches holds before the oldest is overwritten; 96 bytes each.",
         minimum=64,
     )
+    gradients_every: int = _setting(
+        "PROBING_GRADIENTS_EVERY",
+        0,
+        "Write python.gradients of one step in so many; 0: only when it is asked for.",
+        live=True,
+    )
+    gradient_rows: int = _setting(
+        "PROBING_GRADIENT_ROWS",
+        16_384,
+        "Rows that python.gradients holds before the oldest is overwritten; 120 bytes each.",
+        minimum=64,
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )

@@ -90,6 +90,14 @@ class StrangeProcess:
         how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
         return sample(self._pid, how, self._notes, tell)
 
+    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def armed(self) -> wire.ArmedAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         raise self._no_agent()

@@ -21,6 +21,8 @@ JSON_TYPE = "application/json"
 TRACE_TYPE = "application/gzip"
 MOST_STEPS = 1000
 """The most steps of one profile."""
+ARMABLE = ("nan", "gradients")
+"""What can be recorded on demand."""
 EVAL_INTERRUPTED = "EvalInterrupted"
 """The `error_type` of code that was ended by its time limit."""
 TRUNCATED_KEY = b"probing.truncated"
@@ -165,6 +167,19 @@ class LabelsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRequest:
+    """Something to be recorded in the next steps of the training.
+
+    Attributes:
+        what: One of `ARMABLE`.
+        steps: In how many steps; 0 ends what is armed.
+    """
+
+    what: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
     """Some steps of the training to profile.
 
@@ -244,6 +259,44 @@ class LabelsAnswer:
     tokenizer: str | None
     texts: tuple[TokenText, ...]
     shown: tuple[LabelledSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armed:
+    """Something that is recorded on demand, and how far it is.
+
+    Attributes:
+        what: One of `ARMABLE`.
+        number: Which arming it is, counted from 1.
+        state: ``waiting`` for a step to begin; ``armed``; ``over``; ``failed``.
+        steps: The steps asked for.
+        done: The steps that are done.
+        found: Rows written.
+        first_step: The first step; None before it.
+        last_step: The last one, or that of the finding; None before it.
+        still_s: How long ago a step has ended.
+        reason: Why it failed.
+        notes: What the reader should know.
+    """
+
+    what: str
+    number: int
+    state: str
+    steps: int
+    done: int
+    found: int
+    still_s: float
+    first_step: int | None = None
+    last_step: int | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmedAnswer:
+    """What is recorded on demand: the last arming of each kind."""
+
+    armed: tuple[Armed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

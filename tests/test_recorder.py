@@ -16,7 +16,7 @@ import pytest
 from probing.agent.guard import LIMIT, Guard
 from probing.agent.recorder import Names, RingWriter
 from probing.agent.safe_points import SafePoints
-from probing.agent.sources.accelerator import Cuda, PendingNumber
+from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory import MemorySampler
 from probing.errors import RingError
 from probing.names import decode_names, encode_name
@@ -182,6 +182,10 @@ class FakeAccelerator:
     def device_name(self) -> str | None:
         """It has no name."""
         return None
+
+    def copy_numbers(self, tensor: object) -> PendingNumbers | None:
+        """Nor are several."""
+        raise AssertionError(tensor)
 
 
 def test_an_accelerators_bytes_go_before_the_resident_set() -> None:

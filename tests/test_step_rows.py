@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from probing.agent.recorder import RingWriter
-from probing.agent.sources.accelerator import PendingNumber
+from probing.agent.sources.accelerator import PendingNumber, PendingNumbers
 from probing.agent.sources.model_flops import peak_of
 from probing.agent.sources.numbers import Number
 from probing.agent.sources.phases import BACKWARD, FORWARD
@@ -52,6 +52,10 @@ class Device:
 
     def copy_number(self, tensor: Any) -> PendingNumber | None:
         """Numbers are made by the test."""
+        raise AssertionError(tensor)
+
+    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+        """Nor are several read."""
         raise AssertionError(tensor)
 
     def mark(self) -> float:

@@ -20,6 +20,16 @@ class PendingNumber(Protocol):
         """The number, once it is here."""
 
 
+class PendingNumbers(Protocol):
+    """Several numbers on their way from the device."""
+
+    def is_here(self) -> bool:
+        """Whether they have arrived; asks without waiting."""
+
+    def values(self) -> list[float]:
+        """The numbers, once they are here."""
+
+
 class Accelerator(Protocol):
     """What the agent asks of an accelerator."""
 
@@ -28,6 +38,9 @@ class Accelerator(Protocol):
 
     def copy_number(self, tensor: Any) -> PendingNumber | None:
         """Have a tensor of one element brought to the host; None when that cannot be done now."""
+
+    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+        """The same for a tensor of one dimension."""
 
     def mark(self) -> Any | None:
         """Mark a moment in the work of the current device; None when it is not in use."""
@@ -56,12 +69,14 @@ class Cuda:
         torch = sys.modules["torch"]
         if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
             return None
-        with torch.no_grad():
-            host = torch.empty((), dtype=tensor.dtype, device="cpu", pin_memory=True)
-            host.copy_(tensor.detach().reshape(()), non_blocking=True)
-            event = torch.cuda.Event()
-            event.record()
-        return _CudaNumber(host, event)
+        return _CudaNumber(*_on_its_way(torch, tensor.detach().reshape(())))
+
+    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+        """See `Accelerator`; as `copy_number`."""
+        torch = sys.modules["torch"]
+        if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+            return None
+        return _CudaNumber(*_on_its_way(torch, tensor.detach()))
 
     def mark(self) -> Any | None:
         """See `Accelerator`."""
@@ -85,6 +100,16 @@ class Cuda:
         return name
 
 
+def _on_its_way(torch: Any, tensor: Any) -> tuple[Any, Any]:
+    """A copy in pinned memory, and the event after which it is there."""
+    with torch.no_grad():
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+    return host, event
+
+
 class _CudaSeconds:
     """The time between two events of a stream."""
 
@@ -103,7 +128,7 @@ class _CudaSeconds:
 
 
 class _CudaNumber:
-    """A number in pinned memory, and the event that says when it is there."""
+    """Numbers in pinned memory, and the event that says when they are there."""
 
     def __init__(self, host: Any, event: Any) -> None:
         self._host = host
@@ -117,3 +142,8 @@ class _CudaNumber:
     def value(self) -> float:
         """See `PendingNumber`."""
         return float(self._host.item())
+
+    def values(self) -> list[float]:
+        """See `PendingNumbers`."""
+        numbers: list[float] = self._host.tolist()
+        return numbers

@@ -112,6 +112,8 @@ class BackwardPasses:
         counts = is_outermost and thread.native_id == recording.training_thread
         if counts and kwargs.get("accumulate_grad"):
             self._note_loss(args)
+            if recording.numerics is not None:
+                recording.numerics.loss_came(args)
         start, word = time.perf_counter_ns(), None
         if counts:
             recording.rows.phases.enter(BACKWARD, start)
@@ -145,6 +147,8 @@ class BackwardPasses:
         now = time.perf_counter_ns()
         if begun.counts:
             recording.rows.phases.leave(now)
+            if recording.numerics is not None:
+                recording.numerics.backward_ended()
         if begun.word is not None:
             took = now - begun.start_ns
             recording.trace.close_row(begun.word, state, took, self._memory.bytes)

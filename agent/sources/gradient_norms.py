@@ -1,28 +1,76 @@
-"""The norm of a step's gradients, which the script takes in order to clip them.
+"""The norm of a step's gradients: the script's own, or one that is taken now and then.
 
-Rules of this file: runs in the training thread, in the place of the function that
+Rules of this file: runs in the training thread. In the place of the function that
 ``torch.nn.utils.clip_grad_norm_`` hands its norm to, so that a script which has imported that one
-by name is seen, too.
+by name is seen, too; where a script does not clip, in the hook before the optimizer's step. Nothing
+waits for a device, and what the norm costs decides how often it is taken.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from ..guard import Guard
 from .accelerator import Accelerator
+from .gradient_tensors import gradients_of, has_closure, is_capturing, norms_of, parameters_of
 from .numbers import read_number
 from .recording import Recording
 from .stand_in import StandIn
 
+_PART_OF_BUDGET = 0.1
+_BYTES_PER_NS = 200.0
+"""How fast a device reads at the least; its own clock is not asked, because that would wait."""
+
+
+class Interval:
+    """Says when the next norm may be taken, by what the last one has cost."""
+
+    def __init__(self, share: float) -> None:
+        """Begin with the first step whose length is known.
+
+        Args:
+            share: The part of a step that norms may cost on average.
+        """
+        self._share = share
+        self._left = 0
+
+    def is_due(self) -> bool:
+        """Whether this step's norm is to be taken; to be asked once per step."""
+        self._left -= 1
+        return self._left < 0
+
+    def taken(self, cost_ns: float, step_ns: float) -> None:
+        """A norm has been taken in a step of that length."""
+        allowed = self._share * step_ns
+        self._left = math.ceil(cost_ns / allowed) - 1 if allowed > 0 else sys.maxsize
+
 
 class GradientNorms:
-    """Stands in for the second half of ``clip_grad_norm_``."""
+    """Takes the norm that the script clips by, or one of its own."""
 
-    def __init__(self, recording: Recording, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        accelerator: Accelerator,
+        share: float,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            share: The part of a step that all recording may cost.
+        """
         self._recording = recording
         self._accelerator = accelerator
+        self._clock = clock
+        self._interval = Interval(share * _PART_OF_BUDGET)
+        self._last_ns = 0
+        self._is_warm = False
         module = sys.modules["torch.nn.utils.clip_grad"]
         self._clip = StandIn(module, "_clip_grads_with_norm_", self._around)
         self.guard = Guard("gradient norms", self.stop)
@@ -33,12 +81,21 @@ class GradientNorms:
         return self._clip.is_on
 
     def start(self) -> None:
-        """Stand in."""
+        """Take norms from now on."""
         self._clip.start()
+        self.stop_looking()
+        self._recording.before_step += (self._before_step,)
 
     def stop(self) -> None:
-        """Stand in no more."""
+        """Take none any more."""
         self._clip.stop()
+        self.stop_looking()
+
+    def stop_looking(self) -> None:
+        """Leave the steps of optimizers alone."""
+        looks = self._recording.before_step
+        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+        self._last_ns = 0
 
     def close(self) -> None:
         """Stop for good."""
@@ -60,3 +117,57 @@ class GradientNorms:
         if thread.native_id == self._recording.training_thread:
             number = read_number(norm, self._accelerator)
             self._recording.rows.norm = number or self._recording.rows.norm
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An optimizer is about to step."""
+        recording = self._recording
+        counted = recording.optimizer
+        is_training = recording.threads.state.native_id == recording.training_thread
+        if is_training and counted is not None and counted() is optimizer:
+            self.guard.run(self._consider, optimizer, has_closure(args, kwargs))
+
+    def _consider(self, optimizer: Any, computes_own: bool) -> None:  # noqa: FBT001 - by the guard
+        """Take the norm, if the script has not, and if it is time to."""
+        now = self._clock()
+        step_ns, is_first = now - self._last_ns, not self._last_ns
+        self._last_ns = now
+        rows = self._recording.rows
+        if is_first or computes_own or rows.norm is not None or not self._interval.is_due():
+            return
+        if is_capturing(sys.modules["torch"]):
+            return
+        if not self._is_warm:  # what is only set up once must not count as what it costs
+            total_norm(optimizer)
+            self._is_warm, now = True, self._clock()
+        found = total_norm(optimizer)
+        if found is None:
+            self._interval.taken(self._clock() - now, step_ns)
+            return
+        norm, size = found
+        number = read_number(norm, self._accelerator)
+        scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
+        if number is not None and scale is not None:
+            divisor = read_number(scale, self._accelerator)
+            number = None if divisor is None else number.over(divisor)
+        rows.norm = number
+        on_device = 0.0 if norm.device.type == "cpu" else size / _BYTES_PER_NS
+        self._interval.taken(max(self._clock() - now, on_device), step_ns)
+
+
+def total_norm(optimizer: Any) -> tuple[Any, int] | None:
+    """The norm of all gradients of an optimizer, as a tensor, and the bytes that were read.
+
+    Returns:
+        None where there are no gradients, or some that cannot be read with the others.
+    """
+    torch: Any = sys.modules["torch"]
+    pairs, left_out = gradients_of(parameters_of(optimizer))
+    devices = {gradient.device for _, gradient in pairs}
+    if left_out or len(devices) != 1:
+        return None
+    norms = norms_of([gradient for _, gradient in pairs])
+    with torch.no_grad():
+        widest = max((norm.dtype for norm in norms), key=lambda dtype: dtype.itemsize)
+        stacked = torch.stack([norm.to(widest) for norm in norms])
+        size = sum(gradient.nbytes for _, gradient in pairs)
+        return torch.linalg.vector_norm(stacked), size

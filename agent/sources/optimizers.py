@@ -87,11 +87,15 @@ class OptimizerSteps:
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer is about to step."""
         if self.is_on and not self._recording.awaits_step:
+            for look in self._recording.before_step:
+                look(optimizer, args, kwargs)
             self.guard.run(self._open_row, optimizer)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has stepped."""
         if self.is_on:
+            for look in self._recording.after_step:
+                look(optimizer, args, kwargs)
             self.guard.run(self._close_row, optimizer)
 
     def _open_row(self, optimizer: Any) -> None:

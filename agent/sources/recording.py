@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from ...ring import NULL_INT
@@ -16,6 +17,8 @@ from ..recorder import Names, RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .met import Met
 from .step_rows import StepRows
+
+StepLook = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
 
 MAX_DEPTH = 255
 FORWARD, BACKWARD = STAGES.index("forward"), STAGES.index("backward")
@@ -126,6 +129,10 @@ class Recording:
         optimizers: Those that have stepped.
         observation: What watches the next call of each root, while somebody has asked for it.
         seen: What such a look has shown of each module, by ``id(module)``.
+        before_step: Called in the training thread as an optimizer is about to step, with it and the
+            arguments of its step; what it calls keeps its own faults.
+        after_step: The same, as it has stepped.
+        numerics: What watches for values that are not finite, while it is armed.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
     """
@@ -145,6 +152,9 @@ class Recording:
         self.optimizers = Met()
         self.observation: Any = None
         self.seen: dict[int, Any] = {}
+        self.before_step: tuple[StepLook, ...] = ()
+        self.after_step: tuple[StepLook, ...] = ()
+        self.numerics: Any = None
         self.training_thread = 0
         self.session = 0
         self.awaits_step = False

@@ -15,6 +15,7 @@ from .data import BATCHES, DATALOADERS
 from .kernels import KERNEL_CATEGORIES, KERNELS
 from .marks import METRICS, SPANS
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
+from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
 from .own import OVERHEAD, SOURCE_STATES, SOURCES
 from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
@@ -24,17 +25,22 @@ __all__ = [
     "BACKTRACE",
     "BATCHES",
     "DATALOADERS",
+    "GRADIENTS",
     "KERNELS",
     "KERNEL_CATEGORIES",
     "METRICS",
     "MICRO_BATCHES",
     "MODELS",
     "MODULES",
+    "NUMERICS",
+    "NUMERIC_KINDS",
+    "NUMERIC_STAGES",
     "OBSERVED_COLUMNS",
     "OPTIMIZERS",
     "OVERHEAD",
     "OWN_SCHEMA",
     "RECORDED_TABLES",
+    "ROLES",
     "SCHEMA",
     "SOURCES",
     "SOURCE_STATES",
@@ -60,6 +66,8 @@ TABLES: tuple[Table, ...] = (
     BATCHES,
     SPANS,
     METRICS,
+    GRADIENTS,
+    NUMERICS,
     BACKTRACE,
     THREADS,
     MODELS,

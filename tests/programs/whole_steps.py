@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 STEPS = 4
 
@@ -70,7 +70,7 @@ def accumulate(divide: Callable[[Tensor], Tensor], count: int) -> None:
             divide(loss).backward()
         optimizer.step()
         optimizer.zero_grad()
-        tell(loss=sum(losses) / count, micro_batches=count, samples=6 * count, grad_norm=None)
+        tell(loss=sum(losses) / count, micro_batches=count, samples=6 * count)
 
 
 def divided() -> None:
@@ -131,6 +131,19 @@ def not_a_number() -> None:
         optimizer.step()
         optimizer.zero_grad()
         tell(loss_finite=step < 2)
+
+
+def unclipped() -> None:
+    """Without clipping: the norm is what torch computes."""
+    model, optimizer = make()
+    for step in range(STEPS):
+        x, y = batch(step)
+        loss = mse_loss(model(x), y)
+        loss.backward()
+        norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+        optimizer.zero_grad()
+        tell(own_norm=norm.item())
 
 
 def closure() -> None:

@@ -1,0 +1,118 @@
+"""What is recorded on demand in the next steps of the training, one of each kind at a time.
+
+Rules of this file: arming returns at once, and the work is done in the training thread; a client
+asks how far it is. What is armed ends by itself, so nobody needs to stay.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import ArmRefused, BadRequest
+from ..wire import ARMABLE, MOST_STEPS, Armed, ArmedAnswer, ArmRequest
+from .training import NoTraining, TorchTraining
+
+if TYPE_CHECKING:
+    from .sources.gradient_rows import GradientSteps
+    from .sources.numerics import NumericsWatch
+
+_END_S = 2.0
+
+
+class Arming:
+    """Begins, shows and ends what is armed."""
+
+    def __init__(self, training: Callable[[], TorchTraining | NoTraining]) -> None:
+        self._training = training
+        self._lock = threading.Lock()
+        self._jobs: dict[str, NumericsWatch | GradientSteps] = {}
+        self._count = 0
+
+    def arm(self, request: ArmRequest) -> None:
+        """Begin; with 0 steps, end.
+
+        Raises:
+            BadRequest: There is no such thing, or not for so many steps.
+            ArmRefused: It is armed already, or steps are not seen here.
+        """
+        if request.what not in ARMABLE:
+            raise BadRequest(f"what can be armed is {' or '.join(ARMABLE)}, not {request.what!r}")
+        if not 0 <= request.steps <= MOST_STEPS:
+            raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
+        with self._lock:
+            job = self._jobs.get(request.what)
+            if not request.steps:
+                if job is not None:
+                    job.end()
+                return
+            training = _watched(self._training())
+            if job is not None and job.state not in {"over", "failed"}:
+                raise ArmRefused(f"{job.what} is armed already: {job.done} of {job.steps} steps")
+            self._begin(request, training)
+
+    def armed(self) -> ArmedAnswer:
+        """The last of each kind, and how far it is."""
+        now = time.monotonic()
+        return ArmedAnswer(
+            armed=tuple(
+                Armed(
+                    what=job.what,
+                    number=job.number,
+                    state=job.state,
+                    steps=job.steps,
+                    done=job.done,
+                    found=job.found,
+                    still_s=now - job.moved_s,
+                    first_step=job.first_step,
+                    last_step=job.last_step,
+                    reason=job.reason,
+                    notes=job.notes(),
+                )
+                for job in list(self._jobs.values())
+            )
+        )
+
+    def close(self) -> None:
+        """End what is armed, and wait a little for the training thread to take its hooks off."""
+        for job in list(self._jobs.values()):
+            job.end()
+        for job in list(self._jobs.values()):
+            job.wait_off(_END_S)
+
+    def _begin(self, request: ArmRequest, training: TorchTraining) -> None:
+        """Hand the work over to the training thread."""
+        recording = training.watched()
+        assert recording is not None
+        self._count += 1
+        job: NumericsWatch | GradientSteps
+        if request.what == "nan":
+            from .sources.numerics import NumericsWatch
+
+            job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
+        else:
+            from .sources.gradient_rows import GradientSteps
+
+            rows = training.gradient_rows()
+            job = GradientSteps(rows, request.steps, self._count)
+            rows.arm(job)
+        self._jobs[request.what] = job
+        training.safe_points.begin_job(job)
+
+
+def _watched(training: TorchTraining | NoTraining) -> TorchTraining:
+    """A training whose steps are seen.
+
+    Raises:
+        ArmRefused: They are not.
+    """
+    if isinstance(training, NoTraining):
+        raise ArmRefused("the process has not imported torch, or nothing can be recorded", help="")
+    if not training.is_recording():
+        raise ArmRefused(
+            "recording is off, so that the ends of steps are not seen",
+            help="`config recording=true` turns it on.",
+        )
+    return training

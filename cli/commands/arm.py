@@ -1,0 +1,99 @@
+"""`probing ENDPOINT arm`: record in the next steps what is not recorded all the time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ...errors import UsageError
+from ...wire import ARMABLE, MOST_STEPS
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import Target, asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...arming import Watch
+    from ...client import Process
+    from ...wire import Armed, ArmedAnswer
+
+
+@click.command("arm")
+@target_options
+@attach_option
+@click.argument("what", type=click.Choice(ARMABLE), required=False)
+@click.option(
+    "--steps", type=click.IntRange(1, MOST_STEPS), default=20, show_default=True,
+    help="How many training steps to watch at most.",
+)  # fmt: skip
+@click.option("--no-wait", is_flag=True, help="Arm it, and return at once.")
+@click.option("--off", is_flag=True, help="End what is armed.")
+@style_option("text", "json")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    what: str | None,
+    steps: int,
+    no_wait: bool,
+    off: bool,
+    style: str,
+) -> None:
+    """Record in the next training steps what is not recorded all the time.
+
+    `arm nan` finds the first module that makes values which are not finite, forwards or backwards:
+    from the next step on it looks at what every module is given and gives, for --steps steps or
+    until the end of the step with a finding. The rows stay in python.numerics. While it is armed
+    every module waits for its device, so the training is slower; its numbers stay the same.
+
+    `arm gradients` writes python.gradients; `gradients` does so, too, and shows them. `arm` alone
+    shows what is armed. Ctrl-C ends it; --timeout is the time that any one step may take.
+    """
+    target = asked_target(context)
+    if what is None and (off or no_wait):
+        raise UsageError(f"say what: `arm {' | '.join(ARMABLE)}`.")
+    if what == "nan" and not (off or no_wait):
+        context.exit(_watch(target, steps, style))
+    asked = 0 if off else steps
+
+    def ask(process: Process) -> ArmedAnswer:
+        return process.armed() if what is None else process.arm(what, asked)
+
+    if style == "json":
+        context.exit(show_json(target, ask, dataclasses.asdict))
+    context.exit(show_each(target, ask, _render))
+
+
+def _render(answer: ArmedAnswer) -> str:
+    from ..render.numerics import render_armed
+
+    return render_armed(answer.armed)
+
+
+def _watch(target: Target, steps: int, style: str) -> int:
+    """Wait for what is found, and show it."""
+    from ..render.numerics import progress_of, render_finding
+
+    def tell(armed: Armed) -> None:
+        if target.is_single:
+            terminal.progress(progress_of(armed))
+
+    def ask(process: Process) -> tuple[str, Watch]:
+        from ...arming import watch_numbers
+
+        try:
+            watch = watch_numbers(process, steps, timeout_s=target.limit_s, tell=tell)
+        finally:
+            terminal.progress("")
+        for note in watch.armed.notes:
+            terminal.note(note)
+        return process.label, watch
+
+    def render(found: tuple[str, Watch]) -> str:
+        label, watch = found
+        return render_finding(watch.armed, watch.rows, evidence=watch.evidence, endpoint=label)
+
+    if style == "json":
+        return show_json(target, ask, lambda found: dataclasses.asdict(found[1]))
+    return show_each(target, ask, render)

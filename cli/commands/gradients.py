@@ -1,0 +1,71 @@
+"""`probing ENDPOINT gradients`: the gradient of every parameter in the next steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ...wire import MOST_STEPS
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...arming import Watch
+    from ...client import Process
+    from ...wire import Armed
+
+
+@click.command("gradients")
+@target_options
+@attach_option
+@click.option(
+    "--steps", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True,
+    help="Of how many training steps.",
+)  # fmt: skip
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=30, show_default=True,
+    help="How many rows to show; 0 for all.",
+)  # fmt: skip
+@style_option("table", "json")
+@click.pass_context
+def command(context: click.Context, *, steps: int, rows: int, style: str) -> None:
+    """Show the gradient of every parameter in the next training steps.
+
+    As the optimizer is about to use it, after unscaling and clipping: its norm, its largest value,
+    NaN and infinite elements, zeros, and how much the step changed the weights. The worst come
+    first: those that are not finite, then the largest. The rows stay in python.gradients. For these
+    steps the training waits for its device; Ctrl-C ends it.
+    """
+    from ..render.numerics import progress_of
+
+    target = asked_target(context)
+
+    def tell(armed: Armed) -> None:
+        if target.is_single:
+            terminal.progress(progress_of(armed))
+
+    def ask(process: Process) -> Watch:
+        from ...arming import sample_gradients
+
+        try:
+            watch = sample_gradients(process, steps, timeout_s=target.limit_s, tell=tell)
+        finally:
+            terminal.progress("")
+        for note in watch.armed.notes:
+            terminal.note(note)
+        return watch
+
+    def render(watch: Watch) -> str:
+        from ..render.gradients import render_gradients
+
+        if watch.armed.state == "failed":
+            return f"the gradients could not be read: {watch.armed.reason}"
+        screen = terminal.screen()
+        return render_gradients(watch.rows, most=rows, width=screen.width, color=screen.color)
+
+    if style == "json":
+        context.exit(show_json(target, ask, dataclasses.asdict))
+    context.exit(show_each(target, ask, render))

@@ -1,0 +1,68 @@
+"""The gradients of some steps as a table, the worst first.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .table import Heading, render_table
+from .text import escape_controls, plural
+
+_HEADINGS = (
+    Heading(name="step", is_number=True),
+    Heading(name="parameter"),
+    Heading(name="norm", is_number=True),
+    Heading(name="max", is_number=True),
+    Heading(name="NaN", is_number=True),
+    Heading(name="Inf", is_number=True),
+    Heading(name="zeros", is_number=True),
+    Heading(name="weight norm", is_number=True),
+    Heading(name="update ratio", is_number=True),
+    Heading(name="elements", is_number=True),
+)
+
+
+def render_gradients(
+    rows: Sequence[Mapping[str, Any]], *, most: int, width: int | None, color: bool
+) -> str:
+    """The table, and in a line what is wrong in it."""
+    if not rows:
+        return "no optimizer had a gradient that can be read in these steps"
+    shown = rows[:most] if most else rows
+    table = render_table(
+        _HEADINGS,
+        [_cells(row) for row in shown],
+        width=width,
+        color=color,
+        more_rows=len(rows) - len(shown),
+    )
+    bad = sum(1 for row in rows if row["nan_count"] or row["inf_count"])
+    verdict = f"{plural(bad, 'gradient')} of {len(rows):,} with values that are not finite"
+    return f"{table}\n\n{verdict}"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str | None]:
+    zeros = row["zero_share"]
+    return [
+        str(row["step"]),
+        escape_controls(row["parameter"] or ""),
+        _short(row["norm"]),
+        _short(row["max_abs"]),
+        _count(row["nan_count"]),
+        _count(row["inf_count"]),
+        None if zeros is None else f"{zeros:.1%}",
+        _short(row["weight_norm"]),
+        _short(row["update_ratio"]),
+        _count(row["numel"]),
+    ]
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _count(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
