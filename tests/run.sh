@@ -27,7 +27,7 @@ find_python() {
     done
 }
 
-sh examples/venv.sh dev
+sh examples/venv.sh dev,frameworks
 bin=.venv/bin
 
 check $bin/ruff check .

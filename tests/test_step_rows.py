@@ -81,14 +81,14 @@ def rings(tmp_path: Path) -> Iterator[tuple[RingWriter, RingWriter]]:
         ring.close()
 
 
-def run_step(rows: StepRows, losses: list[tuple[Number, float]], start_ns: int) -> None:
-    """A step of one micro-batch for each loss, with its divisor."""
+def run_step(rows: StepRows, losses: list[tuple[Number, Number | None]], start_ns: int) -> None:
+    """A step of one micro-batch for each loss, with the share that it is."""
     rows.open(start_ns, 0, 1)
     now = start_ns
-    for loss, divisor in losses:
+    for loss, share in losses:
         rows.phases.enter(FORWARD, now)
         rows.phases.leave(now + 10)
-        rows.lost(loss, divisor)
+        rows.lost(loss, share)
         rows.phases.enter(BACKWARD, now + 10)
         now += 30
         rows.phases.leave(now)
@@ -109,15 +109,15 @@ def test_what_comes_late_is_written_late(
     device = Device()
     rows = StepRows(*rings, device)
     loss = Pending(2.0)
-    run_step(rows, [(Number(NULL_FLOAT, loss), 1.0)], 100)
+    run_step(rows, [(Number(NULL_FLOAT, loss), None)], 100)
     first = steps(tmp_path)[0]
     assert first["duration_ns"] == 30
     assert (first["loss"], first["loss_finite"], first["device_s"]) == (None, None, None)
     loss.has_come = True
-    run_step(rows, [(Number(1.0), 1.0)], 200)
+    run_step(rows, [(Number(1.0), None)], 200)
     assert steps(tmp_path)[0]["device_s"] is None, "it is still on its way"
     device.pending[0].has_come = True
-    run_step(rows, [(Number(math.nan), 1.0)], 300)
+    run_step(rows, [(Number(math.nan), None)], 300)
     first, _, third = steps(tmp_path)
     assert (first["loss"], first["loss_finite"], first["device_s"]) == (2.0, True, 2.5)
     assert math.isnan(third["loss"])
@@ -127,11 +127,11 @@ def test_what_comes_late_is_written_late(
 def test_a_loss_divided_for_accumulation_is_summed(
     rings: tuple[RingWriter, RingWriter], tmp_path: Path
 ) -> None:
-    """Divided by the number of micro-batches: the sum; undivided, or otherwise: the mean."""
+    """Where they are shares that add up to one: the sum; else the mean."""
     rows = StepRows(*rings, Device())
-    run_step(rows, [(Number(1.0), 2.0), (Number(2.0), 2.0)], 0)
-    run_step(rows, [(Number(1.0), 1.0), (Number(2.0), 1.0)], 100)
-    run_step(rows, [(Number(1.0), 3.0), (Number(2.0), 3.0)], 200)
+    run_step(rows, [(Number(1.0), Number(0.5)), (Number(2.0), Number(0.5))], 0)
+    run_step(rows, [(Number(1.0), None), (Number(2.0), None)], 100)
+    run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
     assert [row["loss"] for row in steps(tmp_path)] == [3.0, 1.5, 1.5]
 
 

@@ -19,7 +19,7 @@ from .gradient_scaler import GradientScaler
 from .memory import MemorySampler
 from .module_backward import ModuleBackward
 from .module_names import IDS
-from .numbers import divisor_of, read_number
+from .numbers import read_number, share_of
 from .phases import BACKWARD
 from .recording import Recording, ThreadState
 from .stand_in import StandIn
@@ -136,7 +136,7 @@ class BackwardPasses:
         number = read_number(loss, self._accelerator)
         if number is not None:
             number, node = self._scaler.unscaled(loss, number)
-            self._recording.rows.lost(number, divisor_of(node))
+            self._recording.rows.lost(number, share_of(node, self._accelerator))
 
     def _end(self, begun: _Pass, state: int) -> None:
         """A pass has ended."""

@@ -1,9 +1,10 @@
 """Keeps torch.compile from compiling code of ours where a compiled model calls modules one by one.
 
 Rules of this file: asks torch's C extension only, never imports `torch._dynamo`; where a version of
-torch does not offer it, nothing is done. A model that was compiled before the agent came, and whose
-graph has breaks, would otherwise be compiled again: to it, the wrapper is a function that it has
-never seen. Tracing through the wrapper, inside a graph, is not affected.
+torch does not offer it, nothing is done. The wrapper would otherwise be a frame like any other to
+torch.compile, while torch's own ``Module.__call__`` is none: a model whose graph has breaks would
+be cut in other pieces, with other results in the last bit, and one that was compiled before the
+agent came would be compiled again. Tracing through the wrapper, inside a graph, is not affected.
 """
 
 from __future__ import annotations

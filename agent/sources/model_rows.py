@@ -14,7 +14,7 @@ from ...tables import MODELS, MODULES
 from ...wire import LiveRows
 from .flops import Formulas
 from .found import found_roots
-from .module_names import is_wrapper_child, outermost, unwrap, walk
+from .module_names import class_name, is_wrapper_child, outermost, unwrap, walk
 from .observation import Observed, is_compiled
 from .recording import Recording
 from .tensor_facts import Sizes, sizes_of
@@ -102,7 +102,7 @@ def _model_row(number: int, root: Any) -> Row:
     share = held.trainable / held.numbers if held.numbers and held.trainable is not None else None
     return (
         number,
-        type(inner).__name__,
+        class_name(inner),
         " > ".join(_wrappers(root)) or None,
         len(parts) - len(_wrappers(root)),
         held.numbers,
@@ -120,7 +120,7 @@ def _model_row(number: int, root: Any) -> Row:
 
 def _module_rows(number: int, root: Any, seen: dict[int, Observed]) -> list[Row]:
     """The rows of one root's modules, outermost first."""
-    root_class = type(unwrap(root)).__name__
+    root_class = class_name(unwrap(root))
     parts = list(_parts(root))
     shown = _with_containers(parts, seen)
     return [_module_row(part, number, root_class, shown.get(id(part.module))) for part in parts]
@@ -132,7 +132,7 @@ def _module_row(part: _Part, number: int, root_class: str, seen: Observed | None
     own = sizes_of(_own(part.module._parameters).values())
     return (
         part.name,
-        type(part.module).__name__,
+        class_name(part.module),
         root_class,
         number,
         part.depth,
@@ -197,7 +197,7 @@ def _parts(root: Any) -> Iterator[_Part]:
     buffers: dict[int, dict[int, Any]] = {}
     compiled = _compiled_modules(root)
     for name, module in walk(root, "", set()):
-        shown = name or type(module).__name__
+        shown = name or class_name(module)
         depth = name.count(".") + 1 if name else 0
         held = (_held(module, "_parameters", parameters), _held(module, "_buffers", buffers))
         yield _Part(module, shown, depth, id(module) in compiled, *held)
@@ -230,7 +230,7 @@ def _wrappers(root: Any) -> list[str]:
     """The classes of the wrappers around a model, outermost first."""
     names, module = [], root
     while module is not unwrap(module):
-        names.append(type(module).__name__)
+        names.append(class_name(module))
         module = next(
             child for name, child in module._modules.items() if is_wrapper_child(module, name)
         )

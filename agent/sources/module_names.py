@@ -18,6 +18,8 @@ IDS = struct.Struct("<III")
 _WRAPPER_CHILDREN = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 _PARALLEL_WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel"})
 
+_SHARDED = "FSDPModule"
+
 
 class _Reference(weakref.ref):  # type: ignore[type-arg]
     """A weak reference that knows the key to forget."""
@@ -49,9 +51,9 @@ class ModuleNames:
 
     def learn_root(self, root: Any) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
-        root_class = type(unwrap(root)).__name__
+        root_class = class_name(unwrap(root))
         for path, module in walk(root, "", set()):
-            self._remember(module, path or type(module).__name__, root_class)
+            self._remember(module, path or class_name(module), root_class)
         if next(root.parameters(), None) is not None:
             self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
@@ -67,8 +69,7 @@ class ModuleNames:
             if id(module) in self.known:
                 return self.known[id(module)]
             self._unrooted.add(type(module))
-        class_name = type(module).__name__
-        return self._remember(module, class_name, type(unwrap(root)).__name__)
+        return self._remember(module, class_name(module), class_name(unwrap(root)))
 
     def ids_of(self, key: int) -> bytes:
         """The numbers of a known module, also of one that is left out of the record."""
@@ -100,7 +101,7 @@ class ModuleNames:
         """Keep a module's numbers until it dies."""
         key = id(module)
         intern = self._names.intern
-        packed = IDS.pack(intern(name), intern(type(module).__name__), intern(root_class))
+        packed = IDS.pack(intern(name), intern(class_name(module)), intern(root_class))
         reference = _Reference(module, self._forget)
         reference.key = key
         self._references[key] = reference
@@ -139,6 +140,14 @@ def outermost(roots: list[Any]) -> list[Any]:
         id(module) for root in roots for _, module in walk(root, "", set()) if module is not root
     }
     return [root for root in roots if id(root) not in inside]
+
+
+def class_name(module: Any) -> str:
+    """The class that a module was made as; FSDP2 puts one of its own over it."""
+    cls = type(module)
+    bases = cls.__bases__
+    is_sharded = len(bases) > 1 and bases[0].__name__ == _SHARDED
+    return bases[1].__name__ if is_sharded else cls.__name__
 
 
 def is_wrapper_child(module: Any, name: str) -> bool:

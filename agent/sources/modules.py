@@ -71,8 +71,7 @@ class ModuleCalls:
         if self._wrapper is None:
             self._original = module_class.__call__
             self._wrapper = self._make_wrapper(module_class.__call__)
-            if self._recording.awaits_step:
-                self._leave_compiled_models_alone()
+            self._leave_compiled_models_alone()
             module_class.__call__ = self._wrapper
 
     def stop(self) -> None:
@@ -98,7 +97,7 @@ class ModuleCalls:
         ]
 
     def _leave_compiled_models_alone(self) -> None:
-        """Models compiled without us are not compiled again because of us."""
+        """torch.compile takes the frames that it would take without us, and no others."""
         code = self._wrapper.__code__.replace()  # of its own: what is set for it is set for good
         self._wrapper.__code__ = code
         helpers: tuple[Any, ...] = (

@@ -19,8 +19,9 @@ from .numbers import Number
 from .phases import PHASES, Phases
 
 _NS = 1e-9
-_SAME = 1e-3
-"""How far a divisor may be from the number of micro-batches: ``loss * 0.333`` is meant as 1/3."""
+_SAME = 0.1
+"""How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
+1/3, and a rank's tokens need not be just as many as those of the others."""
 
 
 class StepEnd(NamedTuple):
@@ -39,30 +40,39 @@ class StepEnd(NamedTuple):
     model: Any
 
 
+class _Loss(NamedTuple):
+    """The loss of a micro-batch, and what part of the step's it is, where that is known."""
+
+    number: Number
+    share: Number | None
+
+
 class _MeanLoss:
     """The loss of a step, from those of its micro-batches.
 
-    Where each was divided by their number before its backward pass, as for gradient accumulation,
-    the mean is their sum.
+    Where each is a share of it already, divided by their number or by that of all their tokens
+    before its backward pass, as for gradient accumulation, it is their sum.
     """
 
-    def __init__(self, losses: list[tuple[Number, float]]) -> None:
-        self._numbers = [number for number, _ in losses]
-        divisors = [divisor for _, divisor in losses]
-        count = len(losses)
-        were_divided = all(abs(divisor - count) < _SAME * count for divisor in divisors)
-        self._divisor = 1 if were_divided else count
+    def __init__(self, losses: list[_Loss]) -> None:
+        self._losses = losses
 
     def is_here(self) -> bool:
         """See `Later`."""
-        return all(number.is_here() for number in self._numbers)
+        return all(
+            number.is_here() and (share is None or share.is_here())
+            for number, share in self._losses
+        )
 
     @property
     def value(self) -> float:
         """See `Later`."""
-        if not (self._numbers and self.is_here()):
+        if not (self._losses and self.is_here()):
             return NULL_FLOAT
-        return math.fsum(number.value for number in self._numbers) / self._divisor
+        parts = math.fsum(1.0 if share is None else share.value for _, share in self._losses)
+        are_shares = abs(parts - 1.0) < _SAME
+        divisor = 1 if are_shares else len(self._losses)
+        return math.fsum(number.value for number, _ in self._losses) / divisor
 
 
 class _IsFinite:
@@ -85,13 +95,13 @@ class _IsFinite:
 class _Batch:
     """The micro-batch in progress."""
 
-    __slots__ = ("divisor", "loss", "samples", "started_ns", "tokens", "word")
+    __slots__ = ("loss", "samples", "share", "started_ns", "tokens", "word")
 
     def __init__(self, word: int, started_ns: int) -> None:
         self.word = word
         self.started_ns = started_ns
         self.loss: Number | None = None
-        self.divisor = 1.0
+        self.share: Number | None = None
         self.samples: int | None = None
         self.tokens: int | None = None
 
@@ -126,7 +136,7 @@ class StepRows:
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
         self._count = 0
-        self._losses: list[tuple[Number, float]] = []
+        self._losses: list[_Loss] = []
         self._spent_ns = [0] * len(PHASES)
         self._samples: int | None = None
         self._tokens: int | None = None
@@ -209,13 +219,13 @@ class StepRows:
             batch.samples = samples if batch.samples is None else batch.samples
             batch.tokens = tokens if batch.tokens is None else batch.tokens
 
-    def lost(self, loss: Number | None, divisor: float) -> None:
+    def lost(self, loss: Number | None, share: Number | None) -> None:
         """A backward pass begins with a loss."""
         batch = self._batch
         if batch is None or loss is None:
             return
         if batch.loss is None:
-            batch.loss, batch.divisor = loss, divisor
+            batch.loss, batch.share = loss, share
         else:
             batch.loss = batch.loss.plus(loss)
 
@@ -241,7 +251,7 @@ class StepRows:
         }
         later: dict[str, Later] = {}
         if batch.loss is not None:
-            self._losses.append((batch.loss, batch.divisor))
+            self._losses.append(_Loss(batch.loss, batch.share))
             later["loss"] = batch.loss
         self._samples = _sum(self._samples, batch.samples)
         self._tokens = _sum(self._tokens, batch.tokens)
