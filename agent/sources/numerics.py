@@ -425,8 +425,12 @@ class NumericsWatch:
                 self._findings.add(around.watched, "backward", "producer", "intermediate", named)
                 break
         else:
-            named = bad._replace(name=f"output {bad.name}")
-            self._findings.add(first.watched, "backward", "given", "grad", named)
+            # What is given to the outermost is given to those inside whose output it returns.
+            outer = [call for call in (first, *_around(first)) if call.grad_out is not None]
+            given = outer[-1] if outer else first
+            named = (given.grad_out or bad)._replace(name=f"output {bad.name}")
+            self._findings.add(given.watched, "backward", "given", "grad", named)
+            first = given
         self._tell_rest([first], touched)
 
     def _tell_rest(self, told: list[_Call], touched: list[_Call]) -> None:
