@@ -89,7 +89,7 @@ def whole(parameter: Tensor) -> Tensor:
 
 
 def train(
-    model: nn.Module,
+    model: Any,
     loss_of: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of,
     *,
     parts: int = 1,
