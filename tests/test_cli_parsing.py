@@ -24,8 +24,8 @@ from tests.support import clean_env
 pytestmark = pytest.mark.anypython
 
 ASKED = (
-    "add one of backtrace, query, eval, profile, summary, dataloaders, labels, status, tables or"
-    " config"
+    "add one of backtrace, query, eval, profile, arm, gradients, summary, dataloaders, labels,"
+    " status, tables or config"
 )
 
 
@@ -279,6 +279,7 @@ def test_shell_completes(tmp_path: Path) -> None:
     assert complete("probing -t ", home) == [str(pid)]
     assert complete(f"probing {pid} b", home) == ["backtrace"]
     assert complete(f"probing {pid} tables torch", home) == ["torch_trace"]
-    assert complete(f"probing {pid} tables python.s", home) == ["python.steps"]
+    assert complete(f"probing {pid} tables python.st", home) == ["python.steps"]
+    assert complete(f"probing {pid} tables probing.o", home) == ["probing.overhead"]
     assert complete(f"probing {pid} query --format mark", home) == ["markdown"]
     assert complete(f"probing {pid} config recor", home) == ["recording="]
