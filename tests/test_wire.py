@@ -38,7 +38,7 @@ CASES: list[tuple[Any, str]] = [
     ),
     (
         wire.LiveRows(table="threads", columns=("a", "b"), rows=(("x", 1), (None, 2.5))),
-        '{"table":"threads","columns":["a","b"],"rows":[["x",1],[null,2.5]]}',
+        '{"table":"threads","columns":["a","b"],"rows":[["x",1],[null,2.5]],"note":null}',
     ),
     (
         wire.TablesAnswer(tables=(wire.TableStatus(name="t", kind="live"),)),
