@@ -100,10 +100,11 @@ class Pair:
                 assert sum(part["tokens"] for part in parts) == row["tokens"]
                 spent = sum(row[f"{name}_s"] or 0.0 for name in PHASES)
                 assert spent == pytest.approx(row["duration"])
-                # The first step begins with the first call of the model.
-                data = ("data_wait",) if row["step"] else ()
-                for name in (*data, "forward", "backward", "optimizer"):
+                for name in ("forward", "backward", "optimizer"):
                     assert row[f"{name}_s"] > 0.0, (name, row)
+            # Not in every step: the first begins with the call of the model, and some frameworks
+            # fetch a batch ahead.
+            assert any((row["data_wait_s"] or 0.0) > 0.0 for row in rows)
 
 
 Runs = Callable[..., Pair]

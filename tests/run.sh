@@ -27,8 +27,9 @@ find_python() {
     done
 }
 
-sh examples/venv.sh dev,frameworks
+sh examples/venv.sh dev
 bin=.venv/bin
+$bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
 
 check $bin/ruff check .
 check $bin/ruff format --check .

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.settings import SETTINGS
-from probing.tables import TABLES
+from probing.tables import TABLES, Table
 from tests.support import DEADLINE_S, Target, clean_env, wait_until
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
@@ -289,14 +289,13 @@ def test_tables_lists_every_table(training: Target) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
-def test_tables_lists_every_column(training: Target, table: object) -> None:
+def test_tables_lists_every_column(training: Target, table: Table) -> None:
     """The columns it lists, and their types, are those that SQL has."""
-    name = getattr(table, "name", "")
-    listed = json.loads(ask(training, "tables", name, "--format", "json").stdout)["columns"]
-    rows = ask(training, "query", f"DESCRIBE python.{name}").stdout.splitlines()
+    listed = json.loads(ask(training, "tables", table.name, "--format", "json").stdout)["columns"]
+    rows = ask(training, "query", f"DESCRIBE {table.full_name}").stdout.splitlines()
     described = [(row["column_name"], row["column_type"]) for row in map(json.loads, rows)]
     assert [(column["name"], column["type"]) for column in listed] == described
-    text = ask(training, "tables", f"python.{name}").stdout
+    text = ask(training, "tables", table.full_name).stdout
     assert all(column["name"] in text for column in listed)
 
 

@@ -1,6 +1,6 @@
 """The record of trainings that a framework runs, compared with what the framework reports.
 
-transformers, accelerate and lightning are the extra `frameworks`; tests/run.sh installs it.
+transformers, accelerate and lightning stand in tests/frameworks.txt; tests/run.sh installs them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from tests.recorded_runs import Runs, make_runs
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 PROGRAM = "frameworks"
-WAYS = ("trainer", "trainer_whole", "accelerated", "accelerated_bf16", "lit", "lit_whole")
+WAYS = (
+    "trainer",
+    "accelerated",
+    "lit",
+    *(
+        pytest.param(way, marks=pytest.mark.full)
+        for way in ("trainer_whole", "accelerated_bf16", "lit_whole")
+    ),
+)
 
 
 @pytest.fixture(scope="module")

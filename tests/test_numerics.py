@@ -27,7 +27,7 @@ FINDINGS = {
     "root": ("body.2", "backward", "producer", "grad", None, None),
     "between_backward": ("Net", "backward", "producer", "intermediate", None, None),
     "loss_backward": ("Net", "backward", "given", "grad", None, None),
-    "compiled": ("Net", "forward", "producer", "parameter", "nan_count", 1),
+    "compiled": ("OptimizedModule", "forward", "producer", "parameter", "nan_count", 1),
     "compiled_in_place": ("Net", "forward", "producer", "parameter", "nan_count", 1),
 }
 """By way: module, stage, role and kind of the first row; a count of it, where that is certain."""

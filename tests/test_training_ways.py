@@ -28,6 +28,8 @@ COMPILED = {
     "compiled_broken": {"OptimizedModule", "BrokenNet", "embed", "blocks.0", "blocks.1", "head"},
     "compiled_in_place": {"Net", "embed", "blocks.0", "blocks.1", "head"},
 }
+FULL = pytest.param("compiled_in_place", marks=pytest.mark.full)
+COMPILED_WAYS = ("compiled", "compiled_broken", FULL)
 CHECKPOINTED = tuple(way for way in EAGER if way.startswith("checkpoint"))
 
 
@@ -37,13 +39,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return make_runs(lambda: tmp_path_factory.mktemp("ways"))
 
 
-@pytest.mark.parametrize("way", [*EAGER, *COMPILED])
+@pytest.mark.parametrize("way", [*EAGER, *COMPILED_WAYS])
 def test_training_is_the_same(way: str, runs: Runs) -> None:
     """Losses, norms and parameters to the last bit, output, exit code, graphs and breaks."""
     runs(PROGRAM, way).assert_same()
 
 
-@pytest.mark.parametrize("way", [*EAGER, *COMPILED])
+@pytest.mark.parametrize("way", [*EAGER, *COMPILED_WAYS])
 def test_each_step_is_on_record(way: str, runs: Runs) -> None:
     """Its loss, rate, norm, samples, tokens and micro-batches are those of the script."""
     runs(PROGRAM, way).assert_recorded()
@@ -68,7 +70,7 @@ def test_recomputation_is_marked(way: str, runs: Runs) -> None:
     assert rows == [{"recomputed": False, "n": 12}, {"recomputed": True, "n": 12}]
 
 
-@pytest.mark.parametrize("way", COMPILED)
+@pytest.mark.parametrize("way", COMPILED_WAYS)
 def test_what_lies_around_compiled_regions_is_seen(way: str, runs: Runs) -> None:
     """Modules that are called from outside of any graph have rows, those in a graph have none."""
     (run,) = runs(PROGRAM, way).seen
@@ -78,7 +80,7 @@ def test_what_lies_around_compiled_regions_is_seen(way: str, runs: Runs) -> None
 
 def test_compiling_is_counted(runs: Runs) -> None:
     """What the comparison of graphs and breaks rests on is there: something was compiled."""
-    for way in COMPILED:
+    for way in ("compiled", "compiled_broken"):
         (run,) = runs(PROGRAM, way).seen
         assert run.ends["graphs"] > 0
         assert run.ends["frames"]["total"] > 0
@@ -94,6 +96,7 @@ def test_ranks_of_data_parallel_training(runs: Runs) -> None:
         assert run.names("backward") == MODULES | {"DistributedDataParallel"}
 
 
+@pytest.mark.full
 def test_ranks_of_a_compiled_data_parallel_model(runs: Runs) -> None:
     """It is compiled as without the agent, and gives the same to the last bit."""
     pair = runs(PROGRAM, "ddp_compiled", 2)

@@ -134,8 +134,9 @@ class GradientNorms:
         rows = self._recording.rows
         if is_first or computes_own or rows.norm is not None or not self._interval.is_due():
             return
-        if is_capturing(sys.modules["torch"]):
-            return
+        torch: Any = sys.modules["torch"]
+        if is_capturing(torch) or torch.autograd._profiler_enabled():
+            return  # what a profile shows is to be the training's own
         if not self._is_warm:  # what is only set up once must not count as what it costs
             total_norm(optimizer)
             self._is_warm, now = True, self._clock()
