@@ -157,7 +157,7 @@ _LOCK_FREE = (
         "data_loader",
         "blocked in a DataLoader queue",
         "data_loader",
-        "waiting for a batch from a DataLoader worker",
+        r"waiting for a batch from (a DataLoader worker|DataLoader worker \d+ \(pid \d+\))",
         program="hung",
         rows=2,
     ),
