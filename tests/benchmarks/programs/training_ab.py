@@ -23,10 +23,11 @@ def main(model: str, budget_s: float) -> dict[str, Any]:
     Args:
         model: The module beside this one that makes it.
     """
+    make_stepper = import_module(f"{__package__}.{model}").make_stepper  # torch comes with it
     agent = lifecycle.start(Settings.from_env(os.environ))
     training = agent.training
     training.pause()
-    step = import_module(f"{__package__}.{model}").make_stepper()
+    step = make_stepper()
     for _ in range(5):
         step()
     blocks: dict[str, dict[str, list[float]]] = {
@@ -51,6 +52,8 @@ def main(model: str, budget_s: float) -> dict[str, Any]:
         pairs += 1
     if training.problems():
         raise RuntimeError(f"the recorder gave up: {training.problems()}")
+    if not training.step():
+        raise RuntimeError("nothing has been recorded")
     trace = next(t for t in ring_peek.tables_answer(agent.folder).tables if t.name == "torch_trace")
     return {
         **blocks,
