@@ -95,6 +95,15 @@ def test_arithmetic_is_estimated_for_tokens(
         assert row["again"] == pytest.approx(15)
 
 
+def test_torch_compiles_none_of_our_functions(
+    trained: Callable[[str], tuple[list[dict[str, Any]], Ask]],
+) -> None:
+    """Not even where a whole step is compiled, and goes through them at its breaks."""
+    ((told,), _) = trained("compiled")
+    assert told["functions"] > 100
+    assert told["compiled"] == []
+
+
 def test_a_step_left_out_by_the_scaler_is_counted(
     trained: Callable[[str], tuple[list[dict[str, Any]], Ask]],
 ) -> None:

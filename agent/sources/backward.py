@@ -59,7 +59,9 @@ class BackwardPasses:
         self._modules = modules
         self._scaler = scaler
         self._accelerator = accelerator
-        self._engine = StandIn(sys.modules["torch.autograd"], "_engine_run_backward", self._around)
+        self._engine = StandIn(
+            sys.modules["torch.autograd"], "_engine_run_backward", self._around, [self._begin]
+        )
         self.guard = Guard("backward", self.stop)
 
     @property

@@ -17,12 +17,27 @@ from typing import Any
 
 def leave_out(wrapper: CodeType, helpers: Iterable[CodeType] = ()) -> None:
     """Have frames run as they are: the wrapper's own, and the helpers' with all they call."""
-    frames: Any = getattr(getattr(sys.modules["torch"]._C, "_dynamo", None), "eval_frame", None)
+    frames = _eval_frame()
     if hasattr(frames, "set_code_exec_strategy"):
         action, strategy = frames._FrameAction, frames._FrameExecStrategy
         frames.set_code_exec_strategy(wrapper, strategy(action.SKIP, action.DEFAULT))
-        for code in helpers:
+    elif hasattr(frames, "skip_code"):
+        frames.skip_code(wrapper)
+    leave_out_with_calls(helpers)
+
+
+def leave_out_with_calls(codes: Iterable[CodeType]) -> None:
+    """Have frames run as they are, and all that they call."""
+    frames = _eval_frame()
+    if hasattr(frames, "set_code_exec_strategy"):
+        action, strategy = frames._FrameAction, frames._FrameExecStrategy
+        for code in codes:
             frames.set_code_exec_strategy(code, strategy(action.SKIP, action.SKIP))
     elif hasattr(frames, "skip_code"):
-        for code in (wrapper, *helpers):
+        for code in codes:
             frames.skip_code(code)
+
+
+def _eval_frame() -> Any:
+    """The part of torch that compiles frames; None where there is none."""
+    return getattr(getattr(sys.modules["torch"]._C, "_dynamo", None), "eval_frame", None)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from ...ring import DONE, HEADER_SIZE
 from ..guard import Guard
+from . import dynamo
 from .memory import MemorySampler
 from .recording import Recording, ThreadState
 
@@ -93,6 +94,8 @@ class ModuleBackward:
 
     def start(self) -> None:
         """Hook from now on."""
+        hooks: tuple[Any, ...] = self._make_hooks(Hooked(b"", ""))
+        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
         self._is_on = True
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from ...ring import DONE, FAILED, NULL_INT
 from ...tables import STAGES
 from ..guard import Guard
+from . import dynamo
 from .boundary import Boundary
 from .memory import MemorySampler
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
@@ -72,6 +73,8 @@ class OptimizerSteps:
         """Put the hooks in place, at a moment at which that harms no step."""
         if not self._hooks.wait_unused():
             raise RuntimeError("an optimizer is inside its hooks and does not get out of them")
+        hooks: tuple[Any, ...] = (self._before, self._after)
+        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
         optimizer = sys.modules["torch.optim.optimizer"]
         self._handles = [
             optimizer.register_optimizer_step_pre_hook(self._before),

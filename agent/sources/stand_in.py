@@ -1,15 +1,18 @@
 """Puts a function of ours in the place of one of torch's, and takes it away again.
 
 Rules of this file: a function that somebody has put over ours stays where it is, and ours, which
-it calls, then passes every call through unchanged. torch.compile never compiles ours.
+it calls, then passes every call through unchanged. torch.compile traces the original in the place
+of ours, and never compiles ours.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from ..guard import Guard
 from . import dynamo
 
 Wrapper = Callable[..., Any]
@@ -22,16 +25,24 @@ class StandIn:
         is_on: Whether the one in its place is to do more than pass calls through.
     """
 
-    def __init__(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        owner: Any,
+        name: str,
+        around: Callable[..., Any],
+        helpers: Iterable[Callable[..., Any]] = (),
+    ) -> None:
         """Prepare, and change nothing yet.
 
         Args:
             owner: The module or class whose attribute the function is.
             around: Called as ``around(original, *args, **kwargs)`` in its place.
+            helpers: What it calls beside the original and its guard.
         """
         self._owner = owner
         self._name = name
         self._around: Any = around
+        self._helpers: tuple[Any, ...] = (*helpers, Guard.run, Guard.fault)
         self._original: Any = None
         self._wrapper: Wrapper | None = None
         self.is_on = False
@@ -64,14 +75,15 @@ class StandIn:
     def _make(self, original: Any) -> Wrapper:
         """The function that stands in."""
         around = self._around
+        is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            if not self.is_on:
+            if is_compiling() or not self.is_on:
                 return original(*args, **kwargs)
             return around(original, *args, **kwargs)
 
         wrapper: Any = stand_in
         dynamo.leave_out(wrapper.__code__)
-        dynamo.leave_out(around.__code__)
+        dynamo.leave_out(around.__code__, [helper.__code__ for helper in self._helpers])
         return cast("Wrapper", wrapper)

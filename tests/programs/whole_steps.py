@@ -6,10 +6,12 @@ One line per step: what the script itself knows of its loss, its gradients' norm
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -57,6 +59,28 @@ def tokens() -> None:
         model(torch.arange(15).reshape(3, 5) % 7).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def compiled() -> None:
+    """The whole step within torch.compile; tells which functions of the agent it has compiled."""
+    model, optimizer = make()
+
+    @torch.compile(backend="eager")
+    def train(x: Tensor, y: Tensor) -> None:
+        mse_loss(model(x), y).backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for step in range(STEPS):
+        train(*batch(step))
+    frames: Any = torch._C._dynamo.eval_frame  # type: ignore[attr-defined]
+    functions = [thing for thing in gc.get_objects() if type(thing) is FunctionType]
+    ours = [f for f in functions if str(f.__module__).startswith("probing.agent")]
+    tell(
+        functions=len(ours),
+        compiled=[f.__qualname__ for f in ours if frames._debug_get_cache_entry_list(f.__code__)],
+    )
 
 
 def accumulate(divide: Callable[[Tensor], Tensor], count: int) -> None:
