@@ -4,7 +4,7 @@ Rules of this file: runs in the training thread, between two steps, and only now
 rows of the last step are read back. What is left out of the record is always known by name.
 
 Costs are estimates: a loop of what a row consists of is timed once in this very process, and the
-rest follows by ratios that `python -m tests.benchmarks hot_path` measures.
+rest follows by the ratios below, which were set by hand and are rough.
 """
 
 from __future__ import annotations
@@ -76,8 +76,6 @@ class Budget:
         self._names = names
         self._backward = backward
         self._shares: dict[bytes, _Share] = {}
-        self._all: dict[int, Hooked] = {}
-        self._chosen: dict[int, Hooked] = {}
         self._steps = 0
         self._next_plan = 1
         names.on_forget = self._forget
@@ -124,8 +122,6 @@ class Budget:
     def forget(self) -> None:
         """Recording has stopped; what it starts with next time is nothing."""
         self._steps, self._next_plan = 0, 1
-        self._all.clear()
-        self._chosen.clear()
 
     def _learn(self, first: int, last: int) -> None:
         """Read what each module took from the rows of a step."""
@@ -149,29 +145,28 @@ class Budget:
         known = dict(self._names.known)
         shares = {key: self._shares.get(self._names.ids_of(key), _Share(0, 0)) for key in known}
         calls = sum(share.calls for share in shares.values())
-        thin: list[int] = []
+        thin: dict[int, None] = {}
         smallest_first = sorted(shares, key=lambda key: shares[key].forward_ns)
         for key in smallest_first:
             if calls * self.row_ns <= allowed:
                 break
             if shares[key].calls and self._names.is_leaf(key):
-                thin.append(key)
+                thin[key] = None
                 calls -= shares[key].calls
-        self._names.leave_out(thin)
+        self._names.leave_out(list(thin))
         self.thinned = tuple(sorted(self._names.paths[key] for key in thin))
-        self._all = {}
-        self._chosen = {}
+        chosen = {}
         left = allowed - calls * self.row_ns
         for key in reversed(smallest_first):
             cost = shares[key].calls * self.row_ns * _HOOKS_PER_ROW
             is_root = known[key] in self._names.with_parameters  # whose backward is the whole pass
             if shares[key].calls and cost <= left and not (is_root or key in thin):
                 left -= cost
-                self._chosen[key] = self._make(key)
-        self.hooked = len(self._chosen)
-        self._backward_calls = self._calls_of(self._chosen)
+                chosen[key] = self._make(key)
+        self.hooked = len(chosen)
+        self._backward_calls = self._calls_of(chosen)
         self._backward.hooked.clear()
-        self._backward.hooked.update(self._chosen)
+        self._backward.hooked.update(chosen)
 
     def _everything(self) -> dict[int, Hooked]:
         """Every module that is recorded, as one to be hooked."""
@@ -186,15 +181,11 @@ class Budget:
 
     def _make(self, key: int) -> Hooked:
         """What hooks a module."""
-        if key not in self._all:
-            names = self._names
-            self._all[key] = self._backward.make(names.ids_of(key), names.place_of(key))
-        return self._all[key]
+        return self._backward.make(self._names.ids_of(key), self._names.place_of(key))
 
     def _forget(self, key: int) -> None:
         """A module has died: another one may get its identity."""
-        for hooks in (self._backward.hooked, self._all, self._chosen):
-            hooks.pop(key, None)
+        self._backward.hooked.pop(key, None)
 
 
 def _time_of_a_loop() -> float:

@@ -13,7 +13,6 @@ dictionary per module, made once, is handed to each node (``_register_hook_dict`
 
 from __future__ import annotations
 
-import struct
 import sys
 import threading
 import time
@@ -24,12 +23,10 @@ from ...ring import DONE, HEADER_SIZE
 from ..guard import Guard
 from . import dynamo
 from .memory import MemorySampler
-from .recording import Recording, ThreadState
+from .recording import CLOSE_ROW, OPEN_ROW, Recording, ThreadState
 
 Hook = Callable[[Any], None]
 
-_OPEN = struct.Struct("<QqI12s24sQ")
-_CLOSE = struct.Struct("<qqQ")
 _SPARE_CARRIERS = 8
 _MOST_TENSORS = 4
 """How many of a module's outputs, and of its inputs, are looked at."""
@@ -180,7 +177,7 @@ class ModuleBackward:
             took = now_ns - start_ns
             if took < trace.lap_ns or trace.still_holds(word):
                 at += trace.layout.close_offset
-                _CLOSE.pack_into(trace.buffer, at, took, memory.bytes, word + DONE)
+                CLOSE_ROW.pack_into(trace.buffer, at, took, memory.bytes, word + DONE)
 
     def _make_hooks(self, hooked: Hooked) -> tuple[Hook, Hook]:
         """The hook of a module's outputs and that of its input."""
@@ -223,7 +220,7 @@ class ModuleBackward:
         word = trace.next_word()
         at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
         facts = thread.backward_facts[hooked.depth]
-        _OPEN.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
+        OPEN_ROW.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
         stack.insert(place, _Open(hooked, word, at, start))
         thread.fresh += 1
 

@@ -10,7 +10,6 @@ time, so that it is not part of the graph and a compiled region is one row.
 from __future__ import annotations
 
 import functools
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -25,13 +24,9 @@ from .module_backward import ModuleBackward
 from .module_names import IDS, ModuleNames
 from .phases import FORWARD as FORWARD_PHASE
 from .progress import Progress
-from .recording import Recording, ThreadState
+from .recording import CLOSE_ROW, OPEN_ROW, Recording, ThreadState
 from .shapes import size_of
 
-_OPEN = struct.Struct("<QqI12s24sQ")
-"""A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
-all that the thread knows of its calls, down to the closing columns."""
-_CLOSE = struct.Struct("<qqQ")
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
 first is set. Where that is so, the wrapper does the same and saves a frame."""
@@ -50,7 +45,7 @@ class ModuleCalls:
         backward: ModuleBackward,
     ) -> None:
         layout = recording.trace.layout
-        if (_OPEN.size, _CLOSE.size) != (layout.row_size, layout.close_struct.size):
+        if (OPEN_ROW.size, CLOSE_ROW.size) != (layout.row_size, layout.close_struct.size):
             raise AssertionError("the packed row no longer matches the table torch_trace")
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
@@ -132,7 +127,8 @@ class ModuleCalls:
         next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
         buffer, close_at = trace.buffer, trace.layout.close_offset
         still_holds, lap_ns = trace.still_holds, trace.lap_ns
-        pack_open, pack_close, clock = _OPEN.pack_into, _CLOSE.pack_into, time.perf_counter_ns
+        pack_open, pack_close = OPEN_ROW.pack_into, CLOSE_ROW.pack_into
+        clock = time.perf_counter_ns
 
         @functools.wraps(original)
         def call(  # noqa: C901, PLR0912 - the same

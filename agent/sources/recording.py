@@ -22,6 +22,10 @@ StepLook = Callable[[Any, tuple[Any, ...], dict[str, Any]], None]
 
 MAX_DEPTH = 255
 FORWARD, BACKWARD = STAGES.index("forward"), STAGES.index("backward")
+OPEN_ROW = struct.Struct("<QqI12s24sQ")
+"""A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
+all that the thread knows of its calls, down to the closing columns."""
+CLOSE_ROW = struct.Struct("<qqQ")
 _FACTS = struct.Struct("<IBBBBqq")
 
 
