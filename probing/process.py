@@ -130,6 +130,22 @@ def threads(pid: int, only: Container[int] | None = None) -> dict[int, ThreadFac
     return found
 
 
+def processor_ns(pid: int) -> dict[int, int]:
+    """How long each thread has used a processor so far, by its kernel number.
+
+    Empty when it is gone, or where the kernel does not tell.
+    """
+    used = {}
+    try:
+        for name in os.listdir(f"/proc/{pid}/task"):
+            words = _read(f"/proc/{pid}/task/{name}/schedstat").split()
+            if words:
+                used[int(name)] = int(words[0])
+    except OSError:
+        return used
+    return used
+
+
 def _wchan(text: str) -> str | None:
     """The kernel's function, without what the compiler added to its name."""
     return None if text in {"", "0"} else text.partition(".")[0]

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from . import process, py_spy
 from .errors import InternalError, NotPython, ProcessEnded
 from .profiling import Samples, is_agents_thread, parse_folded
+from .thread_numbers import kernel_numbers
 
 Tell = Callable[[float], None]
 _IDLE_S = 1.0
+_UNNUMBERED = re.compile(r"thread \((0x[0-9A-Fa-f]+)\)[^;\"\n]*")
+"""py-spy's name of a thread whose number in the kernel it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +72,59 @@ def _record(pid: int, how: How, notes: list[str], tell: Tell | None) -> Samples:
     """One recording."""
     form = "chrometrace" if how.timeline else "raw"
     wanted = py_spy.Record(seconds=how.seconds, hz=how.hz, idle=how.idle, form=form)
+    used_before = process.processor_ns(pid)
     text, failed = py_spy.record(pid, wanted, tell)
     if failed:
         notes.append(
             f"{failed:,} stacks could not be read, because the process ran on meanwhile, and are"
             " missing"
         )
-    facts = parse_folded("" if how.timeline else text, seconds=how.seconds, hz=how.hz)
-    timeline = _without_agent(text) if how.timeline else None
+    waited = frozenset() if how.idle else _threads_that_waited(pid, how, text, used_before, notes)
+    facts = parse_folded(
+        "" if how.timeline else text, seconds=how.seconds, hz=how.hz, left_out=waited
+    )
+    timeline = _without(waited, text) if how.timeline else None
     return dataclasses.replace(facts, idle=how.idle, timeline=timeline)
 
 
-def _without_agent(text: str) -> str | None:
-    """A Chrome trace without the agent's threads; None where nothing else is in it."""
+def _threads_that_waited(
+    pid: int, how: How, text: str, used_before: Mapping[int, int], notes: list[str]
+) -> frozenset[str]:
+    """py-spy's names of the threads that it could not tell to be waiting, but that only waited.
+
+    It asks the kernel whether a thread waits, by the kernel's number of it, which Python keeps
+    since 3.11; threads of older ones bear Python's own number in their names.
+    """
+    names = {match[0]: int(match[1], 16) for match in _UNNUMBERED.finditer(text)}
+    if not names:
+        return frozenset()
+    numbers = kernel_numbers(pid, names.values())
+    used = process.processor_ns(pid)
+    waited = frozenset(
+        name
+        for name, ident in names.items()
+        if (number := numbers.get(ident)) in used
+        and used[number] - used_before.get(number, 0) < 1e9 / how.hz
+    )
+    if len(waited) < len(names):
+        notes.append(
+            "this Python is older than 3.11: a thread that used the processor at all is shown"
+            " also while it waited"
+        )
+    return waited
+
+
+def _without(threads: Container[str], text: str) -> str | None:
+    """A Chrome trace without those and the agent's threads; None where nothing else is in it."""
     try:
         events = json.loads(text or "[]")
-        agents = {
+        left_out = {
             event["tid"]
             for event in events
-            if event["ph"] == "B" and is_agents_thread(str(event["name"]))
+            if event["ph"] == "B"
+            and (is_agents_thread(str(event["name"])) or event["name"] in threads)
         }
-        kept = [event for event in events if event["tid"] not in agents]
+        kept = [event for event in events if event["tid"] not in left_out]
     except (ValueError, KeyError, TypeError) as error:
         raise InternalError(f"py-spy's answer cannot be read ({error!r})") from None
     return json.dumps(kept) if kept else None

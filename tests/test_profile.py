@@ -388,4 +388,8 @@ def test_a_timeline_of_samples(stranger: Target) -> None:
     args = ("profile", "--sampling", "100", "--seconds", "1", "--format", "chrome")
     done = stranger.run(str(stranger.pid), *args)
     assert done.returncode == 0, done.stderr
-    assert {event["ph"] for event in json.loads(done.stdout)} == {"B", "E"}
+    events = json.loads(done.stdout)
+    assert {event["ph"] for event in events} == {"B", "E"}
+    names = {event["name"] for event in events}
+    assert "work" in names
+    assert "rest" not in names

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,14 +59,21 @@ class FrameTime:
     total: int
 
 
-def parse_folded(text: str, *, seconds: float, hz: int) -> Samples:
-    """Read one stack per line, frames separated by ``;``, as py-spy's format `raw` has them."""
+def parse_folded(
+    text: str, *, seconds: float, hz: int, left_out: Container[str] = frozenset()
+) -> Samples:
+    """Read one stack per line, frames separated by ``;``, as py-spy's format `raw` has them.
+
+    Args:
+        left_out: The names of threads that are not of interest.
+    """
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
         frames = _programs_frames(stack.split(";"))
-        if count.isdecimal() and not is_agents_thread(frames[0]):
-            stacks[frames] += int(count)
+        if not count.isdecimal() or is_agents_thread(frames[0]) or frames[0] in left_out:
+            continue
+        stacks[frames] += int(count)
     return Samples(unit="samples", stacks=tuple(stacks.most_common()), seconds=seconds, hz=hz)
 
 
