@@ -37,7 +37,9 @@ check $bin/mypy
 check $bin/lint-imports
 check $bin/python docs/generate.py --check
 
-if [ $# -eq 0 ]; then
+# Runs the tests that need no torch on every other Python.
+other_pythons() {
+    failed=
     used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     for version in 3.10 3.11 3.12 3.13 3.14; do
         python=$(find_python $version)
@@ -48,9 +50,24 @@ if [ $# -eq 0 ]; then
         VENV=$venv PYTHON=$python WITHOUT_TORCH=1 sh examples/venv.sh dev
         check "$venv/bin/python" -m pytest -q -m anypython -p no:cacheprovider
     done
+    [ -z "$failed" ]
+}
+
+# They run beside the tests on this one, since most tests wait for processes most of the time.
+if [ $# -eq 0 ]; then
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    other_pythons >"$log" 2>&1 &
+    others=$!
 fi
 
 check $bin/python -m pytest --cov --cov-report=term "$@"
+
+if [ $# -eq 0 ]; then
+    wait $others || failed="$failed
+  tests on other Pythons"
+    cat "$log"
+fi
 
 if [ -n "$failed" ]; then
     echo "failed:$failed" >&2
