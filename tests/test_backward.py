@@ -85,10 +85,13 @@ def test_time_is_given_to_the_module_that_takes_it(ran: Callable[[str], tuple[An
         "SELECT module, start_ns, start_ns + duration_ns AS end_ns FROM python.torch_trace"
         " WHERE stage = 'backward' AND step = 2"
     )
-    naps = slept[-5:]
+    naps = slept[-7:]
     assert sorted(name for name, _, _ in naps) == sorted(
-        ["first", "both.left", "both.right", "inner.0.0", "last"]
+        ["first", "both.left", "both.right", "again.0", "again.0", "inner.0.0", "last"]
     )
+    again = sorted((r["start_ns"], r["end_ns"]) for r in rows if r["module"] == "again")
+    assert len(again) == 2
+    assert again[0][1] <= again[1][0]
     for name, start, end in naps:
         middle = (start + end) // 2
         within = {r["module"] for r in rows if r["start_ns"] <= middle <= r["end_ns"]}

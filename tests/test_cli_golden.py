@@ -60,6 +60,7 @@ from probing.wire import (
     ThreadStack,
 )
 from tests.data_samples import LABELS, REPORT
+from tests.finding_samples import draw_armed, draw_findings, draw_gradients
 
 pytestmark = pytest.mark.anypython
 
@@ -401,6 +402,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
         width=80,
         color=False,
     ),
+    "findings": draw_findings,
+    "armed": draw_armed,
+    "gradients": draw_gradients,
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

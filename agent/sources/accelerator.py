@@ -100,6 +100,25 @@ class Cuda:
         return name
 
 
+def is_in_use() -> bool:
+    """Whether the process computes with an accelerator; asking does not begin to use it."""
+    in_use: bool = sys.modules["torch"].cuda.is_initialized()
+    return in_use
+
+
+def is_capturing() -> bool:
+    """Whether work is being captured for a CUDA graph, where nothing may be added."""
+    return is_in_use() and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
+
+
+def free_bytes(device: Any) -> int | None:
+    """What is free on a tensor's device; None for one that is no accelerator."""
+    if device.type != "cuda":
+        return None
+    free: int = sys.modules["torch"].cuda.mem_get_info(device)[0]
+    return free
+
+
 def _on_its_way(torch: Any, tensor: Any) -> tuple[Any, Any]:
     """A copy in pinned memory, and the event after which it is there."""
     with torch.no_grad():

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...ring import NULL_BOOL, NULL_INT, NULL_NAME
 from ..recorder import Names
+from .accelerator import is_in_use
 
 _MOST_TENSORS = 32
 _MOST_ITEMS = 256
@@ -52,7 +53,6 @@ class BatchKinds:
         self._torch: Any = sys.modules["torch"]
         self._plain: Any = self._torch.Tensor
         self._strided: Any = self._torch.strided
-        self._cuda: Any = self._torch.cuda
         self._names = names
         self._known: dict[tuple[object, ...], _Kind] = {}
         self._general: set[str] = set()
@@ -103,7 +103,7 @@ class BatchKinds:
         if number is None:
             number = self._devices[device] = self._names.intern(str(device))
         # Only a device that is in use has pinned memory, and only then the question is safe.
-        may_be = is_pinned or self._cuda.is_initialized()
+        may_be = is_pinned or is_in_use()
         return number, bool(may_be and device.type == "cpu" and tensor.is_pinned())
 
     def _learn(self, key: tuple[object, ...]) -> _Kind:

@@ -3,8 +3,10 @@
 Rules of this file: runs in the training thread, between two steps, and only now and then: then the
 rows of the last step are read back. What is left out of the record is always known by name.
 
-Costs are estimates: a loop of what a row consists of is timed once in this very process, and the
-rest follows by the ratios below, which were set by hand and are rough.
+What a recorded call costs is estimated: a loop of what a row consists of is timed once in this very
+process. What hooks cost is measured by their own clock at every step. Neither sees everything: that
+Python is entered from autograd, and that caches have forgotten it meanwhile. The ratios below make
+up for that; `python -m tests.benchmarks hooks hot_path` measures them.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ _ROW = struct.Struct("<QqI12sIBBBBqqQ")
 _MOST_ROWS = 20_000
 _ROW_PER_LOOP = 2.0
 """A recorded module call costs so many times what the timed loop does."""
-_HOOKS_PER_ROW = 4.0
-"""The hooks of one module call, and its second row, cost so many times what its first row does."""
+_AROUND_HOOKS = 3.0
+"""Hooks cost a step so many times what their own clock says."""
+_NEW = 0.5
+"""What the last step counts for in the mean cost of hooks."""
 _FOR_THE_STEP = 0.2
 """The part of the budget that is set aside for what is done once per step."""
 _EVERY = 64
@@ -44,6 +48,7 @@ class Budget:
 
     Attributes:
         row_ns: What one recorded module call costs.
+        hook_ns: What hooking the backward pass of one module call costs; 0.0 while it is unknown.
         hooked: Modules whose backward pass is recorded at each step.
         thinned: Names of modules that are not recorded, because they are too small and too many.
         calls_ns: What recording the module calls of the last step has cost, by that estimate.
@@ -66,11 +71,11 @@ class Budget:
             share: The part of a step that recording may cost, 0.01 being one percent.
         """
         self.share = share
-        self.row_ns = 0.0
+        self.row_ns = self.hook_ns = 0.0
         self.hooked = 0
         self.thinned: tuple[str, ...] = ()
         self.calls_ns = self.hooks_ns = self.rest_ns = 0.0
-        self._backward_calls = 0
+        self._backward_calls = self._spent_ns = 0
         self._overhead = overhead
         self._recording = recording
         self._names = names
@@ -93,7 +98,11 @@ class Budget:
         if not self.row_ns:
             self.row_ns = _ROW_PER_LOOP * _time_of_a_loop()
         rows = max(0, ((last - first) >> 2) - 1)
-        self.hooks_ns = self._backward_calls * _HOOKS_PER_ROW * self.row_ns
+        spent, self._spent_ns = self._backward.spent_ns - self._spent_ns, self._backward.spent_ns
+        self.hooks_ns = _AROUND_HOOKS * spent
+        if self._backward_calls:
+            each = self.hooks_ns / self._backward_calls
+            self.hook_ns += (each - self.hook_ns) * (_NEW if self.hook_ns else 1.0)
         self.calls_ns = max(0, rows - self._backward_calls) * self.row_ns
         cost_s = (self.calls_ns + self.hooks_ns + self.rest_ns) * 1e-9
         word = self._overhead.open_row(now_ns - took_ns, self._recording.step - 1)
@@ -109,19 +118,20 @@ class Budget:
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then."""
-        if self._steps < self._next_plan:
-            if self._steps == self._next_plan - 1 and self._steps > _EVERY:
-                everything = self._everything()  # for the one step before a plan
-                self._backward.hooked.update(everything)
-                self._backward_calls = self._calls_of(everything)
-            return
-        self._next_plan = min(2 * self._steps, self._steps + _EVERY)
-        self._learn(first, last)
-        self._plan(took_ns)
+        if self._steps >= self._next_plan:
+            self._next_plan = min(2 * self._steps, self._steps + _EVERY)
+            self._learn(first, last)
+            self._plan(took_ns)
+        # For the one step before a plan; soon after the start, once only.
+        if self._steps == self._next_plan - 1 and (self._steps == 1 or self._steps > _EVERY):
+            everything = self._everything()
+            self._backward.hooked.update(everything)
+            self._backward_calls = self._calls_of(everything)
 
     def forget(self) -> None:
         """Recording has stopped; what it starts with next time is nothing."""
         self._steps, self._next_plan = 0, 1
+        self._backward_calls = 0
 
     def _learn(self, first: int, last: int) -> None:
         """Read what each module took from the rows of a step."""
@@ -158,9 +168,9 @@ class Budget:
         chosen = {}
         left = allowed - calls * self.row_ns
         for key in reversed(smallest_first):
-            cost = shares[key].calls * self.row_ns * _HOOKS_PER_ROW
+            cost = shares[key].calls * self.hook_ns
             is_root = known[key] in self._names.with_parameters  # whose backward is the whole pass
-            if shares[key].calls and cost <= left and not (is_root or key in thin):
+            if cost and cost <= left and not (is_root or key in thin):
                 left -= cost
                 chosen[key] = self._make(key)
         self.hooked = len(chosen)

@@ -9,7 +9,6 @@ step, but for one inside another.
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
@@ -20,9 +19,9 @@ from typing import Any
 from ...ring import DONE, FAILED, NULL_INT
 from ..guard import Guard
 from ..recorder import RingWriter
-from . import dynamo
 from .batches import NO_FACTS, BatchFacts, BatchKinds
 from .recording import Recording
+from .stand_in import StandIn
 
 
 class Loader:
@@ -101,8 +100,7 @@ class DataLoaders:
         self._numbers = 0
         self._feeds: dict[int, Feed] = {}  # by id(iterator)
         self._inside: dict[int, int] = {}  # by thread: the waits that it is inside of
-        self._original: Any = None
-        self._wrapper: Any = None  # while it is in place, or another one lies over it
+        self._next: StandIn | None = None
         self.is_on = False
         self.guard = Guard("dataloaders", self.stop)
         self.guard.on_fault = batches.count_dropped
@@ -112,21 +110,19 @@ class DataLoaders:
         if self._module is None:  # a torch that has not loaded its data loader yet
             self._module = sys.modules.get("torch.utils.data.dataloader")
         self.is_on = True
-        if self._wrapper is None and self._module is not None:
+        if self._next is None and self._module is not None:
+            helpers = (self._begin, self._arrived, self._ended)
             iterator_class = self._module._BaseDataLoaderIter
-            self._original = iterator_class.__next__
-            self._wrapper = self._make_wrapper(self._original)
-            iterator_class.__next__ = self._wrapper
+            self._next = StandIn(iterator_class, "__next__", self._next_batch, helpers)
+        if self._next is not None:
+            self._next.start()
 
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
         self.is_on = False
         self._inside.clear()
-        if self._wrapper is not None:
-            iterator_class = self._module._BaseDataLoaderIter
-            if iterator_class.__next__ is self._wrapper:
-                iterator_class.__next__ = self._original
-                self._wrapper = None
+        if self._next is not None:
+            self._next.stop()
 
     def close(self) -> None:
         """Stop for good: forget the loaders that were met."""
@@ -136,12 +132,7 @@ class DataLoaders:
 
     def remains(self) -> list[str]:
         """What stays in place after `stop`, or would if it came now, one sentence each."""
-        if self._wrapper is None or self._module._BaseDataLoaderIter.__next__ is self._wrapper:
-            return []
-        return [
-            "the wrapper of the DataLoader's __next__: another one, put over it, calls it. It"
-            " passes every call through unchanged."
-        ]
+        return [] if self._next is None else self._next.remains()
 
     def feeds(self) -> Iterator[tuple[Any, Feed]]:
         """The iterators that have been met and are alive, for another thread to read."""
@@ -163,7 +154,7 @@ class DataLoaders:
     @property
     def waiting_code(self) -> Any:
         """The code that a thread runs while it waits: that of the original ``__next__``."""
-        return getattr(self._original, "__code__", None)
+        return None if self._next is None else getattr(self._next.original, "__code__", None)
 
     def _loader_of(self, iterator: Any) -> Loader:
         """The loader of an iterator, known by what all its iterators share: the sampler."""
@@ -181,36 +172,25 @@ class DataLoaders:
             return loader
         raise TypeError("this iterator cannot be remembered")
 
-    def _make_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function that stands in for the iterator's ``__next__``."""
-        is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
-        begin, arrived, ended, fault = self._begin, self._arrived, self._ended, self._fault
-
-        @functools.wraps(original)
-        def next_batch(self: Any) -> Any:
-            if is_compiling():
-                return original(self)
-            try:
-                wait = begin(self)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
-                wait = None
-            if wait is None:
-                return original(self)
-            try:
-                batch = original(self)
-            except BaseException as error:
-                ended(wait, is_exhausted=isinstance(error, StopIteration))
-                raise
-            try:
-                arrived(wait, self, batch)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
-            return batch
-
-        ours: Any = next_batch
-        dynamo.leave_out(ours.__code__, [f.__code__ for f in (begin, arrived, ended, fault)])
-        return next_batch
+    def _next_batch(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+        """What stands in for an iterator's ``__next__``."""
+        try:
+            wait = self._begin(iterator)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self.guard.fault()
+            wait = None
+        if wait is None:
+            return original(iterator)
+        try:
+            batch = original(iterator)
+        except BaseException as error:
+            self._ended(wait, is_exhausted=isinstance(error, StopIteration))
+            raise
+        try:
+            self._arrived(wait, iterator, batch)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self.guard.fault()
+        return batch
 
     def _begin(self, iterator: Any) -> _Wait | None:
         """A thread begins to wait; None when that is nobody's business."""

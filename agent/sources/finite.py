@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .gradient_tensors import is_capturing, is_plain
+from .accelerator import is_capturing
+from .gradient_tensors import is_plain
 
 _MOST_TENSORS = 32
 _LEVELS = 3
@@ -69,7 +70,7 @@ def look_at(name: str, tensor: Any) -> Bad | None:
     nothing else of the kind, is a mask.
     """
     torch: Any = sys.modules["torch"]
-    if tensor.numel() == 0 or is_capturing(torch):
+    if tensor.numel() == 0 or is_capturing():
         return None
     with torch.no_grad(), torch._C.DisableTorchFunction():
         plain = tensor.detach()

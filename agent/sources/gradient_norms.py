@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..guard import Guard
-from .accelerator import Accelerator
-from .gradient_tensors import gradients_of, has_closure, is_capturing, norms_of, parameters_of
+from .accelerator import Accelerator, is_capturing
+from .gradient_tensors import gradients_of, has_closure, norms_of, parameters_of
 from .numbers import read_number
 from .recording import Recording
 from .stand_in import StandIn
@@ -135,7 +135,7 @@ class GradientNorms:
         if is_first or computes_own or rows.norm is not None or not self._interval.is_due():
             return
         torch: Any = sys.modules["torch"]
-        if is_capturing(torch) or torch.autograd._profiler_enabled():
+        if is_capturing() or torch.autograd._profiler_enabled():
             return  # what a profile shows is to be the training's own
         if not self._is_warm:  # what is only set up once must not count as what it costs
             total_norm(optimizer)

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 from ...ring import DONE, NULL_FLOAT, NULL_INT
 from ..guard import Guard
 from ..recorder import RingWriter
-from .accelerator import Accelerator, PendingNumbers
+from .accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
 from .gradient_tensors import (
     gradients_of,
     has_closure,
-    is_capturing,
     is_plain,
     norms_of,
     parameters_of,
@@ -196,7 +195,7 @@ class GradientRows:
     def _sample(self, optimizer: Any, armed: GradientSteps | None) -> None:
         """Write the rows of one optimizer's gradients."""
         torch: Any = sys.modules["torch"]
-        if is_capturing(torch):
+        if is_capturing():
             return
         self._write_late()
         pairs, left_out = gradients_of(parameters_of(optimizer))
@@ -287,9 +286,9 @@ class GradientRows:
     ) -> None:
         """Copy the weights, as far as memory allows, for what the step changes in them."""
         room = _MOST_COPIED
-        device = pairs[0][0].device if pairs else None
-        if device is not None and device.type == "cuda":
-            room = min(room, torch.cuda.mem_get_info(device)[0] // _PART_OF_FREE)
+        free = free_bytes(pairs[0][0].device) if pairs else None
+        if free is not None:
+            room = min(room, free // _PART_OF_FREE)
         for (parameter, _), word, row in zip(pairs, words, values, strict=True):
             weight = row["weight_norm"]
             if is_plain(parameter, torch) and parameter.nbytes <= room and weight > 0:

@@ -73,12 +73,6 @@ def norms_of(tensors: Sequence[Any]) -> list[Any]:
     return norms
 
 
-def is_capturing(torch: Any) -> bool:
-    """Whether work is being captured for a CUDA graph, where nothing may be added."""
-    cuda = torch.cuda
-    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
-
-
 def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a step computes its gradients itself, so that there are none before it."""
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)

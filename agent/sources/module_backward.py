@@ -5,8 +5,10 @@ CPU, one per device for accelerators. A hook looks at no gradient and returns No
 user's is kept alive: a node knows of us, we know of no node.
 
 A module's backward begins when the gradient of its output is complete, and ends when that of its
-input is; where neither its input nor the order of nodes says so, it ends when that of a module
-which it does not contain begins, or with the whole pass. torch's own ``Tensor.register_hook`` makes
+input is, or when that of a module which it does not contain begins, or with the whole pass. Where
+its input is the output of another hooked module, both are the same moment, and one hook does.
+A hook costs far more than its own instructions, which autograd's work has driven out of the
+caches: the fewer, the better. torch's own ``Tensor.register_hook`` makes
 a dictionary and a handle for each tensor. What is done here instead is what it does inside: one
 dictionary per module, made once, is handed to each node (``_register_hook_dict``).
 """
@@ -28,6 +30,7 @@ from .recording import CLOSE_ROW, OPEN_ROW, Recording, ThreadState
 Hook = Callable[[Any], None]
 
 _SPARE_CARRIERS = 8
+_MOST_BEGUN = 4096
 _MOST_TENSORS = 4
 """How many of a module's outputs, and of its inputs, are looked at."""
 
@@ -65,9 +68,17 @@ class _Open(NamedTuple):
 
 
 class _Carriers(threading.local):
-    """The tensor of this thread by which dictionaries are handed to nodes."""
+    """What one thread hooks graphs with.
 
-    tensor: Any = None
+    Attributes:
+        tensor: That by which dictionaries are handed to nodes.
+        begun: The sequence numbers of nodes at which the backward of a hooked module begins; no
+            number is used twice in a thread.
+    """
+
+    def __init__(self) -> None:
+        self.tensor: Any = None
+        self.begun: set[int] = set()
 
 
 class ModuleBackward:
@@ -75,10 +86,12 @@ class ModuleBackward:
 
     Attributes:
         hooked: By ``id(module)``: the modules whose graphs are hooked now.
+        spent_ns: What hooking and the hooks have taken so far, by their own clocks.
     """
 
     def __init__(self, recording: Recording, memory: MemorySampler) -> None:
         self.hooked: dict[int, Hooked] = {}
+        self.spent_ns = 0
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._memory = memory
@@ -113,10 +126,14 @@ class ModuleBackward:
         outputs = self._nodes(result)
         if not outputs:
             return
-        carrier = self._carriers.tensor
+        start = time.perf_counter_ns()
+        carriers = self._carriers
+        carrier, begun = carriers.tensor, carriers.begun
         if carrier is None:
             carrier = self._spare.pop() if self._spare else self._make_carrier()
-            self._carriers.tensor = carrier
+            carriers.tensor = carrier
+        if len(begun) > _MOST_BEGUN:
+            begun.clear()
         hooked.depth = depth
         carrier._backward_hooks = hooked.starts
         for node in outputs:
@@ -125,9 +142,11 @@ class ModuleBackward:
         if inputs:
             # The last that the pass comes to: the first that was made.
             last = min(inputs, key=_sequence_nr) if len(inputs) > 1 else inputs[0]
-            if last not in outputs:
+            if last not in outputs and last._sequence_nr() not in begun:
                 carrier._backward_hooks = hooked.ends
                 last._register_hook_dict(carrier)
+        begun.update([node._sequence_nr() for node in outputs])
+        self.spent_ns += time.perf_counter_ns() - start
 
     def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
         """A pass has ended, and with it whatever it had begun."""
@@ -169,15 +188,19 @@ class ModuleBackward:
 
     def _close(self, stack: list[_Open], floor: int, now_ns: int) -> None:
         """Complete the rows of a stack down to a place."""
-        trace, memory = self._recording.trace, self._memory
+        memory = self._memory
         if now_ns > memory.due_ns:
             memory.sample()
         while len(stack) > floor:
-            _, word, at, start_ns = stack.pop()
-            took = now_ns - start_ns
-            if took < trace.lap_ns or trace.still_holds(word):
-                at += trace.layout.close_offset
-                CLOSE_ROW.pack_into(trace.buffer, at, took, memory.bytes, word + DONE)
+            self._complete(stack.pop(), now_ns)
+
+    def _complete(self, ended: _Open, now_ns: int) -> None:
+        """Complete one row."""
+        trace, (_, word, at, start_ns) = self._recording.trace, ended
+        took = now_ns - start_ns
+        if took < trace.lap_ns or trace.still_holds(word):
+            at += trace.layout.close_offset
+            CLOSE_ROW.pack_into(trace.buffer, at, took, self._memory.bytes, word + DONE)
 
     def _make_hooks(self, hooked: Hooked) -> tuple[Hook, Hook]:
         """The hook of a module's outputs and that of its input."""
@@ -217,22 +240,28 @@ class ModuleBackward:
             if place < top:
                 self._close(stack, place, now)
                 thread.fresh = 0
+        elif place > floor and stack[place - 1].hooked is hooked:  # its next call, made before
+            place -= 1
+            self._complete(stack.pop(place), start)
         word = trace.next_word()
         at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
         facts = thread.backward_facts[hooked.depth]
         OPEN_ROW.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
         stack.insert(place, _Open(hooked, word, at, start))
         thread.fresh += 1
+        self.spent_ns += time.perf_counter_ns() - now
 
     def _finished(self, hooked: Hooked) -> None:
         """The gradient of a module's input is complete."""
+        now = time.perf_counter_ns()
         thread = self._recording.threads.state
         stack = thread.backward
         for place in range(len(stack) - 1, thread.floor - 1, -1):
             if stack[place].hooked is hooked:
-                self._close(stack, place, time.perf_counter_ns())
+                self._close(stack, place, now)
                 thread.fresh = 0
                 break
+        self.spent_ns += time.perf_counter_ns() - now
 
 
 def _sequence_nr(node: Any) -> int:

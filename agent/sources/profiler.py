@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ...profile_mark import MARK, MARKS_PER_STEP
+from .accelerator import is_in_use
+from .stand_in import StandIn
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 _MAKE_WAY_S = 60.0
+_BEGINNINGS = ("_prepare_profiler", "_enable_profiler")
+"""The functions of torch that every profiler of it begins with."""
 THEIRS = "the program runs torch.profiler itself"
 DISPLACED = "the program started torch.profiler itself meanwhile"
 
@@ -136,8 +140,7 @@ class StepsProfile:
     def _activities(self) -> list[Any]:
         """The CPU, and CUDA where the program uses it."""
         kinds = self._torch.profiler.ProfilerActivity
-        cuda = self._torch.cuda
-        return [kinds.CPU, kinds.CUDA] if cuda.is_initialized() else [kinds.CPU]
+        return [kinds.CPU, kinds.CUDA] if is_in_use() else [kinds.CPU]
 
     def _mark(self, step: int) -> None:
         """Leave marks in the trace, with the time by the ring's clock."""
@@ -187,37 +190,29 @@ class _OthersProfilers:
 
     def __init__(self, make_way: Callable[[], None]) -> None:
         self._make_way = make_way
-        self._wrapped: list[tuple[str, Any, Any]] = []
         self._own_thread = 0
-        self._module: Any = sys.modules["torch"].autograd.profiler
+        module = sys.modules["torch"].autograd.profiler
+        self._stand_ins = [StandIn(module, name, self._begin) for name in _BEGINNINGS]
 
     def start(self) -> None:
-        """Stand in for the two functions that every profiler of torch begins with."""
-        for name in ("_prepare_profiler", "_enable_profiler"):
-            original = getattr(self._module, name, None)
-            if original is not None:
-                wrapper = self._wrapper(original)
-                self._wrapped.append((name, original, wrapper))
-                setattr(self._module, name, wrapper)
+        """Stand in for what every profiler begins with."""
+        for stand_in in self._stand_ins:
+            stand_in.start()
 
     def stop(self) -> None:
         """Put the functions back; one over which another wrapper lies passes through."""
-        wrapped, self._wrapped = self._wrapped, []
-        for name, original, wrapper in wrapped:
-            if getattr(self._module, name) is wrapper:
-                setattr(self._module, name, original)
+        for stand_in in self._stand_ins:
+            stand_in.stop()
 
     def our_own(self) -> _Own:
         """A context in which the calling thread starts ours."""
         return _Own(self)
 
-    def _wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            if self._wrapped and self._own_thread != threading.get_ident():
-                self._make_way()
-            return original(*args, **kwargs)
-
-        return begin
+    def _begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A profiler is about to be started."""
+        if self._own_thread != threading.get_ident():
+            self._make_way()
+        return original(*args, **kwargs)
 
 
 class _Own:

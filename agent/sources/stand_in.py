@@ -23,6 +23,7 @@ class StandIn:
 
     Attributes:
         is_on: Whether the one in its place is to do more than pass calls through.
+        original: What it stands in for; None before the first `start`.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class StandIn:
         self._name = name
         self._around: Any = around
         self._helpers: tuple[Any, ...] = (*helpers, Guard.run, Guard.fault)
-        self._original: Any = None
+        self.original: Any = None
         self._wrapper: Wrapper | None = None
         self.is_on = False
 
@@ -51,7 +52,7 @@ class StandIn:
         """Stand in; does nothing where this torch has no such function."""
         original = vars(self._owner).get(self._name)
         if self._wrapper is None and callable(original):
-            self._original, self._wrapper = original, self._make(original)
+            self.original, self._wrapper = original, self._make(original)
             setattr(self._owner, self._name, self._wrapper)
         self.is_on = self._wrapper is not None
 
@@ -59,7 +60,7 @@ class StandIn:
         """Put the original back, unless another one lies over ours."""
         self.is_on = False
         if self._wrapper is not None and vars(self._owner).get(self._name) is self._wrapper:
-            setattr(self._owner, self._name, self._original)
+            setattr(self._owner, self._name, self.original)
             self._wrapper = None
 
     def remains(self) -> list[str]:

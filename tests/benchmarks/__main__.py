@@ -19,6 +19,7 @@ NAMES = (
     "hot_path",
     "training",
     "backward",
+    "hooks",
     "startup",
     "query_latency",
     "group_by",

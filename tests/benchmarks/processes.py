@@ -22,6 +22,11 @@ from tests.support import clean_env
 _SHARED_MEMORY = Path("/dev/shm")
 """Where run directories are by default, too."""
 _PACKAGE = "tests.benchmarks.programs"
+_KEEPS_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(2 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_TOP_PAD_": str(96 << 20),
+}
 
 
 @contextlib.contextmanager
@@ -33,8 +38,10 @@ def temporary_home() -> Iterator[Path]:
 
 
 def user_env(home: Path) -> dict[str, str]:
-    """As `tests.support.clean_env`, but modules are compiled once, as those of users are."""
-    return _without_flags(clean_env(home))
+    """As `tests.support.clean_env`, but with the usual budget, and modules are compiled once."""
+    env = clean_env(home)
+    env.pop("PROBING_OVERHEAD", None)
+    return _without_flags(env)
 
 
 def plain_env() -> dict[str, str]:
@@ -58,10 +65,13 @@ def program(name: str, **arguments: Any) -> list[str]:
 def run_program(name: str, home: Path, *, threads: int = 1, **arguments: Any) -> Any:
     """Run a program to its end and return what it printed last.
 
+    The C library keeps the memory it has: else the kernel is asked for the pages of large tensors
+    again and again, thousands of times per step, now more and now less.
+
     Args:
         threads: How many threads torch may compute with.
     """
-    env = {**user_env(home), "OMP_NUM_THREADS": str(threads)}
+    env = {**user_env(home), **_KEEPS_MEMORY, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(
         program(name, **arguments), env=env, cwd=home, capture_output=True, text=True, check=False
     )

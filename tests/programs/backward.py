@@ -74,10 +74,11 @@ class Tree(nn.Module):
         self.first = Nap("first")
         self.both = Both("both")
         self.inner = nn.Sequential(nn.Sequential(Nap("inner.0.0")))
+        self.again = nn.Sequential(Nap("again.0"))
         self.last = Nap("last")
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.both(self.first(x))
+        x = self.again(self.again(self.both(self.first(x))))
         return self.last(self.inner(x) + x).sin()
 
 
