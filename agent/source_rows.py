@@ -22,10 +22,29 @@ _TABLES = {
 
 def source_rows(training: TorchTraining | NoTraining) -> LiveRows:
     """The rows of ``probing.sources`` now."""
-    rows = tuple(_row(report) for report in training.source_reports())
+    compiled = _compiled(training)
+    rows = tuple(_row(_noted(report, compiled)) for report in training.source_reports())
     note = None if rows else "torch has not been imported, so nothing is recorded"
     columns = tuple(column.name for column in SOURCES.columns)
     return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
+
+
+def _compiled(training: TorchTraining | NoTraining) -> str | None:
+    """What the record of module calls does not see inside compiled code."""
+    recording = training.watched()
+    if recording is None:
+        return None
+    from .sources.model_rows import compiled_note
+
+    return compiled_note(recording)
+
+
+def _noted(report: SourceReport, compiled: str | None) -> SourceReport:
+    """A report with the notes that belong to it."""
+    if report.source != "modules" or compiled is None:
+        return report
+    note = compiled if report.note is None else f"{report.note}; {compiled}"
+    return report._replace(note=note)
 
 
 def _row(report: SourceReport) -> tuple[str | float | int | None, ...]:

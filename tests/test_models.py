@@ -197,6 +197,9 @@ def test_beside_compiled_parts_the_rest_is_observed(ask: Ask) -> None:
     assert (rows["0.first"]["calls"], rows["0.last"]["calls"]) == (None, None)
     root = rows["Sequential"]
     assert (root["flops"], root["flops_is_lower_bound"]) == (rows["1"]["flops"], True)
+    notes = {row["source"]: str(row["note"]) for row in asked.rows("sources")}
+    # One of them is the wrapper, which has the name of what it wraps.
+    assert f"3 of {len(rows) + 1} modules go through torch.compile" in notes["modules"]
     assert asked.is_unharmed()
 
 

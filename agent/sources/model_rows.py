@@ -82,13 +82,26 @@ def _missing(recording: Recording | None, roots: list[Any]) -> str | None:
     return f"no module has been called since the agent came into the process{instead}"
 
 
+def compiled_note(recording: Recording) -> str | None:
+    """What to say where the models that were called have compiled parts; None where none has."""
+    roots = recording.roots.alive()
+    count = sum(len(_compiled_modules(root)) for root in roots)
+    return _unseen(count, sum(1 for root in roots for _ in walk(root, "", set())))
+
+
 def _not_looked_into(rows: list[Row]) -> str | None:
     """What to say where there is compiled code."""
     place = _names(MODULES).index("compiled")
-    count = sum(bool(row[place]) for row in rows)
-    if not count:
+    return _unseen(sum(bool(row[place]) for row in rows), len(rows))
+
+
+def _unseen(compiled: int, modules: int) -> str | None:
+    """The sentence about compiled modules."""
+    if not compiled:
         return None
-    return f"{count} of {len(rows)} modules go through torch.compile: what they do inside is unseen"
+    return (
+        f"{compiled} of {modules} modules go through torch.compile: what they do inside is unseen"
+    )
 
 
 def _names(table: Any) -> tuple[str, ...]:
