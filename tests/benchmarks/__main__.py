@@ -20,6 +20,7 @@ NAMES = (
     "training",
     "backward",
     "hooks",
+    "rival",
     "startup",
     "query_latency",
     "group_by",

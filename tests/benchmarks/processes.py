@@ -22,7 +22,7 @@ from tests.support import clean_env
 _SHARED_MEMORY = Path("/dev/shm")
 """Where run directories are by default, too."""
 _PACKAGE = "tests.benchmarks.programs"
-_KEEPS_MEMORY = {
+KEEPS_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(2 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
     "MALLOC_TOP_PAD_": str(96 << 20),
@@ -71,7 +71,7 @@ def run_program(name: str, home: Path, *, threads: int = 1, **arguments: Any) ->
     Args:
         threads: How many threads torch may compute with.
     """
-    env = {**user_env(home), **_KEEPS_MEMORY, "OMP_NUM_THREADS": str(threads)}
+    env = {**user_env(home), **KEEPS_MEMORY, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(
         program(name, **arguments), env=env, cwd=home, capture_output=True, text=True, check=False
     )
