@@ -7,6 +7,7 @@ imported when it is asked.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,7 +15,18 @@ from typing import TYPE_CHECKING
 
 from ..errors import BadRequest
 from ..stacks import rows_of
-from ..tables import BACKTRACE, DATALOADERS, MODELS, MODULES, OPTIMIZERS, SOURCES, THREADS
+from ..tables import (
+    BACKTRACE,
+    DATALOADERS,
+    HOST_MEMORY,
+    MEMORY_SEGMENTS,
+    MEMORY_TABLES,
+    MODELS,
+    MODULES,
+    OPTIMIZERS,
+    SOURCES,
+    THREADS,
+)
 from ..wire import LiveRows
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.stacks import take_backtrace
@@ -104,6 +116,27 @@ def _sources(question: LiveQuestion) -> LiveRows:
     return source_rows(question.training)
 
 
+def _host_memory(_: LiveQuestion) -> LiveRows:
+    from ..host_memory import host_memory_rows
+
+    return host_memory_rows(os.getpid())
+
+
+def _memory(question: LiveQuestion) -> LiveRows:
+    from .memory_now import LOOKS
+    from .sources.memory_tables import ROWS, live_rows_of
+
+    table, rows = ROWS[question.table]
+    seen = LOOKS.see(question)
+    return live_rows_of(table, rows(seen.moments), seen.note)
+
+
+def _memory_segments(question: LiveQuestion) -> LiveRows:
+    from .sources.memory_tables import segments_of
+
+    return segments_of(question.training.segments())
+
+
 LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
     THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
@@ -112,4 +145,7 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     OPTIMIZERS.name: _optimizers,
     DATALOADERS.name: _dataloaders,
     SOURCES.name: _sources,
+    HOST_MEMORY.name: _host_memory,
+    **dict.fromkeys(MEMORY_TABLES, _memory),
+    MEMORY_SEGMENTS.name: _memory_segments,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tables import BATCHES, GRADIENTS, METRICS, SOURCES, STEPS, TORCH_TRACE
+from ..tables import BATCHES, GRADIENTS, MEMORY, METRICS, SOURCES, STEPS, TORCH_TRACE
 from ..wire import LiveRows
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ _TABLES = {
     "dataloaders": BATCHES,
     "gradients": GRADIENTS,
     "marks": METRICS,
+    "memory": MEMORY,
     "gradient norms": STEPS,
     "gradient scaler": STEPS,
 }

@@ -18,6 +18,7 @@ from ..settings import Settings
 from ..tables import (
     BATCHES,
     GRADIENTS,
+    MEMORY,
     METRICS,
     MICRO_BATCHES,
     NUMERICS,
@@ -38,6 +39,7 @@ from .sources.gradient_norms import GradientNorms
 from .sources.gradient_scaler import GradientScaler
 from .sources.marks import Marks
 from .sources.memory import MemorySampler
+from .sources.memory_rows import MemoryRows
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
 from .sources.modules import ModuleCalls
@@ -125,10 +127,11 @@ class TorchTraining:
                 (METRICS, settings.mark_rows),
                 (GRADIENTS, settings.gradient_rows),
                 (NUMERICS, _NUMERICS_ROWS),
+                (MEMORY, settings.memory_rows),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
-        self._gradient_ring, self.numerics_ring = self._rings[7:]
+        self._gradient_ring, self.numerics_ring, memory_ring = self._rings[7:]
         accelerator = self._accelerator = accelerator or Cuda()
         self._recording = Recording(
             trace=trace,
@@ -136,6 +139,9 @@ class TorchTraining:
             names=Names(folder.names),
             safe_points=self.safe_points,
         )
+        share = settings.overhead / 100
+        self._memory_rows = MemoryRows(self._recording, memory_ring, accelerator, share)
+        self._recording.rows.watch_memory(self._memory_rows)
         self._gradient_rows: GradientRows | None = None
         self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
@@ -143,7 +149,7 @@ class TorchTraining:
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = ModuleNames(self._recording.names)
         modules = ModuleBackward(self._recording, self._memory)
-        self._budget = Budget(self._recording, names, modules, overhead, settings.overhead / 100)
+        self._budget = Budget(self._recording, names, modules, overhead, share)
         self._progress.on_step = self._budget.step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
@@ -152,10 +158,17 @@ class TorchTraining:
             ModuleCalls(*shared, names, modules),
             BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
             scaler,
-            GradientNorms(self._recording, accelerator, settings.overhead / 100),
+            GradientNorms(self._recording, accelerator, share),
             OptimizerSteps(*shared),
             loaders,
-            Marks(*shared[:2], self._boundary, accelerator, (spans, metrics)),
+            self._memory_rows,
+            Marks(
+                *shared[:2],
+                self._boundary,
+                accelerator,
+                (spans, metrics),
+                memory=self._memory_rows,
+            ),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -224,6 +237,7 @@ class TorchTraining:
         budget = self._budget
         costs: dict[str, tuple[float, str | None]] = {}
         costs["modules"] = (budget.calls_ns * 1e-9, _left_out(budget.thinned))
+        costs["memory"] = (self._memory_rows.last_ns * 1e-9, self._memory_rows.note())
         costs["backward"] = (budget.hooks_ns * 1e-9, f"{budget.hooked} modules at every step")
         return [self._report(source, costs) for source in self._sources]
 
@@ -261,6 +275,10 @@ class TorchTraining:
     def watched(self) -> Recording | None:
         """What live tables of models and optimizers are made from; None without torch."""
         return self._recording
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """What the accelerator's allocator has reserved; None when none is in use."""
+        return self._accelerator.segments()
 
     def is_recording(self) -> bool:
         """Whether the sources are in place, so that the ends of steps are seen."""
@@ -322,6 +340,10 @@ class NoTraining:
 
     def watched(self) -> Recording | None:
         """There is nothing to make them from."""
+        return None
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """There is no accelerator."""
         return None
 
     def names(self) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ COMMANDS = {
     "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",
+    "memory": "memory",
     "status": "status",
     "tables": "tables",
     "config": "config",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .errors import ProbingError
     from .host import start, stop
     from .listing import list_processes
-    from .marks import metric, span, step
+    from .marks import metric, see_memory, span, step
 
 __all__ = [
     "ProbingError",
@@ -31,6 +31,7 @@ __all__ = [
     "connect",
     "list_processes",
     "metric",
+    "see_memory",
     "span",
     "start",
     "step",
@@ -43,6 +44,7 @@ _HOMES = {
     "connect": "client",
     "list_processes": "listing",
     "metric": "marks",
+    "see_memory": "marks",
     "span": "marks",
     "start": "host",
     "step": "marks",

@@ -16,6 +16,7 @@ from . import crashes, process, ring_peek, stacks
 from .card import Card
 from .endpoint import Local, resolve
 from .errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
+from .host_memory import near_limit
 from .ping import ping
 from .preflight import find_obstacle
 from .rundir import ProcessFolder, from_env
@@ -38,7 +39,8 @@ class ProcessSummary:
         step: The last step recorded.
         step_age_s: Seconds since that step began.
         folder: Its run folder; an endpoint, too.
-        problems: What its agent could not do; of an ended one, the crash that it ended by.
+        problems: What its agent could not do, and that its memory cgroup is close to its limit; of
+            an ended one, the crash that it ended by.
     """
 
     pid: int
@@ -139,8 +141,14 @@ def _summary(folder: ProcessFolder) -> ProcessSummary:
         listen=card.listen if card and state != "dead" else None,
         folder=str(folder.path),
         has_torch=process.has_library(folder.pid, "libtorch") if folder.is_alive() else None,
-        problems=(*_crash(folder, state), *_agent_problems(card, state)),
+        problems=(*_crash(folder, state), *_agent_problems(card, state), *_memory(folder, state)),
     )
+
+
+def _memory(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """Whether the kernel is about to kill a process for want of memory."""
+    warning = None if state == "dead" else near_limit(folder.pid)
+    return () if warning is None else (warning,)
 
 
 def _crash(folder: ProcessFolder, state: State) -> tuple[str, ...]:

@@ -26,6 +26,9 @@ class Recorder(Protocol):
     def measured(self, values: dict[str, Any]) -> None:
         """Something has been measured."""
 
+    def memory_seen(self, label: str) -> None:
+        """The script wants to know what memory is in use now."""
+
 
 recorder: Recorder | None = None
 """The agent's, while it records."""
@@ -52,6 +55,18 @@ def metric(**values: Any) -> None:
     """
     if recorder is not None:
         recorder.measured(values)
+
+
+def see_memory(label: str) -> None:
+    """Record what memory is in use now, into python.memory, as a row of phase ``mark``.
+
+    Resets no peak and waits for no device.
+
+    Args:
+        label: What to call this moment, such as ``"before fwd"``.
+    """
+    if recorder is not None:
+        recorder.memory_seen(label)
 
 
 class span(ContextDecorator):  # noqa: N801 - called like a function, as contextlib's are

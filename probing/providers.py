@@ -14,7 +14,16 @@ from .limits import DEFAULT_TIMEOUT_S, READY_S, WAIT_S
 from .ping import ping
 from .remote_process import RemoteProcess
 from .rundir import ProcessFolder
-from .tables import KERNELS, MODULES, OBSERVED_COLUMNS, RECORDED_TABLES, TABLES, Table
+from .tables import (
+    HOST_MEMORY,
+    KERNELS,
+    MEMORY_TABLES,
+    MODULES,
+    OBSERVED_COLUMNS,
+    RECORDED_TABLES,
+    TABLES,
+    Table,
+)
 from .transport import Address
 
 if TYPE_CHECKING:
@@ -49,6 +58,8 @@ def providers_for(
         if table in RECORDED_TABLES
         else _LastProfile(folder)
         if table == KERNELS
+        else _HostMemory(folder)
+        if table == HOST_MEMORY
         else _LiveTable(table, folder, timeout_s, wait_s, told)
         for table in TABLES
     ]
@@ -84,6 +95,7 @@ class _LiveTable:
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
         ping(self._folder, timeout_s=self._timeout_s)
         is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
+        is_observed = bool(is_observed) or self.table.name in MEMORY_TABLES
         agent = RemoteProcess("", Address(path=self._folder.socket), self._timeout_s)
         live = agent.live(self.table.name, wait_s=self._wait_s if is_observed else None)
         if live.note is not None:
@@ -105,3 +117,20 @@ class _LastProfile:
         from .profiling import kernel_rows
 
         return live_to_arrow(kernel_rows(last_profile(self._folder.profile)))
+
+
+class _HostMemory:
+    """The table of host memory, which the kernel tells without the help of the process."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self.table = HOST_MEMORY
+        self._folder = folder
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from .arrow_tables import live_to_arrow
+        from .host_memory import host_memory_rows
+
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
+        return live_to_arrow(host_memory_rows(self._folder.pid))

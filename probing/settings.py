@@ -116,6 +116,12 @@ class Settings:
         "Rows that python.gradients holds before the oldest is overwritten; 120 bytes each.",
         minimum=64,
     )
+    memory_rows: int = _setting(
+        "PROBING_MEMORY_ROWS",
+        16_384,
+        "Rows that python.memory holds before the oldest is overwritten; 152 bytes each.",
+        minimum=64,
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )

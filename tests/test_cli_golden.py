@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from probing.cli.memory_line import MemoryMoment
 from probing.cli.model_summary import plain_summary, summary_of
 from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
@@ -22,6 +23,7 @@ from probing.cli.render.dataloaders import render_loaders
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
+from probing.cli.render.memory_line import render_memory_line
 from probing.cli.render.processes import render_processes
 from probing.cli.render.profile import (
     profile_head,
@@ -345,6 +347,46 @@ def _samples() -> str:
     return render_sections(head, sections, width=80, color=False)
 
 
+MOMENTS = (
+    MemoryMoment(
+        step=12,
+        micro_batch=3,
+        phase="mark",
+        label="before\x1b fwd",
+        device="cuda:1",
+        allocated_bytes=3 << 30,
+        peak_bytes=7 << 29,
+        reserved_bytes=4 << 30,
+        peak_reserved_bytes=5 << 30,
+        device_used_bytes=6 << 30,
+        resident_bytes=123 << 20,
+        cgroup_bytes=1 << 30,
+        cgroup_limit_bytes=8 << 30,
+        node_used_bytes=10 << 30,
+        node_total_bytes=40 << 30,
+        seq=99,
+    ),
+    MemoryMoment(
+        step=0,
+        micro_batch=None,
+        phase="attach",
+        label=None,
+        device="cpu",
+        allocated_bytes=None,
+        peak_bytes=None,
+        reserved_bytes=None,
+        peak_reserved_bytes=None,
+        device_used_bytes=None,
+        resident_bytes=1 << 30,
+        cgroup_bytes=None,
+        cgroup_limit_bytes=None,
+        node_used_bytes=None,
+        node_total_bytes=None,
+        seq=1,
+    ),
+)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "table_wide": lambda: _drawn(None),
     "table_80": lambda: _drawn(80),
@@ -405,6 +447,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "findings": draw_findings,
     "armed": draw_armed,
     "gradients": draw_gradients,
+    "memory_line": lambda: "\n".join(map(render_memory_line, (*MOMENTS, None))),
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable
 
@@ -39,3 +40,30 @@ def test_a_step_on_a_device(
         "SELECT DISTINCT module FROM python.torch_trace WHERE stage = 'backward' AND step = 10"
     ).to_pylist()}  # fmt: skip
     assert names == {"Sequential", "0", "1", "2"}
+
+
+def test_memory_of_a_device(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its allocator's figures are in order at each phase; the whole device's come by NVML only."""
+    target = program("on_cuda", PROBING="1", PROBING_OVERHEAD="100000")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    rows = process.query("FROM python.memory WHERE device = 'cuda:0' ORDER BY seq").to_pylist()
+    assert [row["phase"] for row in rows[:2]] == ["attach", "before_forward"]
+    assert [row["phase"] for row in rows].count("after_step") == 20
+    for row in rows:
+        assert row["allocated_bytes"] <= row["peak_bytes"] <= row["peak_reserved_bytes"]
+        assert row["allocated_bytes"] <= row["reserved_bytes"] <= row["peak_reserved_bytes"]
+    parameters = 100 * 512 + 512 * 2048 + 2048 + 2048 * 100 + 100
+    ends = [row["allocated_bytes"] for row in rows if row["phase"] == "after_step"]
+    assert min(ends) >= 16 * parameters, "parameters, gradients and both moments of AdamW"
+    has_nvml = importlib.util.find_spec("pynvml") is not None
+    known = [row["device_used_bytes"] is not None for row in rows]
+    assert known == [has_nvml] * len(rows)
+    if has_nvml:
+        assert all(
+            row["reserved_bytes"] < row["device_used_bytes"] <= row["device_total_bytes"]
+            for row in rows
+        )

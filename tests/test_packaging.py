@@ -244,4 +244,5 @@ def test_no_extra_can_bring_torch(wheel: Path) -> None:
         further = [Requirement(text) for text in texts]
         waiting += [r for r in further if r.marker is None or r.marker.evaluate({"extra": ""})]
     assert {"duckdb", "aiohttp", "pytest"} <= seen
+    seen.discard("nvidia-ml-py")  # one file of Python, which asks a driver that is there
     assert not [name for name in seen if name.startswith(("torch", "nvidia", "triton"))]

@@ -23,6 +23,7 @@ from probing.names import decode_names, encode_name
 from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
 from probing.ring_peek import RingPeek
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
+from tests.accelerators import NoAccelerator
 
 pytestmark = pytest.mark.anypython
 
@@ -157,7 +158,7 @@ def test_a_name_that_is_cut_short_ends_the_list() -> None:
         assert decode_names(data[:end]) == [None, "whole"]
 
 
-class FakeAccelerator:
+class FakeAccelerator(NoAccelerator):
     """Stands in for the CUDA allocator and reports the figures it is given."""
 
     def __init__(self, *figures: int | None) -> None:

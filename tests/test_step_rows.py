@@ -18,6 +18,7 @@ from probing.agent.sources.step_rows import StepEnd, StepRows
 from probing.ring import NULL_FLOAT
 from probing.ring_peek import RingPeek
 from probing.tables import MICRO_BATCHES, STEPS
+from tests.accelerators import NoAccelerator
 
 pytestmark = pytest.mark.anypython
 
@@ -39,7 +40,7 @@ class Pending:
         return self._value
 
 
-class Device:
+class Device(NoAccelerator):
     """An accelerator whose marks are numbers of seconds, which are known when it is told to."""
 
     def __init__(self) -> None:

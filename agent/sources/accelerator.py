@@ -6,8 +6,11 @@ accelerator, and never waits for it. Tests put a recorded accelerator in its pla
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from .nvml import DeviceTotals, Nvml, uuids_of
 
 
 class PendingNumber(Protocol):
@@ -28,6 +31,16 @@ class PendingNumbers(Protocol):
 
     def values(self) -> list[float]:
         """The numbers, once they are here."""
+
+
+class DeviceMemory(NamedTuple):
+    """What the allocator of a device tells of itself."""
+
+    device: str
+    allocated_bytes: int
+    peak_bytes: int
+    reserved_bytes: int
+    peak_reserved_bytes: int
 
 
 class Accelerator(Protocol):
@@ -51,9 +64,25 @@ class Accelerator(Protocol):
     def device_name(self) -> str | None:
         """What the current device is called; None when it is not in use."""
 
+    def memory_figures(self) -> DeviceMemory | None:
+        """The allocator's figures of the current device; None when it is not in use."""
+
+    def device_totals(self) -> DeviceTotals | None:
+        """The memory of that whole device, by all programs; None where nothing tells it."""
+
+    def totals_note(self) -> str | None:
+        """Why nothing tells it, where it has been asked for and nothing does."""
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """What its allocator has reserved, as torch tells it; None when it is not in use."""
+
 
 class Cuda:
     """CUDA by way of torch, without any call that waits for the device."""
+
+    def __init__(self) -> None:
+        self._nvml = Nvml()
+        self._uuids: dict[int, tuple[str, ...]] = {}
 
     def allocated_bytes(self) -> int | None:
         """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
@@ -98,6 +127,47 @@ class Cuda:
             return None
         name: str = cuda.get_device_name(cuda.current_device())
         return name
+
+    def memory_figures(self) -> DeviceMemory | None:
+        """See `Accelerator`; as `allocated_bytes`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        ordinal = cuda.current_device()
+        stats = cuda.memory_stats_as_nested_dict(ordinal)
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        return DeviceMemory(
+            f"cuda:{ordinal}",
+            allocated["current"],
+            allocated["peak"],
+            reserved["current"],
+            reserved["peak"],
+        )
+
+    def device_totals(self) -> DeviceTotals | None:
+        """See `Accelerator`; by NVML."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        ordinal = cuda.current_device()
+        if ordinal not in self._uuids:
+            told = getattr(cuda.get_device_properties(ordinal), "uuid", None)
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            uuid = None if told is None else str(told)
+            self._uuids[ordinal] = uuids_of(uuid, visible=visible, ordinal=ordinal)
+        return self._nvml.totals(self._uuids[ordinal])
+
+    def totals_note(self) -> str | None:
+        """See `Accelerator`."""
+        return self._nvml.note
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """See `Accelerator`; asks the allocator, not the driver."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        found: list[dict[str, Any]] = cuda.memory_snapshot()
+        return found
 
 
 def is_in_use() -> bool:

@@ -112,6 +112,8 @@ class BackwardPasses:
             return None
         is_outermost = not thread.passes
         counts = is_outermost and thread.native_id == recording.training_thread
+        if counts and recording.memory_look is not None:
+            recording.memory_look.backward_began(args)
         if counts and kwargs.get("accumulate_grad"):
             self._note_loss(args)
             if recording.numerics is not None:

@@ -30,7 +30,7 @@ _AROUND_HOOKS = 3.0
 """Hooks cost a step so many times what their own clock says."""
 _NEW = 0.5
 """What the last step counts for in the mean cost of hooks."""
-_FOR_THE_STEP = 0.2
+_FOR_THE_STEP = 0.3
 """The part of the budget that is set aside for what is done once per step."""
 _EVERY = 64
 _LOOPS = 256

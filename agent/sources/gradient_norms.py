@@ -8,7 +8,6 @@ waits for a device, and what the norm costs decides how often it is taken.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 from ..guard import Guard
 from .accelerator import Accelerator, is_capturing
 from .gradient_tensors import gradients_of, has_closure, norms_of, parameters_of
+from .interval import Interval
 from .numbers import read_number
 from .recording import Recording
 from .stand_in import StandIn
@@ -24,29 +24,6 @@ from .stand_in import StandIn
 _PART_OF_BUDGET = 0.1
 _BYTES_PER_NS = 200.0
 """How fast a device reads at the least; its own clock is not asked, because that would wait."""
-
-
-class Interval:
-    """Says when the next norm may be taken, by what the last one has cost."""
-
-    def __init__(self, share: float) -> None:
-        """Begin with the first step whose length is known.
-
-        Args:
-            share: The part of a step that norms may cost on average.
-        """
-        self._share = share
-        self._left = 0
-
-    def is_due(self) -> bool:
-        """Whether this step's norm is to be taken; to be asked once per step."""
-        self._left -= 1
-        return self._left < 0
-
-    def taken(self, cost_ns: float, step_ns: float) -> None:
-        """A norm has been taken in a step of that length."""
-        allowed = self._share * step_ns
-        self._left = math.ceil(cost_ns / allowed) - 1 if allowed > 0 else sys.maxsize
 
 
 class GradientNorms:

@@ -1,4 +1,4 @@
-"""Records what the script tells of itself by `probing.step`, `probing.span`, `probing.metric`.
+"""Records what the script tells of itself by the functions of `probing.marks`.
 
 Rules of this file: runs in whichever thread marks something; keeps no tensor and no other object.
 """
@@ -15,6 +15,7 @@ from ..recorder import RingWriter
 from .accelerator import Accelerator
 from .boundary import Boundary
 from .late_rows import LateRows
+from .memory_rows import MemoryRows
 from .numbers import Number, read_number
 from .progress import Progress
 from .recording import Recording
@@ -33,6 +34,8 @@ class Marks:
         boundary: Boundary,
         accelerator: Accelerator,
         rings: tuple[RingWriter, RingWriter],
+        *,
+        memory: MemoryRows,
     ) -> None:
         """Begin without recording.
 
@@ -44,6 +47,7 @@ class Marks:
         self._boundary = boundary
         self._accelerator = accelerator
         self._spans, self._metrics = rings
+        self._memory = memory
         self._late = LateRows()
         self._names: dict[str, int] = {}
         self.guard = Guard("marks", self.stop)
@@ -94,6 +98,10 @@ class Marks:
     def measured(self, values: dict[str, Any]) -> None:
         """See `marks.metric`."""
         self.guard.run(self._write, values)
+
+    def memory_seen(self, label: str) -> None:
+        """See `marks.see_memory`."""
+        self._memory.seen(label)
 
     def _end_step(self) -> None:
         """A step ends, in the thread that trains from now on."""

@@ -211,6 +211,7 @@ class ModuleCalls:
                 rows = self._recording.rows
                 rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
                 rows.batch_seen(*size_of(args, kwargs))
+                self._recording.inputs.root_called(args, kwargs)
             if self._recording.observation is not None:
                 self._recording.observation.root_called(module, self._recording.step)
         return ids

@@ -8,6 +8,7 @@ entered and not yet left, or, between two of them, to that which `_GAPS` gives t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 DATA, TO_DEVICE, FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER, OTHER = range(8)
 PHASES = (
@@ -33,6 +34,16 @@ _BATCH_ENDS = frozenset({DATA, FORWARD, OPTIMIZER})
 """What comes after a backward pass, and is no longer of its micro-batch."""
 
 
+class PhaseWatch(Protocol):
+    """Is told of phases that are not within others; an optimizer's step counts for none."""
+
+    def entered(self, phase: int) -> None:
+        """One begins."""
+
+    def left(self, phase: int) -> None:
+        """It has ended."""
+
+
 class Phases:
     """Adds up what each phase has taken since the last `take`.
 
@@ -41,6 +52,7 @@ class Phases:
         batch_began: Called with the time when the first phase of a micro-batch begins.
         batch_ended: Called with the time when the last of them has ended.
         is_on: Whether a step is being measured: from `begin` to `end`.
+        watch: Is told of the outermost phases.
     """
 
     def __init__(
@@ -50,6 +62,7 @@ class Phases:
         self.batch_began = batch_began
         self.batch_ended = batch_ended
         self.is_on = False
+        self.watch: PhaseWatch | None = None
         self._inside: list[int] = []
         self._last = OTHER
         self._since_ns = 0
@@ -74,6 +87,8 @@ class Phases:
         if not self.is_on:
             return
         self._come_to(phase, now_ns)
+        if self.watch is not None and self._may_divide():
+            self.watch.entered(phase)
         self._inside.append(phase)
 
     def leave(self, now_ns: int) -> None:
@@ -87,6 +102,8 @@ class Phases:
         self._had_backward |= phase == BACKWARD and self._in_batch and self._may_divide()
         if not self._inside:
             self._last = phase
+        if self.watch is not None and self._may_divide():
+            self.watch.left(phase)
 
     def data_waited(self, start_ns: int, took_ns: int) -> None:
         """A batch has been waited for, which is known only now."""

@@ -15,6 +15,7 @@ from ...ring import NULL_INT
 from ...tables import STAGES
 from ..recorder import Names, RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .inputs import Inputs
 from .met import Met
 from .step_rows import StepRows
 
@@ -131,11 +132,13 @@ class Recording:
             the number.
         roots: The modules that were called from outside of any other.
         optimizers: Those that have stepped.
+        inputs: The tensors that came in last.
         observation: What watches the next call of each root, while somebody has asked for it.
         seen: What such a look has shown of each module, by ``id(module)``.
         before_step: Called in the training thread as an optimizer is about to step, with it and the
             arguments of its step; what it calls keeps its own faults.
         after_step: The same, as it has stepped.
+        memory_look: What looks at the memory, from a step's end to the next backward pass.
         numerics: What watches for values that are not finite, while it is armed.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
@@ -154,11 +157,13 @@ class Recording:
         self.optimizer: weakref.ref[Any] | None = None
         self.roots = Met()
         self.optimizers = Met()
+        self.inputs = Inputs()
         self.observation: Any = None
         self.seen: dict[int, Any] = {}
         self.before_step: tuple[StepLook, ...] = ()
         self.after_step: tuple[StepLook, ...] = ()
         self.numerics: Any = None
+        self.memory_look: Any = None
         self.training_thread = 0
         self.session = 0
         self.awaits_step = False

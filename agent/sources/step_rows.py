@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...ring import NULL_BOOL, NULL_FLOAT, NULL_INT
 from ..recorder import RingWriter
@@ -17,6 +17,9 @@ from .late_rows import Later, LateRows
 from .model_flops import ModelFlops, peak_of
 from .numbers import Number
 from .phases import PHASES, Phases
+
+if TYPE_CHECKING:
+    from .memory_rows import MemoryRows
 
 _NS = 1e-9
 _SAME = 0.1
@@ -123,6 +126,7 @@ class StepRows:
         self._flops = ModelFlops()
         self._mark: Any = None
         self.phases = Phases(self._begin_batch, self._end_batch)
+        self._memory: MemoryRows | None = None
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
@@ -132,6 +136,10 @@ class StepRows:
         self.has_stepped = False
         self.cost_ns = 0
         self._forget()
+
+    def watch_memory(self, memory: MemoryRows) -> None:
+        """Have the rows of python.memory written at the same moments."""
+        self._memory = self.phases.watch = memory
 
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
@@ -150,6 +158,8 @@ class StepRows:
         self._forget()
         self._word = self._steps.open_row(now_ns, step, thread_id)
         self._mark = self._mark or self._accelerator.mark()
+        if self._memory is not None:
+            self._memory.step_began(step)
         self.phases.begin(now_ns)
 
     def close(self, now_ns: int, ended: StepEnd) -> None:
@@ -185,7 +195,10 @@ class StepRows:
         self._late.write(self._steps, self._word, values, later)
         self._word = None
         self._late.flush()
-        self.cost_ns = time.perf_counter_ns() - now_ns
+        during = 0 if self._memory is None else self._memory.cost_ns
+        if self._memory is not None:
+            self._memory.step_ended(ended.took_ns)
+        self.cost_ns = time.perf_counter_ns() - now_ns + during
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> dict[str, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -232,6 +245,8 @@ class StepRows:
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""
         self._add(self.phases.take())
+        if self._memory is not None:
+            self._memory.batch_began(self._count)
         word = self._batches.open_row(now_ns, self._step, self._count, self._thread_id)
         self._batch = _Batch(word, now_ns)
 
@@ -239,6 +254,8 @@ class StepRows:
         """The micro-batch has ended: its row is complete, and the step knows of it."""
         batch, spent = self._batch, self.phases.take()
         self._add(spent)
+        if self._memory is not None:
+            self._memory.batch_ended()
         if batch is None:
             return
         self._batch = None

@@ -14,24 +14,43 @@ from __future__ import annotations
 from .data import BATCHES, DATALOADERS
 from .kernels import KERNEL_CATEGORIES, KERNELS
 from .marks import METRICS, SPANS
+from .memory import HOST_MEMORY, MEMORY, MEMORY_PHASES, PROCESS_ROLES
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
 from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
 from .own import OVERHEAD, SOURCE_STATES, SOURCES
 from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
+from .tensors import (
+    ACTIVATIONS,
+    CATEGORIES,
+    MEMORY_CATEGORIES,
+    MEMORY_SEGMENTS,
+    MEMORY_TABLES,
+    MOMENTS,
+    TENSORS,
+)
 from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 
 __all__ = [
+    "ACTIVATIONS",
     "BACKTRACE",
     "BATCHES",
+    "CATEGORIES",
     "DATALOADERS",
     "GRADIENTS",
+    "HOST_MEMORY",
     "KERNELS",
     "KERNEL_CATEGORIES",
+    "MEMORY",
+    "MEMORY_CATEGORIES",
+    "MEMORY_PHASES",
+    "MEMORY_SEGMENTS",
+    "MEMORY_TABLES",
     "METRICS",
     "MICRO_BATCHES",
     "MODELS",
     "MODULES",
+    "MOMENTS",
     "NUMERICS",
     "NUMERIC_KINDS",
     "NUMERIC_STAGES",
@@ -39,6 +58,7 @@ __all__ = [
     "OPTIMIZERS",
     "OVERHEAD",
     "OWN_SCHEMA",
+    "PROCESS_ROLES",
     "RECORDED_TABLES",
     "ROLES",
     "SCHEMA",
@@ -50,6 +70,7 @@ __all__ = [
     "STEPS",
     "TABLES",
     "TABLES_BY_NAME",
+    "TENSORS",
     "THREADS",
     "TORCH_TRACE",
     "Column",
@@ -77,6 +98,12 @@ TABLES: tuple[Table, ...] = (
     KERNELS,
     OVERHEAD,
     SOURCES,
+    MEMORY,
+    HOST_MEMORY,
+    TENSORS,
+    MEMORY_CATEGORIES,
+    ACTIVATIONS,
+    MEMORY_SEGMENTS,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -25,6 +25,7 @@ def without_agent() -> None:
     assert marks.recorder is None
     probing.step()
     probing.metric(reward=1.0)
+    probing.see_memory("nobody looks")
     assert evaluate() == 7
 
 

@@ -1,0 +1,155 @@
+"""The rows of the live tables about memory: tensors, categories, activations, segments.
+
+Rules of this file: runs in threads of the agent, on numbers and texts only; nothing here touches a
+tensor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ...tables import (
+    ACTIVATIONS,
+    CATEGORIES,
+    MEMORY_CATEGORIES,
+    MEMORY_SEGMENTS,
+    TENSORS,
+    Table,
+)
+from ...wire import LiveRows
+from .memory_look import BEFORE_BACKWARD, Moment
+from .storages import Storage
+
+Row = tuple[str | int | float | bool | None, ...]
+
+_QUANTIZED = frozenset(
+    {"int8", "uint8", "qint8", "quint8", "quint4x2", "quint2x4", "int4", "uint4"}
+)
+_LARGE = 2**20
+_LARGEST = 3
+
+
+def tensor_rows(moments: Sequence[Moment]) -> Iterator[Row]:
+    """The rows of ``python.tensors``, the largest first."""
+    for moment in moments:
+        for one in sorted(moment.storages, key=lambda s: -s.bytes):
+            yield (
+                moment.moment,
+                moment.step,
+                one.device,
+                one.category,
+                one.module,
+                one.name,
+                one.dtype,
+                ",".join(map(str, one.shape)),
+                one.bytes,
+                one.requires_grad,
+                one.tensors,
+                one.tensor_id,
+                one.address,
+            )
+
+
+def category_rows(moments: Sequence[Moment]) -> Iterator[Row]:
+    """The rows of ``python.memory_categories``: of each device that is used, every category."""
+    for moment in moments:
+        for device, storages in _grouped(moment.storages, lambda s: s.device):
+            total = sum(one.bytes for one in storages)
+            by_category = dict(_grouped(storages, lambda s: s.category))
+            for category in CATEGORIES:
+                own = by_category.get(category, [])
+                size = sum(one.bytes for one in own)
+                yield (
+                    moment.moment,
+                    moment.step,
+                    device,
+                    category,
+                    size,
+                    size / total,
+                    len(own),
+                    sum(one.bytes for one in own if one.dtype in _QUANTIZED),
+                    _largest(own),
+                    moment.held_s,
+                )
+
+
+def activation_rows(moments: Sequence[Moment]) -> Iterator[Row]:
+    """The rows of ``python.activations``, the largest first."""
+    for moment in moments:
+        if moment.moment != BEFORE_BACKWARD:
+            continue
+        kept = [one for one in moment.storages if one.category == "activations"]
+        sums = [
+            (sum(one.bytes for one in own), key, len(own))
+            for key, own in _grouped(kept, lambda s: (s.module, s.device))
+        ]
+        for size, (module, device), count in sorted(sums, key=lambda s: -s[0]):
+            yield moment.step, module, device, size, count
+
+
+def segment_rows(segments: Iterable[dict[str, Any]]) -> Iterator[Row]:
+    """The rows of ``python.memory_segments``, from the allocator's own snapshot."""
+    for segment in segments:
+        blocks = segment["blocks"]
+        free = [block["size"] for block in blocks if block["state"] == "inactive"]
+        used = [block for block in blocks if block["state"] == "active_allocated"]
+        asked = [block.get("requested_size") for block in used]
+        allocated = segment["allocated_size"]
+        yield (
+            f"cuda:{segment['device']}",
+            segment["segment_type"],
+            segment["stream"],
+            segment["address"],
+            segment["total_size"],
+            allocated,
+            segment["active_size"] - allocated,
+            sum(free),
+            max(free, default=0),
+            None if None in asked else allocated - sum(asked),
+            len(blocks),
+            segment.get("is_expandable"),
+        )
+
+
+def live_rows_of(table: Table, rows: Iterable[Row], note: str | None) -> LiveRows:
+    """Rows with the names of their columns."""
+    names = tuple(column.name for column in table.columns)
+    return LiveRows(table=table.name, columns=names, rows=tuple(rows), note=note)
+
+
+ROWS: dict[str, tuple[Table, Callable[[Sequence[Moment]], Iterator[Row]]]] = {
+    TENSORS.name: (TENSORS, tensor_rows),
+    MEMORY_CATEGORIES.name: (MEMORY_CATEGORIES, category_rows),
+    ACTIVATIONS.name: (ACTIVATIONS, activation_rows),
+}
+"""How the rows of each table that is made from moments are computed."""
+
+
+def segments_of(segments: list[dict[str, Any]] | None) -> LiveRows:
+    """The rows of ``python.memory_segments``, or why there are none."""
+    note = None if segments is not None else "no accelerator is in use: there are no segments"
+    return live_rows_of(MEMORY_SEGMENTS, segment_rows(segments or ()), note)
+
+
+def _largest(storages: list[Storage]) -> str | None:
+    """The largest storages by name and size."""
+    large = sorted((s for s in storages if s.bytes >= _LARGE), key=lambda s: -s.bytes)
+    named = [f"{_label(one)} {one.bytes / _LARGE:.1f} MiB" for one in large[:_LARGEST]]
+    return ", ".join(named) or None
+
+
+def _label(storage: Storage) -> str:
+    """What a storage is called, or what it looks like."""
+    names = [part for part in (storage.module, storage.name) if part]
+    shape = f"{storage.dtype}[{','.join(map(str, storage.shape))}]"
+    return ".".join(names) if storage.name else " ".join([*names, shape])
+
+
+def _grouped(storages: Iterable[Storage], key: Callable[[Storage], Any]) -> Iterable[Any]:
+    """Storages with the same key, in the order in which the keys come."""
+    groups: dict[Any, list[Storage]] = defaultdict(list)
+    for storage in storages:
+        groups[key(storage)].append(storage)
+    return groups.items()

@@ -1,0 +1,263 @@
+"""Every storage of memory that tensors hold, once, and what it is used for.
+
+Rules of this file: runs while the training stands still, or in the training thread itself. What a
+storage is for follows from who holds it, never from a name: a parameter is what a module
+registered or an optimizer steps, an activation what autograd saved for the backward pass. Views,
+tied weights and aliases share a storage, which counts once, at its full size. No data is read, no
+code of a subclass runs, nothing stays referenced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import GeneratorType
+from typing import Any, NamedTuple
+
+from ...tables import CATEGORIES
+from .held_by_frames import held_by_frames, held_by_generators
+from .living import MRO, Survey, living
+from .module_names import class_name, outermost, walk
+from .recording import Recording
+from .saved_tensors import Saved, saved_tensors, tensors_in
+from .tensor_facts import name_of
+from .tensor_parts import parts_of
+
+_FIRST_WINS = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "buffers",
+    "inputs",
+    "activations",
+    "temporary",
+    "other",
+)
+_RANKS = {category: rank for rank, category in enumerate(_FIRST_WINS)}
+assert set(_FIRST_WINS) == set(CATEGORIES)
+
+
+class Storage(NamedTuple):
+    """One storage.
+
+    Attributes:
+        address: Where it begins.
+        device: The device it lies on, such as `cpu` or `cuda:0`.
+        bytes: All of it, whatever part of it tensors show.
+        dtype: The type of a tensor over it, that which says what it is used for.
+        shape: That tensor's sizes.
+        category: One of `CATEGORIES`.
+        module: The module it belongs to, by its name in its root; None where that is not known.
+        name: What that module, or the optimizer, calls it; None where that is not known.
+        requires_grad: Whether that tensor does.
+        tensors: How many tensors over it were met.
+        number: Of an activation: when the node that saved it was made, in the count of its thread.
+        tensor_id: The `id` of that tensor; None of one that only autograd holds.
+    """
+
+    address: int
+    device: str
+    bytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    category: str
+    module: str | None
+    name: str | None
+    requires_grad: bool
+    tensors: int
+    number: int | None
+    tensor_id: int | None
+
+
+def storages_now(
+    recording: Recording | None, results: Iterable[Any] = (), survey: Survey | None = None
+) -> list[Storage]:
+    """Every storage that is alive now.
+
+    Args:
+        results: Tensors whose graphs are to be walked beside those of all that Python holds.
+        survey: What `survey_now` has found; without it all is looked for now, which takes longer.
+    """
+    torch: Any = sys.modules["torch"]
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        return _Look(torch, recording).storages(results, survey)
+
+
+def survey_now() -> Survey:
+    """Look for what will be needed, beside the training; touches no tensor."""
+    return Survey(_wanted(sys.modules["torch"]))
+
+
+def _wanted(torch: Any) -> list[type]:
+    """The classes of what holds tensors."""
+    data = sys.modules.get("torch.utils.data")
+    wanted = [torch.Tensor, torch.nn.Module, torch.optim.Optimizer, GeneratorType]
+    return [*wanted, data.Dataset] if data is not None else wanted
+
+
+class _Claim:
+    """What is known of one storage so far."""
+
+    __slots__ = ("bytes", "is_python", "module", "name", "number", "rank", "tensor", "tensors")
+
+    def __init__(self) -> None:
+        self.bytes, self.tensors, self.rank = 0, 0, len(_FIRST_WINS)
+        self.tensor: Any = None
+        self.module: str | None = None
+        self.name: str | None = None
+        self.number: int | None = None
+        self.is_python = True
+
+
+class _Look:
+    """One look at the whole process."""
+
+    def __init__(self, torch: Any, recording: Recording | None) -> None:
+        self._torch = torch
+        self._recording = recording
+        self._claims: dict[tuple[str, int], _Claim] = {}
+        self._met: set[int] = set()  # tensors, by identity
+        self._parameters: list[Any] = []
+        self._names: dict[int, tuple[str, str]] = {}  # of parameters, by identity
+
+    def storages(self, results: Iterable[Any], survey: Survey | None) -> list[Storage]:
+        """Look."""
+        torch, recording = self._torch, self._recording
+        found = living(_wanted(torch), survey)
+        tensors, modules, optimizers, generators, *datasets = found
+        roots: list[Any] = []
+        if recording is not None:  # also those that `gc.freeze` has put out of sight
+            roots = recording.roots.alive()
+            optimizers += recording.optimizers.alive()
+        attributes = self._modules(roots, modules)
+        self._optimizers(optimizers)
+        self._gradients({id(t): t for t in (*self._parameters, *tensors)}.values())
+        self._all("inputs", recording.inputs.alive() if recording is not None else ())
+        self._datasets([dataset for own in datasets for dataset in own])
+        nodes = [node for t in (*tensors, *results) if (node := t.grad_fn) is not None]
+        for saved in saved_tensors(nodes):
+            self._save(saved)
+        self._all("temporary", held_by_frames(torch.Tensor))
+        self._all("temporary", held_by_generators(generators, torch.Tensor))
+        for module, name, tensor in attributes:
+            self._claim("other", tensor, module, name)
+        self._all("other", [t for t in tensors if id(t) not in self._met])
+        return [_storage(key, claim) for key, claim in self._claims.items()]
+
+    def _modules(self, called: list[Any], modules: list[Any]) -> list[tuple[str, str, Any]]:
+        """Claim parameters and buffers; returns the tensors in plain attributes of modules.
+
+        Args:
+            called: The roots by which modules are named; those in none of them come after.
+        """
+        attributes: list[tuple[str, str, Any]] = []
+        seen: set[int] = set()
+        whole = [module for module in modules if "_parameters" in vars(module)]
+        for root in (*outermost(called), *outermost(whole)):
+            for path, module in walk(root, "", seen):
+                self._module(module, path or class_name(module), attributes)
+        return attributes
+
+    def _module(self, module: Any, place: str, attributes: list[tuple[str, str, Any]]) -> None:
+        """Claim what one module holds itself."""
+        for name, tensor in list(module._parameters.items()):
+            if tensor is not None:
+                self._names.setdefault(id(tensor), (place, name))
+                self._parameters.append(tensor)
+                self._claim("parameters", tensor, place, name)
+        for name, tensor in list(module._buffers.items()):
+            if tensor is not None:
+                self._claim("buffers", tensor, place, name)
+        for name, value in list(vars(module).items()):
+            if type(value) is self._torch.Tensor:
+                attributes.append((place, name, value))
+
+    def _optimizers(self, optimizers: list[Any]) -> None:
+        """Claim the states, and the parameters that belong to no module."""
+        plain = self._torch.Tensor
+        for optimizer in {id(o): o for o in optimizers}.values():
+            facts = vars(optimizer)
+            for group in list(facts.get("param_groups", ())):
+                for parameter in list(group["params"]):
+                    if plain in MRO(type(parameter)):
+                        self._parameters.append(parameter)
+                        self._claim(
+                            "parameters", parameter, *self._names.get(id(parameter), (None, None))
+                        )
+                settings = [value for key, value in group.items() if key != "params"]
+                self._all("optimizer_state", tensors_in(settings, plain))
+            for parameter, state in list(dict.items(facts.get("state", {}))):
+                module, name = self._names.get(id(parameter), (None, None))
+                parts = state.items() if type(state) is dict else [("", state)]
+                for key, value in list(parts):
+                    own = f"{name}.{key}" if name and key else str(key) or name
+                    for tensor in tensors_in(value, plain):
+                        self._claim("optimizer_state", tensor, module, own)
+
+    def _gradients(self, tensors: Iterable[Any]) -> None:
+        """Claim the gradients of all leaves; another tensor warns when it is asked for one."""
+        for tensor in tensors:
+            if tensor.requires_grad and tensor.is_leaf and (gradient := tensor.grad) is not None:
+                module, name = self._names.get(id(tensor), (None, None))
+                self._claim("gradients", gradient, module, name)
+
+    def _datasets(self, datasets: list[Any]) -> None:
+        """Claim what batches are made from."""
+        for dataset in datasets:
+            for name, value in list(getattr(dataset, "__dict__", {}).items()):
+                for tensor in tensors_in(value, self._torch.Tensor):
+                    self._claim("inputs", tensor, None, f"{type(dataset).__name__}.{name}")
+
+    def _save(self, saved: Saved) -> None:
+        """Claim what autograd keeps."""
+        self._claim("activations", saved.tensor, number=saved.number, is_python=False)
+
+    def _all(self, category: str, tensors: Iterable[Any]) -> None:
+        for tensor in tensors:
+            self._claim(category, tensor)
+
+    def _claim(
+        self,
+        category: str,
+        tensor: Any,
+        module: str | None = None,
+        name: str | None = None,
+        *,
+        number: int | None = None,
+        is_python: bool = True,
+    ) -> None:
+        """Say what a tensor's storages are for; who says it first, and better, is believed."""
+        rank = _RANKS[category]
+        is_new = is_python and id(tensor) not in self._met
+        if is_python:
+            self._met.add(id(tensor))
+        for part in parts_of(tensor):
+            key = (part.device, part.address)
+            claim = self._claims.get(key)
+            if claim is None:
+                claim = self._claims[key] = _Claim()
+            claim.bytes = max(claim.bytes, part.bytes)
+            claim.tensors += is_new
+            earlier = number is not None and (claim.number is None or number < claim.number)
+            if rank < claim.rank or (rank == claim.rank and earlier):
+                claim.rank, claim.tensor, claim.number = rank, part.tensor, number
+                claim.module, claim.name, claim.is_python = module, name, is_python
+
+
+def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
+    """What is known of one storage, without any reference to a tensor."""
+    tensor = claim.tensor
+    return Storage(
+        address=key[1],
+        device=key[0],
+        bytes=claim.bytes,
+        dtype=name_of(tensor.dtype),
+        shape=tuple(int(size) for size in tensor.shape),
+        category=_FIRST_WINS[claim.rank],
+        module=claim.module,
+        name=claim.name,
+        requires_grad=bool(tensor.requires_grad),
+        tensors=claim.tensors,
+        number=claim.number,
+        tensor_id=id(tensor) if claim.is_python else None,
+    )

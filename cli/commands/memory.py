@@ -1,0 +1,97 @@
+"""`probing ENDPOINT memory`: where the memory is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import UsageError
+from .. import terminal
+from ..asking import Replies, show_json, tell_notes
+from ..target import Target, asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...memory_report import MemoryReport
+
+_SHARE_OF_LIMIT = 0.4
+"""How much of the time that the user gives is spent on waiting for the model's next step; twice
+that with --theory."""
+
+
+@click.command("memory")
+@target_options
+@attach_option
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, metavar="N", show_default=True,
+    help="Name the N largest tensors.",
+)  # fmt: skip
+@click.option(
+    "--theory", is_flag=True,
+    help="Put beside the activations what a transformer's should take by formula.",
+)  # fmt: skip
+@click.option(
+    "--line", is_flag=True,
+    help="Print one line, in the words of see_memory_usage; needs no help of the process.",
+)  # fmt: skip
+@click.option(
+    "--watch", type=click.FloatRange(min=0.1), metavar="SECONDS",
+    help="With --line: print one every so often.",
+)  # fmt: skip
+@style_option("table", "json", "markdown")
+@click.pass_context
+def command(
+    context: click.Context, *, top: int, theory: bool, line: bool, watch: float | None, style: str
+) -> None:
+    """Show where the memory is: parameters, gradients, activations and the rest.
+
+    What a storage is used for follows from who holds it. Two moments are seen: the end of a step,
+    and the next backward pass as it begins, when all activations are there; the training stands
+    still for some tens of milliseconds at each. Where no step comes within ten seconds, or within
+    --timeout SECONDS if that is given, what is there now is shown.
+    """
+    target = asked_target(context)
+    if watch is not None and not line:
+        raise UsageError(
+            "--watch needs --line.", help="`probing ENDPOINT memory --line --watch 10`"
+        )
+    if line:
+        from ..memory_line import show_line
+
+        context.exit(show_line(target, every_s=watch))
+
+    def ask(process: Process) -> MemoryReport:
+        return _ask(process, target, top, theory=theory)
+
+    if style == "json":
+        context.exit(show_json(target, ask, _plain))
+    replies = Replies(target, ask)
+    for reply in replies:
+        tell_notes(target, reply.endpoint, [*reply.notes, *reply.value.notes])
+        if not target.is_single:
+            terminal.write(f"== {reply.endpoint} ==" if style == "table" else f"# {reply.endpoint}")
+        terminal.write(_draw(reply.value, style))
+    context.exit(replies.exit_code)
+
+
+def _ask(process: Process, target: Target, top: int, *, theory: bool) -> MemoryReport:
+    from ...memory_report import report_on
+
+    given = target.timeout_s
+    timeout_s = None if given is None else given * _SHARE_OF_LIMIT
+    return report_on(process, top=top, theory=theory, timeout_s=timeout_s)
+
+
+def _plain(report: MemoryReport) -> Any:
+    return dataclasses.asdict(report)
+
+
+def _draw(report: MemoryReport, style: str) -> str:
+    from ..render.memory import memory_markdown, render_memory
+
+    if style == "markdown":
+        return memory_markdown(report)
+    screen = terminal.screen()
+    return render_memory(report, width=screen.width, color=screen.color)

@@ -1,0 +1,51 @@
+"""Memory in one line, in the words of DeepSpeed's ``see_memory_usage``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .text import escape_controls
+
+if TYPE_CHECKING:
+    from ..memory_line import MemoryMoment
+
+
+def render_memory_line(moment: MemoryMoment | None) -> str:
+    """What was in use at a moment; a dash for what was not measured."""
+    if moment is None:
+        return "no row yet: memory is recorded from the first step on"
+    device = (
+        ("MA", moment.allocated_bytes),
+        ("Max_MA", moment.peak_bytes),
+        ("CA", moment.reserved_bytes),
+        ("Max_CA", moment.peak_reserved_bytes),
+        ("NV", moment.device_used_bytes),
+    )
+    host = f"CPU {_gib(moment.resident_bytes)}"
+    if moment.cgroup_limit_bytes is not None:
+        host += f"  cgroup {_gib(moment.cgroup_bytes)} of {_gib(moment.cgroup_limit_bytes)}"
+    node = f"node {_gib(moment.node_used_bytes)}, {_percent(moment)}"
+    parts = (
+        _title(moment),
+        moment.device,
+        "  ".join(f"{name} {_gib(size)}" for name, size in device),
+        f"{host}  {node}",
+    )
+    return " | ".join(parts)
+
+
+def _title(moment: MemoryMoment) -> str:
+    """Which moment it was."""
+    batch = "" if moment.micro_batch is None else f".{moment.micro_batch}"
+    name = moment.phase if moment.label is None else escape_controls(moment.label)
+    return f"step {moment.step}{batch} {name}"
+
+
+def _gib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**30:.2f} GiB"
+
+
+def _percent(moment: MemoryMoment) -> str:
+    if moment.node_used_bytes is None or not moment.node_total_bytes:
+        return "-"
+    return f"{moment.node_used_bytes / moment.node_total_bytes:.1%}"

@@ -1,0 +1,173 @@
+"""The memory cgroup of a process: what it uses, what it may, and how often the kernel has killed.
+
+Rules of this file: reads the kernel's files only, of cgroup v2 and v1; what is not told is None.
+Limits are those of the whole branch of the tree: in a container they mostly stand further up than
+the process's own group.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+_UNLIMITED = 1 << 60
+"""Version 1 writes the largest number of pages where there is no limit."""
+_DEEPEST = 32
+
+
+class CgroupPaths(NamedTuple):
+    """The files of one memory cgroup, by version of the interface.
+
+    Attributes:
+        stat: Has the part of its use that is file cache.
+        pressure: Has how long its processes have waited for memory.
+    """
+
+    current: str
+    limit: str
+    events: str
+    stat: str
+    pressure: str
+
+    def current_bytes(self) -> int | None:
+        """What it uses, file cache included."""
+        return parse_bytes(_read(self.current))
+
+    def limit_bytes(self) -> int | None:
+        """What it may use."""
+        return parse_bytes(_read(self.limit))
+
+    def working_bytes(self) -> int | None:
+        """What it uses without the file cache that has not been used lately."""
+        used, cached = self.current_bytes(), parse_cache(_read(self.stat))
+        return None if used is None else max(0, used - (cached or 0))
+
+    def oom_kills(self) -> int | None:
+        """How many of its processes the kernel has killed for want of memory."""
+        return parse_oom_kills(_read(self.events))
+
+
+def find_cgroup(pid: int | str, *, proc: str = "/proc") -> CgroupPaths | None:
+    """The cgroup, of a process's own and those around it, with the tightest limit.
+
+    Its own where none has a limit; None where there is no memory cgroup to be seen.
+
+    Args:
+        proc: Where the kernel's files about processes are.
+    """
+    found = _branch(_read(f"{proc}/{pid}/cgroup"), _read(f"{proc}/self/mountinfo"))
+    there = [paths for paths in found if os.path.exists(paths.current)]
+    limits = [(paths.limit_bytes(), paths) for paths in there]
+    limited = [(limit, paths) for limit, paths in limits if limit is not None]
+    if limited:
+        return min(limited, key=lambda pair: pair[0])[1]
+    return there[0] if there else None
+
+
+def _branch(membership: str, mounts: str) -> list[CgroupPaths]:
+    """The cgroups that a process is in, its own first, then those around it."""
+    for line in membership.splitlines():
+        number, controllers, path = line.split(":", 2)
+        is_new = number == "0" and not controllers
+        if not is_new and "memory" not in controllers.split(","):
+            continue
+        mount = _mount(mounts, is_new=is_new)
+        if mount is None:
+            continue
+        root, place = mount
+        inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+        folders = _upwards(place, inside)
+        make = _version_2 if is_new else _version_1
+        branch = [make(folder) for folder in folders]
+        if any(os.path.exists(paths.current) for paths in branch):
+            return branch  # where both versions are mounted, one of them has the memory
+    return []
+
+
+def _upwards(place: str, inside: str) -> list[str]:
+    """A folder below a mount and those around it, up to the mount."""
+    parts = [part for part in inside.split("/") if part and part != ".."][:_DEEPEST]
+    return ["/".join((place, *parts[:count])) for count in range(len(parts), -1, -1)]
+
+
+def _mount(mounts: str, *, is_new: bool) -> tuple[str, str] | None:
+    """What of the tree is mounted, and where."""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.partition(" ")
+        fields = before.split()
+        has_memory = "memory" in options.rpartition(" ")[2].split(",")
+        if kind == ("cgroup2" if is_new else "cgroup") and (is_new or has_memory):
+            return fields[3], fields[4]
+    return None
+
+
+def _version_2(folder: str) -> CgroupPaths:
+    return CgroupPaths(
+        current=f"{folder}/memory.current",
+        limit=f"{folder}/memory.max",
+        events=f"{folder}/memory.events",
+        stat=f"{folder}/memory.stat",
+        pressure=f"{folder}/memory.pressure",
+    )
+
+
+def _version_1(folder: str) -> CgroupPaths:
+    return CgroupPaths(
+        current=f"{folder}/memory.usage_in_bytes",
+        limit=f"{folder}/memory.limit_in_bytes",
+        events=f"{folder}/memory.oom_control",
+        stat=f"{folder}/memory.stat",
+        pressure=f"{folder}/memory.pressure",  # there is none, so the machine's is taken
+    )
+
+
+def parse_bytes(text: str | bytes) -> int | None:
+    """A file of one number; None for no number, and for what means no limit."""
+    try:
+        number = int(text)
+    except ValueError:  # `max`, or nothing
+        return None
+    return None if number >= _UNLIMITED else number
+
+
+def parse_oom_kills(text: str) -> int | None:
+    """The kills in `memory.events` or `memory.oom_control`; older kernels do not count them."""
+    return _number_after("oom_kill", text)
+
+
+def parse_cache(text: str) -> int | None:
+    """The file cache that can be dropped at once, in `memory.stat`, groups below included."""
+    total = _number_after("total_inactive_file", text)  # version 1 tells both
+    return _number_after("inactive_file", text) if total is None else total
+
+
+def parse_pressure(text: str, kind: str) -> float | None:
+    """The share of the last ten seconds that processes waited.
+
+    Args:
+        kind: ``some`` of them, or the ``full`` number.
+    """
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == [kind] and len(words) > 1 and words[1].startswith("avg10="):
+            return round(float(words[1].removeprefix("avg10=")) / 100, 6)
+    return None
+
+
+def _number_after(name: str, text: str) -> int | None:
+    """The number in the line that begins with a name."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == name and words[1].isdecimal():
+            return int(words[1])
+    return None
+
+
+def _read(path: str) -> str:
+    """A small file; nothing when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

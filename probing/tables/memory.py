@@ -1,0 +1,167 @@
+"""The tables of memory: what was in use at each phase of each step, and what the host says.
+
+Rules of this file: see the package.
+"""
+
+from __future__ import annotations
+
+from .columns import SEQ, STEP
+from .records import Column, Table
+
+MEMORY_PHASES = (
+    "attach",
+    "before_forward",
+    "after_forward",
+    "after_backward",
+    "after_step",
+    "mark",
+)
+"""The moments at which a row of python.memory is written."""
+
+PROCESS_ROLES = ("trainer", "data_worker", "probing", "child")
+"""What a process of a job is there for."""
+
+
+def _known_later(name: str, doc: str) -> Column:
+    """A column of bytes that a ring keeps."""
+    return Column(name=name, type="int64", unit="bytes", closing=True, doc=doc)
+
+
+def _size(name: str, doc: str) -> Column:
+    """A column of bytes that is computed when asked for."""
+    return Column(name=name, type="int64", unit="bytes", doc=doc)
+
+
+MEMORY = Table(
+    name="memory",
+    kind="recorded",
+    doc="Memory in use at the phases of each step and each of its micro-batches, written by the"
+    " training thread. Where the steps are so short that this would cost more than a fifth of the"
+    " setting `overhead`, only some of them have rows. Peaks are read, never reset.",
+    columns=(
+        STEP,
+        Column(
+            name="micro_batch",
+            type="int64",
+            doc="The micro-batch of the step, counted from 0; NULL outside of any.",
+        ),
+        Column(
+            name="phase",
+            type="enum",
+            values=MEMORY_PHASES,
+            doc="`attach`: recording begins, or a device is first seen in use: the baseline."
+            " `before_forward`, `after_forward` (the backward pass begins, or the last root module"
+            " has returned), `after_backward`: once per micro-batch. `after_step`: the step has"
+            " ended. `mark`: `probing.see_memory(label)`.",
+        ),
+        Column(name="label", type="text", doc="What the script calls a `mark`."),
+        Column(
+            name="device",
+            type="text",
+            closing=True,
+            doc="The device whose figures these are: `cuda:0`; `cpu` where none is in use.",
+        ),
+        Column(
+            name="time_ns",
+            type="time",
+            unit="ns",
+            closing=True,
+            doc="When it was, since the epoch.",
+        ),
+        _known_later("allocated_bytes", "What the device's allocator has handed out."),
+        _known_later("peak_bytes", "The most of that since the program has last reset its peaks."),
+        _known_later("reserved_bytes", "What the allocator has taken from the device."),
+        _known_later("peak_reserved_bytes", "The most of that, as `peak_bytes`."),
+        _known_later(
+            "device_used_bytes",
+            "In use on the whole device, by all programs, as NVML tells it; 100 ms old at most."
+            " NULL without the package nvidia-ml-py.",
+        ),
+        _known_later("device_total_bytes", "What the device has, as NVML tells it."),
+        _known_later("resident_bytes", "The process's resident set."),
+        _known_later(
+            "cgroup_bytes",
+            "In use in the process's memory cgroup, file cache included; 100 ms old at most. The"
+            " cgroup is the one, of its own and those around it, with the tightest limit.",
+        ),
+        _known_later(
+            "cgroup_limit_bytes",
+            "What that cgroup may use; NULL where it has no limit. One second old at most.",
+        ),
+        Column(
+            name="cgroup_oom_kills",
+            type="int64",
+            closing=True,
+            doc="Processes that the kernel has killed in that cgroup for want of memory. One second"
+            " old at most.",
+        ),
+        _known_later(
+            "node_used_bytes",
+            "What the machine could not give to a program; 100 ms old at most.",
+        ),
+        _known_later("node_total_bytes", "What the machine has."),
+        SEQ,
+    ),
+)
+
+HOST_MEMORY = Table(
+    name="host_memory",
+    kind="live",
+    doc="Host memory of the trainer and of all processes that it has started, as the kernel tells"
+    " it now. Needs no help of the process: also answers while it hangs. Reading the proportional"
+    " figures of a process with very much memory takes a moment in which it can map none.",
+    columns=(
+        Column(name="pid", type="int64", doc="The process."),
+        Column(
+            name="role",
+            type="enum",
+            values=PROCESS_ROLES,
+            doc="`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker;"
+            " `child`: any other.",
+        ),
+        Column(name="name", type="text", doc="What the kernel calls it."),
+        _size("resident_bytes", "Its resident set, what it shares with others included."),
+        _size(
+            "proportional_bytes",
+            "The same, each shared page divided by the number of processes that share it: adds up"
+            " to what the job takes.",
+        ),
+        _size("shared_bytes", "Of the resident set, what is shared with other processes."),
+        _size("private_bytes", "Of the resident set, what is not: what its end would free."),
+        _size("swap_bytes", "What of it is swapped out."),
+        _size(
+            "locked_bytes",
+            "What it has locked into memory, page-locked by a driver included where the kernel"
+            " counts that.",
+        ),
+        _size(
+            "shm_bytes",
+            "Files in /dev/shm that it has open or mapped, the rings of probing included; each file"
+            " counts for the first process of the job that holds it.",
+        ),
+        Column(name="threads", type="int64", doc="How many threads it has."),
+        _size("cgroup_bytes", "In use in its memory cgroup, as in python.memory."),
+        _size(
+            "cgroup_working_bytes",
+            "The same without the file cache that the kernel can drop: once this is at the limit,"
+            " it kills.",
+        ),
+        _size("cgroup_limit_bytes", "What that cgroup may use; NULL where it has no limit."),
+        Column(
+            name="cgroup_oom_kills",
+            type="int64",
+            doc="Processes that the kernel has killed in that cgroup for want of memory.",
+        ),
+        Column(
+            name="pressure_some",
+            type="float64",
+            doc="The share of the last ten seconds in which some process waited for memory: in its"
+            " cgroup where the kernel tells that, else in the machine.",
+        ),
+        Column(
+            name="pressure_full",
+            type="float64",
+            doc="The same, in which all of them waited at once.",
+        ),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Made-up accelerators, for tests on machines that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from probing.agent.sources.accelerator import DeviceMemory, PendingNumber, PendingNumbers
+from probing.agent.sources.nvml import DeviceTotals
+
+
+class NoAccelerator:
+    """One that is not in use."""
+
+    def allocated_bytes(self) -> int | None:
+        """Nothing."""
+        return None
+
+    def copy_number(self, tensor: Any) -> PendingNumber | None:
+        """Nothing can be copied."""
+        return None
+
+    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+        """Nor several."""
+        return None
+
+    def mark(self) -> Any | None:
+        """There is no device whose work could be marked."""
+        return None
+
+    def between(self, first: Any, last: Any) -> PendingNumber:
+        """So nothing lies between marks."""
+        raise AssertionError((first, last))
+
+    def device_name(self) -> str | None:
+        """No name."""
+        return None
+
+    def memory_figures(self) -> DeviceMemory | None:
+        """No allocator."""
+        return None
+
+    def device_totals(self) -> DeviceTotals | None:
+        """No device."""
+        return None
+
+    def totals_note(self) -> str | None:
+        """Nobody misses it."""
+        return None
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """Nothing is reserved."""
+        return None
+
+
+class RecordedMemory(NoAccelerator):
+    """One that comes into use when it has figures, and replays them, one per question.
+
+    Attributes:
+        asked: How often the whole device was asked for.
+    """
+
+    def __init__(self, figures: Iterable[DeviceMemory | None], totals: DeviceTotals | None) -> None:
+        self._figures = iter(figures)
+        self._totals = totals
+        self.asked = 0
+
+    def memory_figures(self) -> DeviceMemory | None:
+        """The next figures."""
+        return next(self._figures)
+
+    def device_totals(self) -> DeviceTotals | None:
+        """The same every time."""
+        self.asked += 1
+        return self._totals
