@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .evaluation import Stillness
@@ -44,20 +46,23 @@ class Looks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: tuple[Any, Seen] | None = None
+        self._recording: Callable[[], Any] = lambda: None
+        self._last: Seen | None = None
 
     def see(self, question: LiveQuestion) -> Seen:
         """Look, or hand out the last look if it is fresh or nothing may be waited for."""
         recording = question.training.watched()
         if recording is None:
             return Seen((), "the process has not imported torch", 0.0)
+        if question.wait_s is None:  # asked in the server's own thread, which must not stand still
+            last = self._last if self._recording() is recording else None
+            return last or Seen((), "nothing has been looked at yet", 0.0)
         with self._lock:
-            if self._last is not None and self._last[0] is recording:
-                seen = self._last[1]
-                if question.wait_s is None or time.monotonic() - seen.at < _FRESH_S:
-                    return seen
-            seen = _look(recording, question)
-            self._last = (recording, seen)
+            last = self._last if self._recording() is recording else None
+            if last is not None and time.monotonic() - last.at < _FRESH_S:
+                return last
+            self._last = seen = _look(recording, question)
+            self._recording = weakref.ref(recording)
             return seen
 
 

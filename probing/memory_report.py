@@ -24,7 +24,10 @@ _FIGURES = (
     " device_used_bytes, device_total_bytes, resident_bytes, cgroup_bytes, cgroup_limit_bytes,"
     " cgroup_oom_kills, node_used_bytes, node_total_bytes FROM python.memory"
 )
-_NEWEST = _FIGURES + " QUALIFY row_number() OVER (PARTITION BY device ORDER BY seq DESC) = 1"
+_NEWEST = (
+    _FIGURES + " QUALIFY row_number() OVER"
+    " (PARTITION BY device ORDER BY phase = 'after_step' DESC, seq DESC) = 1"
+)
 _BASELINE = (
     _FIGURES + " WHERE phase = 'attach'"
     " QUALIFY row_number() OVER (PARTITION BY device ORDER BY seq) = 1"
@@ -66,7 +69,7 @@ class MemoryReport:
         tensors: The largest storages, at the moment with the activations if that was seen.
         activations: The rows of python.activations.
         segments: The rows of python.memory_segments.
-        newest: By device: the newest row of python.memory.
+        newest: By device: the newest row of python.memory, if there is one that of a step's end.
         baseline: By device: the row as the agent came.
         peak: The largest figure in python.torch_trace, and where it was.
         transformer: The sizes of the model, if they were asked for and shown.

@@ -23,6 +23,7 @@ from probing.cli.render.dataloaders import render_loaders
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
+from probing.cli.render.memory import memory_markdown, render_memory
 from probing.cli.render.memory_line import render_memory_line
 from probing.cli.render.processes import render_processes
 from probing.cli.render.profile import (
@@ -63,6 +64,7 @@ from probing.wire import (
 )
 from tests.data_samples import LABELS, REPORT
 from tests.finding_samples import draw_armed, draw_findings, draw_gradients
+from tests.memory_samples import MEMORY_REPORT, NOTHING_SEEN
 
 pytestmark = pytest.mark.anypython
 
@@ -427,6 +429,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     ),
     "labels": lambda: render_labels(LABELS, width=60),
     "labels_table": lambda: render_label_table(LABELS, width=80, color=False),
+    "memory": lambda: render_memory(MEMORY_REPORT, width=120, color=False),
+    "memory_markdown": lambda: memory_markdown(MEMORY_REPORT),
+    "memory_nothing": lambda: render_memory(NOTHING_SEEN, width=80, color=False),
     "summary": lambda: render_summary(SUMMARY, width=100, color=False),
     "summary_depth": lambda: render_summary(
         summary_of(MODELS, MODULES, depth=1), width=60, color=False

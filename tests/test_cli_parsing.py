@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anypython
 
 ASKED = (
     "add one of backtrace, query, eval, profile, arm, gradients, summary, dataloaders, labels,"
-    " status, tables or config"
+    " memory, status, tables or config"
 )
 
 

@@ -252,7 +252,7 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
         device=key[0],
         bytes=claim.bytes,
         dtype=name_of(tensor.dtype),
-        shape=tuple(int(size) for size in tensor.shape),
+        shape=_shape(tensor),
         category=_FIRST_WINS[claim.rank],
         module=claim.module,
         name=claim.name,
@@ -261,3 +261,11 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
         number=claim.number,
         tensor_id=id(tensor) if claim.is_python else None,
     )
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    """A tensor's sizes; none of one that has no common ones, such as a nested one."""
+    try:
+        return tuple(int(size) for size in tensor.shape)
+    except RuntimeError:
+        return ()

@@ -30,11 +30,13 @@ class Part(NamedTuple):
 def parts_of(tensor: Any, depth: int = 0) -> Iterator[Part]:
     """The storages that a tensor holds; call it while overrides of torch are disabled."""
     torch: Any = sys.modules["torch"]
+    pieces: tuple[Any, ...] = ()
+    part: Part | None = None
     try:
         pieces = _pieces(tensor, torch)
         part = None if pieces else _part(tensor)
-    except _REFUSALS:
-        return
+    except _REFUSALS:  # such as that of a wrapper, whose own storage is nowhere
+        pass
     if part is not None:
         yield part
     elif depth < _DEEPEST:

@@ -90,6 +90,9 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
     allocated, reserved = row["allocated_bytes"], row["reserved_bytes"]
     if allocated is not None:
         words.append(f"{_size(allocated)} allocated (peak {_size(row['peak_bytes'])})")
+        tracked = _total(report, name)
+        if tracked is not None:
+            words.append(f"{_size(allocated - tracked)} of it in no tensor")
         words.append(f"{_size(reserved)} reserved")
     used = row["device_used_bytes"]
     if used is not None:
@@ -158,7 +161,9 @@ def _categories(report: MemoryReport, device: Device) -> Section:
     rows.append(("TOTAL", *totals, str(count), ""))
     room = room_of(device.name, report.newest.get(device.name))
     total = device.total(moments[0])
-    notes = [f"{total / room:.1%} of {_size(room)}"] if room and total else []
+    notes = []
+    if room and total:
+        notes.append(f"the tensors take {total / room:.1%} of the {_size(room)} that there are")
     notes += _quantized(found[moments[0]].values())
     return Section(
         title=device.name, headings=tuple(headings), rows=tuple(rows), note="; ".join(notes)
