@@ -91,6 +91,7 @@ class CrashRecorder:
         # At an interactive prompt an exception ends nothing.
         if self._is_on and value is not None and not hasattr(sys, "ps1"):
             thread = threading.current_thread()
+            self._agent.training.ended_by(value)
             self._write(self._folder.exception, "exception", value, traceback, thread)
         self._previous_hook(kind, value, traceback)
 
@@ -102,6 +103,7 @@ class CrashRecorder:
             self._next_s = now + _THREADS_EVERY_S
             thread = args.thread or threading.current_thread()
             path = self._folder.thread_exception
+            self._agent.training.ended_by(value)
             self._write(path, "thread exception", value, args.exc_traceback, thread)
         self._previous_thread_hook(args)
 

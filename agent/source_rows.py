@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tables import BATCHES, GRADIENTS, MEMORY, METRICS, SOURCES, STEPS, TORCH_TRACE
+from ..tables import BATCHES, GRADIENTS, MEMORY, METRICS, OOMS, SOURCES, STEPS, TORCH_TRACE
 from ..wire import LiveRows
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ _TABLES = {
     "memory": MEMORY,
     "gradient norms": STEPS,
     "gradient scaler": STEPS,
+    "out of memory": OOMS,
 }
 """The tables that sources write to, where it is not that of the module calls."""
 

@@ -22,6 +22,9 @@ from ..tables import (
     METRICS,
     MICRO_BATCHES,
     NUMERICS,
+    OOM_CATEGORIES,
+    OOM_GROWTH,
+    OOMS,
     OVERHEAD,
     SPANS,
     STEPS,
@@ -43,6 +46,8 @@ from .sources.memory_rows import MemoryRows
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
 from .sources.modules import ModuleCalls
+from .sources.oom_rows import OomRings
+from .sources.ooms import Ooms
 from .sources.optimizers import OptimizerSteps
 from .sources.progress import Progress
 from .sources.recording import Recording
@@ -55,6 +60,7 @@ _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
+_OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
 class Source(Protocol):
@@ -128,10 +134,13 @@ class TorchTraining:
                 (GRADIENTS, settings.gradient_rows),
                 (NUMERICS, _NUMERICS_ROWS),
                 (MEMORY, settings.memory_rows),
+                (OOMS, _OOM_ROWS),
+                (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
+                (OOM_GROWTH, _OOM_GROWTH_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
-        self._gradient_ring, self.numerics_ring, memory_ring = self._rings[7:]
+        self._gradient_ring, self.numerics_ring, memory_ring = self._rings[7:10]
         accelerator = self._accelerator = accelerator or Cuda()
         self._recording = Recording(
             trace=trace,
@@ -154,6 +163,7 @@ class TorchTraining:
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
+        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[10:]))
         self._sources: tuple[Source, ...] = (
             ModuleCalls(*shared, names, modules),
             BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
@@ -169,6 +179,7 @@ class TorchTraining:
                 (spans, metrics),
                 memory=self._memory_rows,
             ),
+            self._ooms,
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -223,6 +234,11 @@ class TorchTraining:
         for ring in self._rings:
             ring.close()
         self._recording.names.close()
+
+    def ended_by(self, error: BaseException) -> None:
+        """An exception ends the process or a thread of it; never raises."""
+        if self._ooms.is_on:
+            self._ooms.ended_by(error)
 
     def remains(self) -> list[str]:
         """What could not be taken away, one sentence each."""
@@ -310,6 +326,9 @@ class NoTraining:
 
     def close(self) -> None:
         """Nothing to close."""
+
+    def ended_by(self, error: BaseException) -> None:
+        """There is no table for it."""
 
     def remains(self) -> list[str]:
         """Nothing was put in place."""

@@ -36,6 +36,7 @@ COMMANDS = {
     "dataloaders": "dataloaders",
     "labels": "labels",
     "memory": "memory",
+    "oom": "oom",
     "status": "status",
     "tables": "tables",
     "config": "config",

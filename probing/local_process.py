@@ -44,6 +44,11 @@ class LocalProcess:
         self._agent = RemoteProcess(label, Address(path=folder.socket), timeout_s)
         self._notes: list[str] = []
 
+    @property
+    def folder(self) -> ProcessFolder:
+        """Its run folder."""
+        return self._folder
+
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:

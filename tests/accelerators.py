@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from probing.agent.sources.accelerator import DeviceMemory, PendingNumber, PendingNumbers
+from probing.agent.sources.accelerator import (
+    DeviceMemory,
+    OutOfMemory,
+    PendingNumber,
+    PendingNumbers,
+)
 from probing.agent.sources.nvml import DeviceTotals
 
 
@@ -51,6 +56,14 @@ class NoAccelerator:
     def segments(self) -> list[dict[str, Any]] | None:
         """Nothing is reserved."""
         return None
+
+    def watch_out_of_memory(self, told: OutOfMemory) -> bool:
+        """No allocator can tell."""
+        return False
+
+    def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
+        """Nobody asks."""
+        raise AssertionError(index)
 
 
 class RecordedMemory(NoAccelerator):

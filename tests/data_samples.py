@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from probing.advice import Advice
 from probing.dataloading import Loader, LoaderReport, Stall, Worker
+from probing.endings import Ending
+from probing.out_of_memory import OomReport
 from probing.wire import Frame, LabelledSample, LabelsAnswer, ThreadStack, TokenText
 
 WORKERS = (
@@ -104,4 +107,74 @@ LABELS = LabelsAnswer(
         ),
         LabelledSample(sample=1, length=6, tokens=(1, 2), labels=(-100,) * 6),
     ),
+)
+
+OOM = OomReport(
+    errors=2,
+    oom={
+        "seq": 2,
+        "step": 120,
+        "micro_batch": 1,
+        "phase": "forward",
+        "device": "cuda:1",
+        "requested_bytes": 2 << 30,
+        "free_bytes": 1342177280,
+        "total_bytes": 79 << 30,
+        "bounded_by": "device",
+        "allocated_bytes": 70 << 30,
+        "reserved_bytes": 77 << 30,
+        "resident_bytes": 3 << 30,
+        "module": "blocks.3.mlp\x1b[2J",
+        "root": "GPT",
+        "batch": "input_ids=[64, 2048], labels=[64, 2048]",
+        "samples": 64,
+        "error": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has ...",
+        "thread_id": 4700,
+        "time_ns": 1_800_000_000_000_000_000,
+    },
+    categories=(
+        {
+            "category": "activations",
+            "device": "cuda:1",
+            "bytes": 60 << 30,
+            "tensors": 1250,
+            "dtype": "bfloat16",
+        },
+        {
+            "category": "optimizer_state",
+            "device": "cuda:1",
+            "bytes": 8 << 30,
+            "tensors": 300,
+            "dtype": "float32",
+        },
+        {"category": "inputs", "device": "cpu", "bytes": 1 << 20, "tensors": 2, "dtype": None},
+    ),
+    growth=tuple(
+        {
+            "module": f"blocks.{3 - number}.mlp",
+            "stage": "forward",
+            "step": 120,
+            "growth_bytes": 1 << 30,
+            "allocated_bytes": (70 - number) << 30,
+            "age_s": 0.5 * number,
+        }
+        for number in range(3)
+    ),
+    advice=(
+        Advice(rule="one", action="Do this first.", evidence="because of \x1b[31m60 GiB"),
+        Advice(rule="two", action="Then do that. " * 9, evidence="because of the rest"),
+    ),
+    ending=Ending(
+        certain=("It ended without a word.",),
+        likely=("The kernel killed it because its cgroup reached its limit.",),
+        was_killed=True,
+    ),
+)
+OOM_NONE = OomReport(
+    errors=0,
+    oom=None,
+    categories=(),
+    growth=(),
+    advice=(),
+    ending=Ending(certain=("It ended without a word.",), was_killed=True),
 )

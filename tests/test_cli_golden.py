@@ -25,6 +25,7 @@ from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.memory import memory_markdown, render_memory
 from probing.cli.render.memory_line import render_memory_line
+from probing.cli.render.oom import render_oom
 from probing.cli.render.processes import render_processes
 from probing.cli.render.profile import (
     profile_head,
@@ -62,7 +63,7 @@ from probing.wire import (
     TableStatus,
     ThreadStack,
 )
-from tests.data_samples import LABELS, REPORT
+from tests.data_samples import LABELS, OOM, OOM_NONE, REPORT
 from tests.finding_samples import draw_armed, draw_findings, draw_gradients
 from tests.memory_samples import MEMORY_REPORT, NOTHING_SEEN
 
@@ -453,6 +454,8 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "armed": draw_armed,
     "gradients": draw_gradients,
     "memory_line": lambda: "\n".join(map(render_memory_line, (*MOMENTS, None))),
+    "oom": lambda: render_oom(OOM, most=2, width=80, color=False),
+    "oom_nothing": lambda: render_oom(OOM_NONE, most=10, width=80, color=False),
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

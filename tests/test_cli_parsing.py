@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anypython
 
 ASKED = (
     "add one of backtrace, query, eval, profile, arm, gradients, summary, dataloaders, labels,"
-    " memory, status, tables or config"
+    " memory, oom, status, tables or config"
 )
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from .nvml import DeviceTotals, Nvml, uuids_of
+
+OutOfMemory = Callable[[int, int, int, int], None]
 
 
 class PendingNumber(Protocol):
@@ -60,6 +63,16 @@ class Accelerator(Protocol):
 
     def between(self, first: Any, last: Any) -> PendingNumber:
         """The seconds that the device took from one mark to another."""
+
+    def watch_out_of_memory(self, told: OutOfMemory) -> bool:
+        """Have a function called when memory runs out; False while the device is not in use.
+
+        Args:
+            told: Gets the device's number, the bytes asked for, those there are, and those free.
+        """
+
+    def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
+        """What a device's allocator has handed out, and taken from the device; without waiting."""
 
     def device_name(self) -> str | None:
         """What the current device is called; None when it is not in use."""
@@ -160,6 +173,21 @@ class Cuda:
     def totals_note(self) -> str | None:
         """See `Accelerator`."""
         return self._nvml.note
+
+    def watch_out_of_memory(self, told: OutOfMemory) -> bool:
+        """See `Accelerator`; torch crashes when it is asked before CUDA is in use."""
+        torch = sys.modules["torch"]
+        if not torch.cuda.is_initialized():
+            return False
+        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+        if attach is not None:
+            attach(told)
+        return True
+
+    def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
+        """See `Accelerator`."""
+        stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(index)
+        return tuple(stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved"))
 
     def segments(self) -> list[dict[str, Any]] | None:
         """See `Accelerator`; asks the allocator, not the driver."""

@@ -99,6 +99,8 @@ class BackwardPasses:
         try:
             result = original(*args, **kwargs)
         except BaseException:
+            if self._recording.ooms is not None:
+                self._recording.ooms.raised(BACKWARD)
             self.guard.run(self._end, begun, FAILED)
             raise
         self.guard.run(self._end, begun, DONE)

@@ -157,6 +157,11 @@ class ModuleBackward:
             for stack in stacks:
                 self._close(stack, 0, now)
 
+    def innermost(self, thread: ThreadState) -> bytes | None:
+        """The numbers of the innermost module whose backward pass is under way; None without."""
+        stacks = [thread.backward[thread.floor :], *reversed(self._elsewhere)]
+        return next((stack[-1].hooked.ids for stack in stacks if stack), None)
+
     def _nodes(self, value: Any) -> list[Any]:
         """The nodes of the first few tensors in what a module was given or gave."""
         if type(value) is self._torch.Tensor:

@@ -210,7 +210,8 @@ class ModuleCalls:
             if thread.native_id == self._recording.training_thread:
                 rows = self._recording.rows
                 rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
-                rows.batch_seen(*size_of(args, kwargs))
+                rows.shape, *size = size_of(args, kwargs)
+                rows.batch_seen(*size)
                 self._recording.inputs.root_called(args, kwargs)
             if self._recording.observation is not None:
                 self._recording.observation.root_called(module, self._recording.step)
@@ -232,6 +233,8 @@ class ModuleCalls:
 
     def _fail(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
         """A module call has ended by an exception, which goes on to the caller."""
+        if self._recording.ooms is not None:
+            self._recording.ooms.raised(FORWARD_PHASE)
         thread.depth = depth
         if not depth:
             root, thread.root = thread.root, None

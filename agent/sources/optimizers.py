@@ -22,6 +22,7 @@ from .memory import MemorySampler
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
 from .recording import MAX_DEPTH, Recording
+from .step_errors import STAND_INS, StepErrors
 
 OPTIMIZER = STAGES.index("optimizer")
 _PATIENCE_S = 2.0
@@ -41,6 +42,7 @@ class OptimizerSteps:
         self._open: dict[int, tuple[int, int]] = {}  # by id(optimizer): word and start
         self._handles: list[Any] = []
         self.is_on = False
+        self._errors = StepErrors(self._failed)
         self._hooks = _HookLists()
         self.guard = Guard("optimizers", self.stop)
 
@@ -53,6 +55,7 @@ class OptimizerSteps:
     def stop(self) -> None:
         """Take the hooks off, or where that must wait, have them do nothing meanwhile."""
         self.is_on = False
+        self._errors.stop()
         self._open.clear()
         if self._handles and not self._hooks.are_in_use():
             self._remove()
@@ -93,6 +96,12 @@ class OptimizerSteps:
             for look in self._recording.before_step:
                 look(optimizer, args, kwargs)
             self.guard.run(self._open_row, optimizer)
+            self.guard.run(self._errors.watch, optimizer)
+
+    def _failed(self) -> None:
+        """A step has ended by an exception, which goes on to the caller."""
+        if self._recording.ooms is not None:
+            self._recording.ooms.raised(OPTIMIZER_PHASE)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has stepped."""
@@ -175,7 +184,7 @@ class _HookLists:
 
     def _steps(self) -> set[Any]:
         """The code of what the hooks are called around: the step methods themselves."""
-        classes, found = [self._class], set()
+        classes, found = [self._class], set[Any](STAND_INS)
         for cls in classes:
             classes.extend(cls.__subclasses__())
             step = getattr(cls.step, "__wrapped__", None)

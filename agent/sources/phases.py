@@ -112,6 +112,16 @@ class Phases:
             self._pass(DATA, start_ns + took_ns)
             self._last = DATA
 
+    def now(self) -> int:
+        """What is being done now, as far as that can be told before it is over."""
+        if self._inside:
+            return self._inside[-1]
+        if not self.is_on:
+            return OTHER
+        if self._last == DATA:
+            return DATA
+        return LOSS if self._in_batch and self._last == FORWARD else OTHER
+
     def take(self) -> list[int]:
         """What has been added up; counting begins anew."""
         spent, self.spent_ns = self.spent_ns, [0] * len(PHASES)

@@ -121,6 +121,8 @@ class Progress:
         if ids is not None:
             self._open_trace(ids, thread.native_id)
         recording = self._recording
+        if recording.ooms is not None:
+            recording.ooms.step_began()
         recording.rows.open(self._started_ns, recording.step, thread.native_id)
         self._is_open = True
 

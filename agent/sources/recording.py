@@ -140,6 +140,7 @@ class Recording:
         after_step: The same, as it has stepped.
         memory_look: What looks at the memory, from a step's end to the next backward pass.
         numerics: What watches for values that are not finite, while it is armed.
+        ooms: What records errors for want of memory, while recording is on.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
     """
@@ -164,6 +165,7 @@ class Recording:
         self.after_step: tuple[StepLook, ...] = ()
         self.numerics: Any = None
         self.memory_look: Any = None
+        self.ooms: Any = None
         self.training_thread = 0
         self.session = 0
         self.awaits_step = False

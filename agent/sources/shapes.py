@@ -9,23 +9,24 @@ import sys
 from typing import Any
 
 _MATRIX = 2
+_Size = tuple[tuple[int, ...] | None, int | None, int | None]
 
 
-def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Samples and tokens in the arguments of a root module, by the first tensor among them.
+def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Size:
+    """The first tensor in the arguments of a root module: its sizes, samples and tokens.
 
     Returns:
-        Its first dimension, and, where it is a matrix of integers (shape ``(batch, length)``), how
-        many elements it has; None for what cannot be told so.
+        All its dimensions, the first of them, and, where it is a matrix of integers (shape
+        ``(batch, length)``), how many elements it has; None for what cannot be told so.
     """
     tensor = sys.modules["torch"].Tensor
     for value in (*args, *kwargs.values()):
         if type(value) is tensor:
             shape = value.shape
             if not shape:
-                return None, None
+                return shape, None, None
             is_tokens = len(shape) == _MATRIX and not (
                 value.dtype.is_floating_point or value.dtype.is_complex
             )
-            return shape[0], value.numel() if is_tokens else None
-    return None, None
+            return shape, shape[0], value.numel() if is_tokens else None
+    return None, None, None

@@ -118,6 +118,7 @@ class StepRows:
         skipped: Optimizer steps that a gradient scaler has left out in this step.
         norm: The norm of this step's gradients.
         cost_ns: What completing the rows of the last step has taken.
+        shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
     """
 
@@ -134,6 +135,7 @@ class StepRows:
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
         self.has_stepped = False
+        self.shape: tuple[int, ...] | None = None
         self.cost_ns = 0
         self._forget()
 
@@ -207,6 +209,11 @@ class StepRows:
             return {}
         peak = peak_of(self._accelerator.device_name())
         return {"flops": flops, "mfu": NULL_FLOAT if peak is None else flops / took_s / peak}
+
+    @property
+    def micro_batch(self) -> int | None:
+        """The number of the micro-batch in progress; None between two of them."""
+        return None if self._batch is None else self._count
 
     def abandon(self) -> None:
         """Recording stops: the rows in progress stay open."""

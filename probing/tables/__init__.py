@@ -17,6 +17,7 @@ from .marks import METRICS, SPANS
 from .memory import HOST_MEMORY, MEMORY, MEMORY_PHASES, PROCESS_ROLES
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
 from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
+from .ooms import OOM_BOUNDS, OOM_CATEGORIES, OOM_GROWTH, OOM_PHASES, OOMS
 from .own import OVERHEAD, SOURCE_STATES, SOURCES
 from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
@@ -55,6 +56,11 @@ __all__ = [
     "NUMERIC_KINDS",
     "NUMERIC_STAGES",
     "OBSERVED_COLUMNS",
+    "OOMS",
+    "OOM_BOUNDS",
+    "OOM_CATEGORIES",
+    "OOM_GROWTH",
+    "OOM_PHASES",
     "OPTIMIZERS",
     "OVERHEAD",
     "OWN_SCHEMA",
@@ -104,6 +110,9 @@ TABLES: tuple[Table, ...] = (
     MEMORY_CATEGORIES,
     ACTIVATIONS,
     MEMORY_SEGMENTS,
+    OOMS,
+    OOM_CATEGORIES,
+    OOM_GROWTH,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -1,0 +1,96 @@
+"""Sees the exceptions that leave an optimizer's step, which torch has no hook for.
+
+Rules of this file: runs in the training threads. torch calls a class's own `step` from a function
+that it puts around it, the one that also calls the hooks; that function holds the step in a cell.
+While recording is on, the cell holds ours, which calls the step and passes on its result or
+exception unchanged. No attribute of the user's classes or objects changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from . import dynamo
+
+_CELL = "func"
+_DEEPEST = 8
+STAND_INS: set[CodeType] = set()
+"""The code of all that stands between torch's function and a step."""
+
+
+class StepErrors:
+    """Stands between torch's function around a step, and the step."""
+
+    def __init__(self, failed: Callable[[], None]) -> None:
+        """Begin without any.
+
+        Args:
+            failed: Called in the handler of an exception that leaves a step; never raises.
+        """
+        self._failed = failed
+        self._cells: dict[int, tuple[CellType, Any, Any]] = {}  # by id: the cell, theirs and ours
+        self._known: set[type] = set()
+
+    def watch(self, optimizer: Any) -> None:
+        """See the errors of an optimizer's steps from now on, that which is about to begin too."""
+        cls = type(optimizer)
+        if cls in self._known:
+            return
+        self._known.add(cls)
+        cell = _cell_of(cls)
+        if cell is not None and id(cell) not in self._cells:
+            theirs = cell.cell_contents
+            ours = self._around(theirs)
+            self._cells[id(cell)] = (cell, theirs, ours)
+            cell.cell_contents = ours
+
+    def stop(self) -> None:
+        """Put back what was there; where somebody has put another in its place, it stays."""
+        for cell, theirs, ours in self._cells.values():
+            if cell.cell_contents is ours:
+                cell.cell_contents = theirs
+        self._cells.clear()
+        self._known.clear()
+
+    def _around(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """What stands in for a step."""
+        failed = self._failed
+        is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+
+        @functools.wraps(step)
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return step(*args, **kwargs)
+            try:
+                return step(*args, **kwargs)
+            except BaseException:
+                failed()
+                raise
+
+        function: Any = stand_in
+        function.__code__ = function.__code__.replace()  # of its own: what is set for it stays set
+        STAND_INS.add(function.__code__)
+        dynamo.leave_out(function.__code__)
+        return stand_in
+
+
+def _cell_of(cls: type) -> CellType | None:
+    """The cell that holds a class's own step; None where it does not look as expected."""
+    walker = sys.modules["torch.optim.optimizer"].Optimizer.profile_hook_step(_nothing).__code__
+    function = getattr(cls, "step", None)
+    for _ in range(_DEEPEST):
+        if not isinstance(function, FunctionType):
+            return None
+        if function.__code__ is walker and _CELL in walker.co_freevars:
+            cell = (function.__closure__ or ())[walker.co_freevars.index(_CELL)]
+            return cell if callable(cell.cell_contents) else None
+        function = getattr(function, "__wrapped__", None)
+    return None
+
+
+def _nothing() -> None:
+    """A function for torch to put its own around."""

@@ -1,0 +1,55 @@
+"""`probing ENDPOINT oom`: what was there when memory ran out, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...out_of_memory import OomReport
+
+
+@click.command("oom")
+@target_options
+@click.option(
+    "--number", type=click.IntRange(min=1), metavar="N",
+    help="Of which error, by its `seq` in python.ooms.  [default: the last]",
+)  # fmt: skip
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=10, show_default=True,
+    help="How many of the calls before it to show; 0 for all.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, number: int | None, rows: int, style: str) -> None:
+    """Show what was there when memory ran out, and what to do.
+
+    What was asked for and what was free, in which phase, step and module, what the tensors were
+    used for, what grew before, and suggestions with what each follows from. Errors that the script
+    recovers from count, too. Of a process that has ended, give the run folder (`probing list
+    --dead`): it also says whether the process was killed, and what speaks for the kernel having
+    done that for want of memory.
+    """
+    target = asked_target(context)
+
+    def ask(process: Process) -> OomReport:
+        from ...out_of_memory import report_on
+
+        return report_on(process, number)
+
+    def render(report: OomReport) -> str:
+        from ..render.oom import render_oom
+
+        screen = terminal.screen()
+        return render_oom(report, most=rows, width=screen.width, color=screen.color)
+
+    if style == "json":
+        context.exit(show_json(target, ask, dataclasses.asdict))
+    context.exit(show_each(target, ask, render))
