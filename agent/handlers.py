@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from .. import wire
+from .. import allocation_wire, wire
 from .._version import VERSION
 from ..errors import BadRequest, InternalError
 from ..ring_peek import tables_answer
@@ -22,12 +22,15 @@ from ..settings import SETTINGS
 from .arming import Arming
 from .evaluation import Evaluator
 from .live import LiveQuestion, live_rows, rows_in_thread
+from .memory_recording import MemoryRecordings
 from .profiling import Profiles
 from .sources.stacks import take_backtrace
 from .state import Agent
 from .worker import SqlWorker
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .sources.labels import LabelReading
 
 T = TypeVar("T")
@@ -44,6 +47,7 @@ class Handlers:
         self._agent = agent
         self._worker = SqlWorker(agent.folder, lambda: agent.settings)
         self._profiles = Profiles(lambda: agent.training, agent.folder)
+        self._memory = MemoryRecordings(self._profiles, lambda: agent.training, agent.folder)
         self._arming = Arming(lambda: agent.training)
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
         self._readings: set[LabelReading] = set()
@@ -55,6 +59,7 @@ class Handlers:
         self._evaluator.close()
         self._arming.close()
         self._profiles.close()
+        self._memory.close()
         self._worker.close()
 
     async def ping(self, request: web.Request) -> web.StreamResponse:
@@ -102,17 +107,30 @@ class Handlers:
         except asyncio.CancelledError:  # the client went away
             profiling.cancel()
             raise
-        response = web.StreamResponse(headers={"Content-Type": wire.TRACE_TYPE})
-        await response.prepare(request)
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                await response.write(piece)
-        await response.write_eof()
-        return response
+        return await _send_file(request, path)
 
     async def profile_progress(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         return _json(self._profiles.progress())
+
+    async def record(self, request: web.Request) -> web.StreamResponse:
+        """See the route. What ends a recording may write a large file."""
+        question = await _body(request, allocation_wire.RecordRequest)
+        return _json(await asyncio.to_thread(self._memory.change, question))
+
+    async def recording(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._memory.status())
+
+    async def snapshot(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        taking = self._memory.snapshot(await _body(request, allocation_wire.SnapshotRequest))
+        try:
+            path = await asyncio.wrap_future(taking.future)
+        except asyncio.CancelledError:  # the client went away
+            taking.cancel()
+            raise
+        return await _send_file(request, path)
 
     async def arm(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -239,6 +257,17 @@ def _seconds(request: web.Request, name: str) -> float | None:
 async def _body(request: web.Request, cls: type[T]) -> T:
     """The body of a request as the object it must be."""
     return wire.decode(cls, await request.read())
+
+
+async def _send_file(request: web.Request, path: Path) -> web.StreamResponse:
+    """A gzipped file of the run folder, piece by piece."""
+    response = web.StreamResponse(headers={"Content-Type": wire.TRACE_TYPE})
+    await response.prepare(request)
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            await response.write(piece)
+    await response.write_eof()
+    return response
 
 
 async def _write_rest(response: web.StreamResponse, pieces: AsyncIterator[bytes]) -> None:

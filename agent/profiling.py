@@ -50,18 +50,28 @@ class Profiles:
         """
         if not 1 <= request.steps <= MOST_STEPS:
             raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
-        training = _watched(self._training())
+        training = watched(self._training())
+        profile = StepsProfile(request.steps, training.step, training.clock_offset_ns())
+        path, limit_s = self._folder.profile, request.timeout_s or DEFAULT_TIMEOUT_S
+        return self.begin(Profiling(profile, training, lambda: save_trace(profile, path), limit_s))
+
+    def begin(self, profiling: Profiling) -> Profiling:
+        """Take one in hand, since there can be one profiler in a process.
+
+        Raises:
+            Busy: Another one is.
+        """
         with self._lock:
             if self._in_hand is not None and not self._in_hand.is_over():
                 raise Busy("profile", 1)
-            self._in_hand = profiling = Profiling(request, training, self._folder.profile)
+            self._in_hand = profiling
         profiling.begin()
         return profiling
 
     def progress(self) -> ProfileProgress:
         """How far the profile in hand is."""
         profiling = self._in_hand
-        if profiling is None or profiling.future.done():
+        if profiling is None or profiling.future.done() or not profiling.is_of_time:
             return ProfileProgress(state="idle")
         return profiling.progress()
 
@@ -74,17 +84,29 @@ class Profiles:
 class Profiling:
     """One profile on its way from request to file.
 
+    Args:
+        save: Writes the file once the profiler is off.
+        limit_s: How long any one step may take.
+
     Attributes:
-        future: Gets the path of the gzipped trace, or an error.
+        future: Gets the path of the file, or an error.
+        is_of_time: Whether it is a profile of what the time is spent on.
     """
 
-    def __init__(self, request: ProfileRequest, training: TorchTraining, path: Path) -> None:
+    def __init__(
+        self,
+        profile: StepsProfile,
+        training: TorchTraining,
+        save: Callable[[], Path],
+        limit_s: float,
+    ) -> None:
         self.future: Future[Path] = Future()
         self.future.set_running_or_notify_cancel()
-        self._limit_s = min(request.timeout_s or DEFAULT_TIMEOUT_S, 86_400.0)
+        self.is_of_time = type(profile) is StepsProfile
+        self._limit_s = min(limit_s, 86_400.0)
         self._safe_points = training.safe_points
-        self._profile = StepsProfile(request.steps, training.step, training.clock_offset_ns())
-        self._path = path
+        self._profile = profile
+        self._save = save
         self._is_closed = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}profile", daemon=True
@@ -160,21 +182,22 @@ class Profiling:
             " stays on until the step in progress ends"
         )
 
-    def _save(self) -> Path:
-        """Write the trace, gzipped, in place of that of the profile before."""
-        plain = self._path.with_suffix(".part")
-        packed = self._path.with_suffix(".new")
-        try:
-            self._profile.save(plain)
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-            os.replace(packed, self._path)
-        except OSError as error:
-            packed.unlink(missing_ok=True)
-            raise InternalError(f"the profile cannot be written: {error.strerror}") from None
-        finally:
-            plain.unlink(missing_ok=True)
-        return self._path
+
+def save_trace(profile: StepsProfile, path: Path) -> Path:
+    """Write a trace, gzipped, in place of that of the profile before."""
+    plain = path.with_suffix(".part")
+    packed = path.with_suffix(".new")
+    try:
+        profile.save(plain)
+        with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        os.replace(packed, path)
+    except OSError as error:
+        packed.unlink(missing_ok=True)
+        raise InternalError(f"the profile cannot be written: {error.strerror}") from None
+    finally:
+        plain.unlink(missing_ok=True)
+    return path
 
 
 _WAY_OUT = (
@@ -183,7 +206,7 @@ _WAY_OUT = (
 )
 
 
-def _watched(training: TorchTraining | NoTraining) -> TorchTraining:
+def watched(training: TorchTraining | NoTraining) -> TorchTraining:
     """A training whose steps are seen.
 
     Raises:

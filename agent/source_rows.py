@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tables import BATCHES, GRADIENTS, MEMORY, METRICS, OOMS, SOURCES, STEPS, TORCH_TRACE
+from ..tables import (
+    ALLOC_EVENTS,
+    BATCHES,
+    GRADIENTS,
+    MEMORY,
+    METRICS,
+    OOMS,
+    SOURCES,
+    STEPS,
+    TORCH_TRACE,
+)
 from ..wire import LiveRows
 
 if TYPE_CHECKING:
     from .training import NoTraining, SourceReport, TorchTraining
 
 _TABLES = {
+    "allocations": ALLOC_EVENTS,
     "dataloaders": BATCHES,
     "gradients": GRADIENTS,
     "marks": METRICS,

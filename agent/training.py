@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -110,6 +110,7 @@ class TorchTraining:
         safe_points: Where code that was sent can hold the training thread.
         dataloaders: The data loaders that were met.
         numerics_ring: The ring of python.numerics, which is written on demand.
+        on_demand: Reports of what records on demand and writes no ring.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class TorchTraining:
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
         self._gradient_ring, self.numerics_ring, memory_ring = self._rings[7:10]
         accelerator = self._accelerator = accelerator or Cuda()
+        self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=trace,
             rows=StepRows(steps, batches, accelerator),
@@ -255,7 +257,9 @@ class TorchTraining:
         costs["modules"] = (budget.calls_ns * 1e-9, _left_out(budget.thinned))
         costs["memory"] = (self._memory_rows.last_ns * 1e-9, self._memory_rows.note())
         costs["backward"] = (budget.hooks_ns * 1e-9, f"{budget.hooked} modules at every step")
-        return [self._report(source, costs) for source in self._sources]
+        reports = [self._report(source, costs) for source in self._sources]
+        more = [report() for report in self.on_demand.values()]
+        return reports + [report for report in more if report is not None]
 
     def _report(self, source: Source, costs: dict[str, tuple[float, str | None]]) -> SourceReport:
         """How one source stands."""
@@ -295,6 +299,11 @@ class TorchTraining:
     def segments(self) -> list[dict[str, Any]] | None:
         """What the accelerator's allocator has reserved; None when none is in use."""
         return self._accelerator.segments()
+
+    @property
+    def recording(self) -> Recording:
+        """What the sources share."""
+        return self._recording
 
     def is_recording(self) -> bool:
         """Whether the sources are in place, so that the ends of steps are seen."""

@@ -40,6 +40,8 @@ COMMANDS = {
     "status": "status",
     "tables": "tables",
     "config": "config",
+    "memory": "memory",
+    "file": "file_",
 }
 """Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""
 
@@ -157,7 +159,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def _nothing_asked(endpoint: str) -> UsageError:
     """The error for an endpoint without a command."""
-    asking = [name for name in COMMANDS if name not in ("run", "list", "attach", "detach")]
+    asking = [name for name in COMMANDS if name not in ("run", "list", "attach", "detach", "file")]
     return UsageError(
         f"nothing is asked of {endpoint}: add one of {', '.join(asking[:-1])} or {asking[-1]}.",
         help=f"For example: `probing {endpoint} backtrace`.",

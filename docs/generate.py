@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from probing import wire
+from probing import allocation_wire, wire
 from probing.cli.group import probing as cli
 from probing.cli.render.catalog import sql_type
 from probing.errors import ProbingError, error_classes
@@ -118,6 +118,10 @@ def cli_page() -> str:
         assert command is not None
         inner = click.Context(command, info_name=name, parent=context, resilient_parsing=True)
         parts += [f"## probing {name}", _prose(command.help), *_usage_and_options(command, inner)]
+        for word, one in getattr(command, "commands", {}).items():  # a group of its own
+            deep = click.Context(one, info_name=word, parent=inner, resilient_parsing=True)
+            parts += [f"### probing {name} {word}", _prose(one.help)]
+            parts += _usage_and_options(one, deep)
     return _page([*parts, _WHICH_ERROR])
 
 
@@ -145,8 +149,16 @@ def http_page() -> str:
         "## Bodies",
     ]
     for name in sorted(set(schemas) - {"Error"}):
-        parts += _body_section(getattr(wire, name), schemas[name])
+        parts += _body_section(_wire_class(name), schemas[name])
     return _page(parts)
+
+
+def _wire_class(name: str) -> type[Any]:
+    """The class of a body."""
+    found: type[Any] = next(
+        getattr(module, name) for module in (wire, allocation_wire) if hasattr(module, name)
+    )
+    return found
 
 
 def _body(cls: type[Any] | None) -> str:
@@ -161,6 +173,7 @@ def _answer(route: Route) -> str:
             "arrow": f"`{wire.ARROW_TYPE}`",
             "document": "OpenAPI 3.1",
             "trace": f"`{wire.TRACE_TYPE}`",
+            "allocations": f"`{wire.TRACE_TYPE}`",
         }[route.answer]
     return _body(route.answer)
 

@@ -18,11 +18,14 @@ from .rundir import from_env
 from .strange_process import StrangeProcess
 
 if TYPE_CHECKING:
+    from .allocation_wire import RecordStatus
+    from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
+    from .recording_client import Tell as TellRecording
     from .sampling import Tell as TellSeconds
 
 
@@ -116,6 +119,28 @@ class Process(Protocol):
 
     def armed(self) -> wire.ArmedAnswer:
         """What is recorded on demand, and how far it is."""
+
+    def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
+        """Begin or end to record allocations; returns at once.
+
+        Args:
+            state: ``on`` or ``off``.
+            steps: How many steps at most, where torch.profiler sees them.
+        """
+
+    def snapshot(
+        self,
+        *,
+        steps: int | None = None,
+        timeout_s: float | None = None,
+        tell: TellRecording | None = None,
+    ) -> Recording:
+        """The allocations that were recorded; where none were, those of its next steps.
+
+        Args:
+            timeout_s: How long any one step may take.
+            tell: Called with how far it is, each time that has changed.
+        """
 
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""

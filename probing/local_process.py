@@ -26,11 +26,14 @@ from .rundir import ProcessFolder
 from .transport import Address
 
 if TYPE_CHECKING:
+    from .allocation_wire import RecordStatus
+    from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
+    from .recording_client import Tell as TellRecording
     from .sampling import Tell as TellSeconds
 
 
@@ -127,6 +130,27 @@ class LocalProcess:
         """See `Process`."""
         self._require_agent("nothing is armed in it")
         return self._agent.armed()
+
+    def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
+        """See `Process`."""
+        self._require_agent("nothing can be recorded in it")
+        return self._agent.record_allocations(state, steps=steps)
+
+    def snapshot(
+        self,
+        *,
+        steps: int | None = None,
+        timeout_s: float | None = None,
+        tell: TellRecording | None = None,
+    ) -> Recording:
+        """See `Process`; what a process recorded that has ended is in its folder."""
+        from .recording_client import last_recording
+
+        if not self._folder.is_alive() and (last := last_recording(self._folder.allocations)):
+            self._notes.append("the process has ended; this is the last that it recorded")
+            return last
+        self._require_agent("nothing was recorded in it")
+        return self._agent.snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""

@@ -15,6 +15,8 @@ from .ping import ping
 from .remote_process import RemoteProcess
 from .rundir import ProcessFolder
 from .tables import (
+    ALLOC_BLOCKS,
+    ALLOC_EVENTS,
     HOST_MEMORY,
     KERNELS,
     MEMORY_TABLES,
@@ -60,6 +62,8 @@ def providers_for(
         if table == KERNELS
         else _HostMemory(folder)
         if table == HOST_MEMORY
+        else _LastRecording(table, folder, told)
+        if table in (ALLOC_EVENTS, ALLOC_BLOCKS)
         else _LiveTable(table, folder, timeout_s, wait_s, told)
         for table in TABLES
     ]
@@ -134,3 +138,24 @@ class _HostMemory:
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
         return live_to_arrow(host_memory_rows(self._folder.pid))
+
+
+class _LastRecording:
+    """A table of the last recording of allocations, computed from its file."""
+
+    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str]) -> None:
+        self.table = table
+        self._folder = folder
+        self._notes = notes
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        from .allocations import block_rows, event_rows
+        from .arrow_tables import live_to_arrow
+        from .recording_client import last_recording
+
+        make = event_rows if self.table is ALLOC_EVENTS else block_rows
+        live = make(last_recording(self._folder.allocations))
+        if live.note is not None:
+            self._notes.append(live.note)
+        return live_to_arrow(live)

@@ -18,11 +18,14 @@ from .limits import GRACE_S
 from .transport import Address, ask
 
 if TYPE_CHECKING:
+    from .allocation_wire import RecordStatus
+    from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
+    from .recording_client import Tell as TellRecording
     from .sampling import Tell as TellSeconds
 
 T = TypeVar("T")
@@ -122,6 +125,26 @@ class RemoteProcess:
     def armed(self) -> wire.ArmedAnswer:
         """See `Process`."""
         return self._get(wire.ArmedAnswer, "armed")
+
+    def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
+        """See `Process`."""
+        from .recording_client import change_recording
+
+        return change_recording(self._address, state, steps, timeout_s=self._timeout_s)
+
+    def snapshot(
+        self,
+        *,
+        steps: int | None = None,
+        timeout_s: float | None = None,
+        tell: TellRecording | None = None,
+    ) -> Recording:
+        """See `Process`."""
+        from .recording_client import take_snapshot
+
+        return take_snapshot(
+            self._address, steps, timeout_s=timeout_s or self._timeout_s, tell=tell
+        )
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""

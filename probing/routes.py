@@ -12,7 +12,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import wire
+from . import allocation_wire, wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,8 @@ class Route:
         flags: Its query parameters that are true or false.
         times: Its query parameters that are times.
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
-            for the description of the routes itself; ``trace`` for a gzipped Chrome trace.
+            for the description of the routes itself; ``trace`` for a gzipped Chrome trace;
+            ``allocations`` for the gzipped lines of a recording of allocations.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Route:
     request: type[Any] | None = None
     flags: tuple[Flag, ...] = ()
     times: tuple[Seconds, ...] = ()
-    answer: type[Any] | Literal["arrow", "document", "trace"]
+    answer: type[Any] | Literal["arrow", "document", "trace", "allocations"]
 
 
 ROUTES: tuple[Route, ...] = (
@@ -177,6 +178,30 @@ ROUTES: tuple[Route, ...] = (
         " agent goes, this server with it.",
     ),
     Route(
+        name="record",
+        method="POST",
+        path="/v1/memory/record",
+        request=allocation_wire.RecordRequest,
+        answer=allocation_wire.RecordStatus,
+        doc="Begin or end to record allocations. The answer comes at once.",
+    ),
+    Route(
+        name="recording",
+        method="GET",
+        path="/v1/memory/record",
+        answer=allocation_wire.RecordStatus,
+        doc="How the recording of allocations stands.",
+    ),
+    Route(
+        name="snapshot",
+        method="POST",
+        path="/v1/memory/snapshot",
+        request=allocation_wire.SnapshotRequest,
+        answer="allocations",
+        doc="The allocations that were recorded; where none were, those of the next steps. Closing"
+        " the connection ends what was begun for it.",
+    ),
+    Route(
         name="openapi",
         method="GET",
         path="/v1/openapi.json",
@@ -263,7 +288,7 @@ def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     """The content of a good answer."""
     if route.answer == "arrow":
         return {wire.ARROW_TYPE: {}}
-    if route.answer == "trace":
+    if route.answer in {"trace", "allocations"}:
         return {wire.TRACE_TYPE: {}}
     if route.answer == "document":
         return {wire.JSON_TYPE: {"schema": {"type": "object"}}}

@@ -102,6 +102,11 @@ class ProcessFolder:
         return self.path / "profile.json.gz"
 
     @property
+    def allocations(self) -> Path:
+        """The last recording of allocations, gzipped."""
+        return self.path / "allocations.gz"
+
+    @property
     def token(self) -> Path:
         """The file that holds the TCP token."""
         return self.path / "token"

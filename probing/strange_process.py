@@ -22,11 +22,14 @@ from .limits import DEFAULT_TIMEOUT_S
 from .rundir import directory_of
 
 if TYPE_CHECKING:
+    from .allocation_wire import RecordStatus
+    from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
+    from .recording_client import Tell as TellRecording
     from .sampling import Tell as TellSeconds
 
 
@@ -95,6 +98,20 @@ class StrangeProcess:
         raise self._no_agent()
 
     def armed(self) -> wire.ArmedAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def snapshot(
+        self,
+        *,
+        steps: int | None = None,
+        timeout_s: float | None = None,
+        tell: TellRecording | None = None,
+    ) -> Recording:
         """See `Process`."""
         raise self._no_agent()
 

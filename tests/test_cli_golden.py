@@ -15,6 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from probing.allocation_wire import RecordStatus
+from probing.allocations import Event, Recording, compare
+from probing.allocations import Frame as CodeFrame
 from probing.cli.memory_line import MemoryMoment
 from probing.cli.model_summary import plain_summary, summary_of
 from probing.cli.render.catalog import render_columns, render_tables
@@ -25,6 +28,11 @@ from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.memory import memory_markdown, render_memory
 from probing.cli.render.memory_line import render_memory_line
+from probing.cli.render.memory_recording import (
+    render_difference,
+    render_recording,
+    render_status,
+)
 from probing.cli.render.oom import render_oom
 from probing.cli.render.processes import render_processes
 from probing.cli.render.profile import (
@@ -390,6 +398,33 @@ MOMENTS = (
 )
 
 
+MIB = 1 << 20
+RECORDED = Recording(
+    how="profiler",
+    devices=("cpu",),
+    marks=((7, 1_000_000), (8, 2_000_000), (9, 3_000_000)),
+    events=(
+        Event("existing", 1, 64 * MIB, 0, 0, 1_000_000, (), "head", "parameters"),
+        Event("alloc", 2, 16 * MIB, 0, 0, 1_100_000, (CodeFrame("/a/train.py", 10, "mlp"),)),
+        Event("alloc", 3, 512, 0, 0, 1_200_000, (CodeFrame("/a/train.py\x1b[2J", 20, "loss"),)),
+        Event("free_requested", 2, 16 * MIB, 0, 0, 2_100_000, ()),
+        Event("free_completed", 2, 16 * MIB, 0, 0, 2_100_000, ()),
+    ),
+    happened=4,
+    step_s=1.5,
+    plain_step_s=0.25,
+)
+RECORDED_LATER = dataclasses.replace(RECORDED, events=RECORDED.events[:3], happened=2)
+RECORD_STATUSES = (
+    RecordStatus(how="allocator", state="off"),
+    RecordStatus(how="allocator", state="running", entries=100_000),
+    RecordStatus(how="profiler", state="off"),
+    RecordStatus(how="profiler", state="waiting", steps=10, done=0),
+    RecordStatus(how="profiler", state="running", steps=10, done=1, step_s=0.1, plain_step_s=0.02),
+    RecordStatus(how="profiler", state="recorded", steps=10, done=10),
+    RecordStatus(how="profiler", state="refused", reason="the program runs torch.profiler itself"),
+)
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "table_wide": lambda: _drawn(None),
     "table_80": lambda: _drawn(80),
@@ -456,6 +491,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "memory_line": lambda: "\n".join(map(render_memory_line, (*MOMENTS, None))),
     "oom": lambda: render_oom(OOM, most=2, width=80, color=False),
     "oom_nothing": lambda: render_oom(OOM_NONE, most=10, width=80, color=False),
+    "recording": lambda: render_recording(RECORDED, width=100, color=False),
+    "recording_status": lambda: "\n".join(map(render_status, RECORD_STATUSES)),
+    "recording_difference": lambda: render_difference(
+        compare(RECORDED, RECORDED_LATER), ("a.pickle", "b.pickle"), width=110, color=False
+    ),
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),

@@ -131,11 +131,15 @@ class StepsProfile:
         if autograd.profiler._is_profiler_enabled or autograd._profiler_enabled():
             self._refuse(THEIRS)
             return
-        self._profiler = self._torch.profiler._KinetoProfile(activities=self._activities())
+        self._profiler = self._make_profiler()
         with self._theirs.our_own(), _silence():
             self._profiler.start()
         self._first, self._thread, self.state = step, threading.get_ident(), "running"
         self._mark(step)
+
+    def _make_profiler(self) -> Any:
+        """A profiler of torch's that is not yet on."""
+        return self._torch.profiler._KinetoProfile(activities=self._activities())
 
     def _activities(self) -> list[Any]:
         """The CPU, and CUDA where the program uses it."""

@@ -10,6 +10,7 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..asking import Replies, show_json, tell_notes
+from ..memory_recording import change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -40,10 +41,20 @@ that with --theory."""
     "--watch", type=click.FloatRange(min=0.1), metavar="SECONDS",
     help="With --line: print one every so often.",
 )  # fmt: skip
+@recording_options
 @style_option("table", "json", "markdown")
 @click.pass_context
 def command(
-    context: click.Context, *, top: int, theory: bool, line: bool, watch: float | None, style: str
+    context: click.Context,
+    *,
+    top: int,
+    theory: bool,
+    line: bool,
+    watch: float | None,
+    record: str | None,
+    snapshot: str | None,
+    steps: int | None,
+    style: str,
 ) -> None:
     """Show where the memory is: parameters, gradients, activations and the rest.
 
@@ -51,8 +62,20 @@ def command(
     and the next backward pass as it begins, when all activations are there; the training stands
     still for some tens of milliseconds at each. Where no step comes within ten seconds, or within
     --timeout SECONDS if that is given, what is there now is shown.
+
+    --record on begins to record every allocation: an accelerator's allocator then keeps the newest
+    100 000 events, each with its Python stack, until --record off; on the CPU torch.profiler
+    watches the next --steps steps. --snapshot FILE writes what was recorded, or else records
+    --steps steps first, to a file that https://pytorch.org/memory_viz and `probing file memory-viz`
+    open. What was recorded last is also in python.alloc_events and python.alloc_blocks.
     """
     target = asked_target(context)
+    if record is not None:
+        context.exit(change_recordings(target, record, steps))
+    if snapshot is not None:
+        context.exit(take_snapshots(target, snapshot, steps))
+    if steps is not None:
+        raise UsageError("--steps needs --record on or --snapshot FILE.")
     if watch is not None and not line:
         raise UsageError(
             "--watch needs --line.", help="`probing ENDPOINT memory --line --watch 10`"

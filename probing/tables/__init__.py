@@ -11,6 +11,7 @@ A *live* table is computed by the agent (or from outside the process) when asked
 
 from __future__ import annotations
 
+from .allocations import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS
 from .data import BATCHES, DATALOADERS
 from .kernels import KERNEL_CATEGORIES, KERNELS
 from .marks import METRICS, SPANS
@@ -34,6 +35,9 @@ from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
 
 __all__ = [
     "ACTIVATIONS",
+    "ALLOC_ACTIONS",
+    "ALLOC_BLOCKS",
+    "ALLOC_EVENTS",
     "BACKTRACE",
     "BATCHES",
     "CATEGORIES",
@@ -113,6 +117,8 @@ TABLES: tuple[Table, ...] = (
     OOMS,
     OOM_CATEGORIES,
     OOM_GROWTH,
+    ALLOC_EVENTS,
+    ALLOC_BLOCKS,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -1,0 +1,132 @@
+"""What `memory --record` and `memory --snapshot` do.
+
+Rules of this file: imported by the command `memory`. The file is written here, whole or not at all,
+with the rights of the person who asks; no two processes write the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..errors import UsageError
+from ..wire import MOST_STEPS
+from . import terminal
+from .asking import Replies, tell_notes
+from .target import Target
+
+if TYPE_CHECKING:
+    from ..allocation_wire import RecordStatus
+    from ..allocations import Recording
+    from ..card import Card
+    from ..client import Process
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def recording_options(function: F) -> F:
+    """The options that both have."""
+    for decorate in (_STEPS_OPTION, _SNAPSHOT_OPTION, _RECORD_OPTION):
+        function = decorate(function)
+    return function
+
+
+def change_recordings(target: Target, state: str, steps: int | None) -> int:
+    """Turn recording on or off everywhere, and say how it stands.
+
+    Returns:
+        The exit code.
+    """
+    from .render.memory_recording import render_status
+
+    replies = Replies(target, lambda process: process.record_allocations(state, steps=steps))
+    for reply in replies:
+        tell_notes(target, reply.endpoint, reply.notes)
+        label = "" if target.is_single else f"{reply.endpoint}: "
+        terminal.write(f"{label}{render_status(reply.value)}")
+    return replies.exit_code
+
+
+def take_snapshots(target: Target, given: str, steps: int | None) -> int:
+    """Write what was recorded to a file, and show the most of it.
+
+    Args:
+        given: A file; or a folder, for a file of a name of its own in it, as there is also where
+            there are several processes.
+
+    Returns:
+        The exit code.
+    """
+    from ..allocations import write_snapshot
+    from .output import write_file
+    from .render.memory_recording import render_recording
+
+    def ask(process: Process) -> tuple[Recording, Card]:
+        return _snapshot(process, target, steps), process.status()
+
+    replies = Replies(target, ask)
+    for reply in replies:
+        recording, card = reply.value
+        cut = (recording.cut,) if recording.cut else ()
+        tell_notes(target, reply.endpoint, (*reply.notes, *cut))
+        path = file_for(given, recording, card, is_single=target.is_single)
+        write_file(path, [write_snapshot(recording)])
+        screen = terminal.screen()
+        terminal.write(render_recording(recording, width=screen.width, color=screen.color))
+        terminal.tell(f"written to {path}")
+    return replies.exit_code
+
+
+def file_for(given: str, recording: Recording, card: Card, *, is_single: bool) -> str:
+    """The file that a process's snapshot goes to: its own, whoever else writes there.
+
+    Raises:
+        UsageError: There is no such folder.
+    """
+    rank = "" if card.rank is None else f"-rank{card.rank}"
+    step = f"-step{recording.marks[-1][0]}" if recording.marks else ""
+    own = f"{rank}-pid{card.pid}{step}"
+    path = Path(given)
+    if given.endswith(os.sep) and not path.is_dir():
+        raise UsageError(f"there is no folder {given}.")
+    if path.is_dir():
+        return str(path / f"memory{own}.pickle")
+    if is_single:
+        return given
+    return str(path.with_name(f"{path.stem}{own}{path.suffix or '.pickle'}"))
+
+
+def _snapshot(process: Process, target: Target, steps: int | None) -> Recording:
+    """The recording, and meanwhile how far it is."""
+    from .render.memory_recording import render_progress
+
+    def tell(status: RecordStatus) -> None:
+        if target.is_single:
+            terminal.progress(render_progress(status))
+
+    try:
+        return process.snapshot(steps=steps, timeout_s=target.timeout_s, tell=tell)
+    finally:
+        terminal.progress("")
+
+
+_RECORD_OPTION = click.option(
+    "--record",
+    type=click.Choice(["on", "off"]),
+    help="Begin or end to record every allocation with its stack.",
+)
+_SNAPSHOT_OPTION = click.option(
+    "--snapshot",
+    metavar="FILE",
+    help="Write what was recorded, or else record some steps first. In a folder, the file gets a"
+    " name of its own.",
+)
+_STEPS_OPTION = click.option(
+    "--steps",
+    type=click.IntRange(1, MOST_STEPS),
+    help="How many steps to record on the CPU.  [default: 10, or 3 for a snapshot of its own]",
+)
