@@ -17,6 +17,7 @@ from .training import NoTraining, TorchTraining
 
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientSteps
+    from .sources.leak_watch import LeakWatch
     from .sources.numerics import NumericsWatch
 
 _END_S = 2.0
@@ -28,7 +29,7 @@ class Arming:
     def __init__(self, training: Callable[[], TorchTraining | NoTraining]) -> None:
         self._training = training
         self._lock = threading.Lock()
-        self._jobs: dict[str, NumericsWatch | GradientSteps] = {}
+        self._jobs: dict[str, NumericsWatch | GradientSteps | LeakWatch] = {}
         self._count = 0
 
     def arm(self, request: ArmRequest) -> None:
@@ -87,11 +88,15 @@ class Arming:
         recording = training.watched()
         assert recording is not None
         self._count += 1
-        job: NumericsWatch | GradientSteps
+        job: NumericsWatch | GradientSteps | LeakWatch
         if request.what == "nan":
             from .sources.numerics import NumericsWatch
 
             job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
+        elif request.what == "leak":
+            from .sources.leak_watch import LeakWatch
+
+            job = training.leaks = LeakWatch(recording, request.steps, self._count)
         else:
             from .sources.gradient_rows import GradientSteps
 

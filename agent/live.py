@@ -19,6 +19,8 @@ from ..tables import (
     BACKTRACE,
     DATALOADERS,
     HOST_MEMORY,
+    LEAK_STEPS,
+    LEAKS,
     MEMORY_SEGMENTS,
     MEMORY_TABLES,
     MODELS,
@@ -137,6 +139,18 @@ def _memory_segments(question: LiveQuestion) -> LiveRows:
     return segments_of(question.training.segments())
 
 
+def _leaks(question: LiveQuestion) -> LiveRows:
+    from .sources.leak_rows import leak_rows
+
+    return leak_rows(question.training.leaks)
+
+
+def _leak_steps(question: LiveQuestion) -> LiveRows:
+    from .sources.leak_rows import leak_step_rows
+
+    return leak_step_rows(question.training.leaks)
+
+
 LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
     THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
@@ -148,4 +162,6 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     HOST_MEMORY.name: _host_memory,
     **dict.fromkeys(MEMORY_TABLES, _memory),
     MEMORY_SEGMENTS.name: _memory_segments,
+    LEAKS.name: _leaks,
+    LEAK_STEPS.name: _leak_steps,
 }

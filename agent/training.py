@@ -55,6 +55,7 @@ from .sources.step_rows import StepRows
 
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientRows
+    from .sources.leak_watch import LeakWatch
 
 _STILL_NS = 1_000_000_000
 _NAMED = 20
@@ -111,6 +112,7 @@ class TorchTraining:
         dataloaders: The data loaders that were met.
         numerics_ring: The ring of python.numerics, which is written on demand.
         on_demand: Reports of what records on demand and writes no ring.
+        leaks: The last watch for storages that stay; None before the first.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class TorchTraining:
             RingError: There is no space for them.
         """
         self.safe_points = SafePoints()
+        self.leaks: LeakWatch | None = None
         self._rings = [
             RingWriter(folder.ring(table.name), table, rows)
             for table, rows in (
@@ -325,6 +328,7 @@ class NoTraining:
 
     def __init__(self) -> None:
         self.safe_points = SafePoints()
+        self.leaks: LeakWatch | None = None
         self.dataloaders: DataLoaders | None = None
 
     def start(self, *, late: bool = False) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "profile": "profile",
     "arm": "arm",
     "gradients": "gradients",
+    "leak": "leak",
     "summary": "summary",
     "dataloaders": "dataloaders",
     "labels": "labels",
@@ -40,7 +41,6 @@ COMMANDS = {
     "status": "status",
     "tables": "tables",
     "config": "config",
-    "memory": "memory",
     "file": "file_",
 }
 """Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""

@@ -21,7 +21,7 @@ JSON_TYPE = "application/json"
 TRACE_TYPE = "application/gzip"
 MOST_STEPS = 1000
 """The most steps of one profile."""
-ARMABLE = ("nan", "gradients")
+ARMABLE = ("nan", "gradients", "leak")
 """What can be recorded on demand."""
 EVAL_INTERRUPTED = "EvalInterrupted"
 """The `error_type` of code that was ended by its time limit."""

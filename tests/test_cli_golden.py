@@ -26,6 +26,7 @@ from probing.cli.render.dataloaders import render_loaders
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
 from probing.cli.render.labels import render_label_table, render_labels
+from probing.cli.render.leak import render_leak
 from probing.cli.render.memory import memory_markdown, render_memory
 from probing.cli.render.memory_line import render_memory_line
 from probing.cli.render.memory_recording import (
@@ -73,6 +74,7 @@ from probing.wire import (
 )
 from tests.data_samples import LABELS, OOM, OOM_NONE, REPORT
 from tests.finding_samples import draw_armed, draw_findings, draw_gradients
+from tests.leak_samples import FAILED, HEALTHY, KEPT_GRAPH, OUTSIDE
 from tests.memory_samples import MEMORY_REPORT, NOTHING_SEEN
 
 pytestmark = pytest.mark.anypython
@@ -463,6 +465,10 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "dataloaders_none": lambda: render_loaders(
         LoaderReport(loaders=(), stalls=()), width=80, color=False
     ),
+    "leak": lambda: render_leak(KEPT_GRAPH, width=100, color=False),
+    "leak_none": lambda: render_leak(HEALTHY, width=100, color=False),
+    "leak_outside": lambda: render_leak(OUTSIDE, width=100, color=False),
+    "leak_failed": lambda: render_leak(FAILED, width=100, color=False),
     "labels": lambda: render_labels(LABELS, width=60),
     "labels_table": lambda: render_label_table(LABELS, width=80, color=False),
     "memory": lambda: render_memory(MEMORY_REPORT, width=120, color=False),

@@ -24,8 +24,8 @@ from tests.support import clean_env
 pytestmark = pytest.mark.anypython
 
 ASKED = (
-    "add one of backtrace, query, eval, profile, arm, gradients, summary, dataloaders, labels,"
-    " memory, oom, status, tables or config"
+    "add one of backtrace, query, eval, profile, arm, gradients, leak, summary, dataloaders,"
+    " labels, memory, oom, status, tables or config"
 )
 
 

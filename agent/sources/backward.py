@@ -118,6 +118,8 @@ class BackwardPasses:
             recording.memory_look.backward_began(args)
         if counts and kwargs.get("accumulate_grad"):
             self._note_loss(args)
+            for look in recording.before_backward:
+                look()
             if recording.numerics is not None:
                 recording.numerics.loss_came(args)
         start, word = time.perf_counter_ns(), None

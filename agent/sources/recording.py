@@ -139,6 +139,8 @@ class Recording:
             arguments of its step; what it calls keeps its own faults.
         after_step: The same, as it has stepped.
         memory_look: What looks at the memory, from a step's end to the next backward pass.
+        before_backward: Called as a backward pass of the training's step is about to begin; none of
+            them raises.
         numerics: What watches for values that are not finite, while it is armed.
         ooms: What records errors for want of memory, while recording is on.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
@@ -163,6 +165,7 @@ class Recording:
         self.seen: dict[int, Any] = {}
         self.before_step: tuple[StepLook, ...] = ()
         self.after_step: tuple[StepLook, ...] = ()
+        self.before_backward: tuple[Callable[[], None], ...] = ()
         self.numerics: Any = None
         self.memory_look: Any = None
         self.ooms: Any = None

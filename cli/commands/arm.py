@@ -47,8 +47,9 @@ def command(
     until the end of the step with a finding. The rows stay in python.numerics. While it is armed
     every module waits for its device, so the training is slower; its numbers stay the same.
 
-    `arm gradients` writes python.gradients; `gradients` does so, too, and shows them. `arm` alone
-    shows what is armed. Ctrl-C ends it; --timeout is the time that any one step may take.
+    `arm gradients` writes python.gradients; `gradients` does so, too, and shows them. `arm leak`
+    watches for storages that stay, as `leak` does. `arm` alone shows what is armed. Ctrl-C ends it;
+    --timeout is the time that any one step may take.
     """
     target = asked_target(context)
     if what is None and (off or no_wait):

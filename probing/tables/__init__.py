@@ -14,6 +14,7 @@ from __future__ import annotations
 from .allocations import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS
 from .data import BATCHES, DATALOADERS
 from .kernels import KERNEL_CATEGORIES, KERNELS
+from .leaks import HOLDERS, LEAK_STEPS, LEAKS
 from .marks import METRICS, SPANS
 from .memory import HOST_MEMORY, MEMORY, MEMORY_PHASES, PROCESS_ROLES
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
@@ -43,9 +44,12 @@ __all__ = [
     "CATEGORIES",
     "DATALOADERS",
     "GRADIENTS",
+    "HOLDERS",
     "HOST_MEMORY",
     "KERNELS",
     "KERNEL_CATEGORIES",
+    "LEAKS",
+    "LEAK_STEPS",
     "MEMORY",
     "MEMORY_CATEGORIES",
     "MEMORY_PHASES",
@@ -119,6 +123,8 @@ TABLES: tuple[Table, ...] = (
     OOM_GROWTH,
     ALLOC_EVENTS,
     ALLOC_BLOCKS,
+    LEAKS,
+    LEAK_STEPS,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -1,0 +1,58 @@
+"""How many hooks hang on the modules of the models.
+
+Rules of this file: runs in the training thread; calls no hook and holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .holders import Holder
+from .module_names import outermost, walk
+
+_ON_MODULES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_ON_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def hooks_of(roots: list[Any]) -> tuple[int, int, Holder | None]:
+    """The numbers of modules and of hooks, and the hook that was registered last."""
+    modules = hooks = 0
+    newest: tuple[int, Any, str] = (-1, None, "")
+    for root in outermost(roots):
+        for path, module in walk(root, "", set()):
+            modules += 1
+            for name, found in _of(module):
+                hooks += len(found)
+                for number, hook in list(found.items())[-1:]:
+                    if type(number) is int and number > newest[0]:
+                        newest = (number, hook, f"{path or type(module).__name__}.{name}")
+    return modules, hooks, _described(newest[1], newest[2])
+
+
+def _of(module: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """The collections of hooks on a module and on its own parameters."""
+    for name in _ON_MODULES:
+        found = getattr(module, name, None)
+        if found:
+            yield name.strip("_"), found
+    for name, parameter in list(module._parameters.items()):
+        for kind in _ON_TENSORS if parameter is not None else ():
+            found = getattr(parameter, kind, None)
+            if found:
+                yield f"{name}'s hooks", found
+
+
+def _described(hook: Any, place: str) -> Holder | None:
+    """Where the function of a hook stands in the source."""
+    if hook is None:
+        return None
+    function = getattr(hook, "__func__", hook)
+    code = getattr(function, "__code__", None)
+    return Holder(
+        kind="attribute",
+        path=place,
+        place=getattr(function, "__qualname__", type(hook).__qualname__),
+        file=getattr(code, "co_filename", None),
+        line_of=getattr(code, "co_firstlineno", None),
+    )

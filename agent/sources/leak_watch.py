@@ -1,0 +1,285 @@
+"""Watches some steps for storages that come and never go.
+
+Rules of this file: loaded only when somebody asks for it. Runs in the training thread, at the ends
+of steps: there each storage that is alive is noted by what identifies it, and nothing is held. When
+the steps are over, what refers to the storages that stayed is looked for, a little at each step's
+end, so that the training never stands still for long.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from typing import Any, NamedTuple
+
+from ..guard import Guard
+from .holders import Holder, HolderSearch
+from .recording import Recording
+from .stale_gradients import StaleGradients
+from .storages import Storage, storages_now
+
+LEAST_BIRTHS = 3
+"""In so many steps, at least, storages of a kind must have come that stayed."""
+_MOST_GROUPS = 12
+_MOST_SEARCHED = 8
+_HOLD_NS = 40_000_000
+_SEARCH_NS = 20 * 1_000_000_000
+_NUMBER = re.compile(r"\d+")
+
+Key = tuple[str, int, int]
+_PASSING = {"inputs", "activations", "temporary", "other"}
+"""Categories between which a storage moves: an input of a step is an activation of it later."""
+
+
+class Kind(NamedTuple):
+    """What storages have in common that are told apart by nothing else.
+
+    Attributes:
+        lasting: Their category, where it is one that a storage keeps.
+    """
+
+    lasting: str | None
+    module: str | None
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+
+
+class StepCount(NamedTuple):
+    """What was in memory as a step ended.
+
+    Attributes:
+        categories: By category, how many storages and how many bytes.
+        newest_hook: The code of the hook that was registered last; None where there is none.
+    """
+
+    step: int
+    categories: dict[str, tuple[int, int]]
+    modules: int
+    hooks: int
+    newest_hook: Holder | None
+    stale_gradients: bool | None
+    cost_ns: int
+
+
+class Kept(NamedTuple):
+    """Storages of one kind that came in the watched steps and stayed.
+
+    Attributes:
+        category: That of most of them.
+        births: By storage, the step in which it came.
+        was_input: Whether some were given to a model, or came from a data loader.
+        first: What was there of the kind before the watched steps: number and bytes.
+        last: What is there at their end.
+        module: The module of all of them; a pattern where there are several.
+        name: What the newest is called.
+        tensor_ids: Of those that a Python object stands for, in the order of their births.
+        addresses: Where they are.
+    """
+
+    kind: Kind
+    category: str
+    births: dict[Key, int]
+    was_input: bool
+    first: tuple[int, int]
+    last: tuple[int, int]
+    module: str | None
+    name: str | None
+    tensor_ids: list[int]
+    addresses: set[tuple[str, int]]
+
+
+class LeakWatch:
+    """Watches some steps; see `StepEndJob`.
+
+    Attributes:
+        what: What it is called.
+        state: ``waiting`` for the end of the step in progress, ``armed``, ``over`` or ``failed``;
+            then `reason` says why.
+        done: Steps watched.
+        found: Kinds of storages that stayed.
+        moved_s: When a step ended last, by the monotonic clock.
+        counts: One per step's end, the first from before the watched steps.
+        kept: What stayed, the largest growth first.
+        holders: Who refers to it, in the same order, as far as that was looked for.
+    """
+
+    what = "leak"
+
+    def __init__(self, recording: Recording, steps: int, number: int) -> None:
+        self.steps = steps
+        self.number = number
+        self.state = "waiting"
+        self.reason = ""
+        self.done = self.found = 0
+        self.first_step: int | None = None
+        self.last_step: int | None = None
+        self.moved_s = time.monotonic()
+        self.counts: list[StepCount] = []
+        self.kept: list[Kept] = []
+        self.holders: list[Holder] = []
+        self._births: dict[Key, int] = {}
+        self._newest: list[Storage] = []
+        self._inputs: set[Key] = set()
+        self._first: dict[Kind, tuple[int, int]] = {}
+        self._recording = recording
+        self._search: HolderSearch | None = None
+        self._search_ends_ns = 0
+        self._longest_ns = 0
+        self._stale = StaleGradients(recording)
+        self.guard = Guard("leak", self.end)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know."""
+        held = max((count.cost_ns for count in self.counts), default=0)
+        held = max(held, self._longest_ns)
+        if not held:
+            return ()
+        return (f"the training was held for at most {held * 1e-6:.0f} ms at a time",)
+
+    def age_steps(self, storage: Storage) -> int | None:
+        """Before how many steps a storage came; None where that is not known, or not any more."""
+        born = self._births.get(_key_of(storage)) if self.state == "armed" else None
+        is_old = born is None or not self.counts or born <= self.counts[0].step
+        return None if is_old or born is None else self._recording.step - 1 - born
+
+    def step_ended(self) -> bool:
+        """See `StepEndJob`."""
+        if self.state in {"over", "failed"}:
+            return True
+        self.moved_s = time.monotonic()
+        if self._search is None:
+            self._count()
+            if self.done < self.steps:
+                return False
+            self._stale.stop()
+            self._judge()
+            return False
+        self._look()
+        return self.state == "over"
+
+    def failed(self, reason: str) -> None:
+        """See `StepEndJob`."""
+        self.state, self.reason = "failed", reason
+        self._let_go()
+
+    def end(self) -> None:
+        """Watch no more; to end it twice is harmless."""
+        if self.state != "failed":
+            self.state = "over"
+        self._let_go()
+
+    def wait_off(self, timeout_s: float) -> None:
+        """It leaves nothing in place."""
+
+    def _let_go(self) -> None:
+        """Keep only what was found."""
+        self._newest, self._first, self._inputs = [], {}, set()
+        self._stale.stop()
+        self._births = {}
+        if self._search is not None:
+            self._search.close()
+
+    def _count(self) -> None:
+        """Note what is alive as a step has ended."""
+        start, step = time.perf_counter_ns(), self._recording.step - 1
+        storages = storages_now(self._recording)
+        births = self._births
+        self._births = {key: births.get(key, step) for key in map(_key_of, storages)}
+        self._newest = storages
+        self._inputs.update(_key_of(s) for s in storages if s.category == "inputs")
+        if not self.counts:
+            self._first = _summed((_kind_of(s), s.bytes) for s in storages)
+        modules, hooks, newest = _hooks_of(self._recording)
+        self.counts.append(
+            StepCount(
+                step=step,
+                categories=_summed((s.category, s.bytes) for s in storages),
+                modules=modules,
+                hooks=hooks,
+                newest_hook=newest,
+                stale_gradients=self._stale.take(),
+                cost_ns=time.perf_counter_ns() - start,
+            )
+        )
+        if self.state == "waiting":
+            self.state = "armed"
+            self._stale.start()
+            return
+        self.done += 1
+        self.first_step = step if self.first_step is None else self.first_step
+        self.last_step = step
+
+    def _judge(self) -> None:
+        """Find the kinds that came in several steps, and never went."""
+        before = self.counts[0].step
+        first, last = self._first, _summed((_kind_of(s), s.bytes) for s in self._newest)
+        stayed: dict[Kind, list[Storage]] = {}
+        for storage in self._newest:
+            if self._births[_key_of(storage)] > before:
+                stayed.setdefault(_kind_of(storage), []).append(storage)
+        none = (0, 0)
+        for kind, storages in stayed.items():
+            storages.sort(key=lambda s: self._births[_key_of(s)])
+            born = {_key_of(s): self._births[_key_of(s)] for s in storages}
+            grown = last[kind][0] - first.get(kind, none)[0]
+            if len(set(born.values())) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
+                ids = [s.tensor_id for s in storages if s.tensor_id is not None]
+                places = {(s.device, s.address) for s in storages}
+                modules = {s.module for s in storages}
+                module = modules.pop() if len(modules) == 1 else kind.module
+                begin, name = first.get(kind, none), storages[-1].name
+                given = not self._inputs.isdisjoint(born)
+                category = Counter(s.category for s in storages).most_common(1)[0][0]
+                self.kept.append(
+                    Kept(kind, category, born, given, begin, last[kind], module, name, ids, places)
+                )
+        self._newest = []
+        self.kept.sort(key=lambda kept: kept.first[1] - kept.last[1])
+        self.found = len(self.kept)
+        del self.kept[_MOST_GROUPS:]
+        self._search = HolderSearch(self._recording, self.kept[:_MOST_SEARCHED])
+        self._search_ends_ns = time.perf_counter_ns() + _SEARCH_NS
+
+    def _look(self) -> None:
+        """Look for who refers to what stayed, for a moment."""
+        assert self._search is not None
+        start = now = time.perf_counter_ns()
+        self._search.renew()
+        while not self._search.is_done and now - start < _HOLD_NS // 2:
+            self._search.advance()
+            now = time.perf_counter_ns()
+        self._longest_ns = max(self._longest_ns, now - start)
+        if self._search.is_done or now > self._search_ends_ns:
+            self.holders = self._search.holders()
+            self.end()
+
+
+def _key_of(storage: Storage) -> Key:
+    """What tells a storage from one that was at its place before."""
+    return storage.device, storage.address, storage.bytes
+
+
+def _kind_of(storage: Storage) -> Kind:
+    """Modules that differ by a number only are of one kind, so that a list that grows is one."""
+    module = None if storage.module is None else _NUMBER.sub("*", storage.module)
+    lasting = None if storage.category in _PASSING else storage.category
+    return Kind(lasting, module, storage.dtype, storage.shape, storage.device)
+
+
+def _summed(parts: Any) -> dict[Any, tuple[int, int]]:
+    """How many parts there are by their key, and how many bytes they make."""
+    numbers: Counter[Any] = Counter()
+    sizes: Counter[Any] = Counter()
+    for key, size in parts:
+        numbers[key] += 1
+        sizes[key] += size
+    return {key: (number, sizes[key]) for key, number in numbers.items()}
+
+
+def _hooks_of(recording: Recording) -> tuple[int, int, Holder | None]:
+    """How many modules and hooks there are, and the hook that was registered last."""
+    from .hook_counts import hooks_of
+
+    return hooks_of(recording.roots.alive())

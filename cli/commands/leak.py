@@ -1,0 +1,67 @@
+"""`probing ENDPOINT leak`: whether memory grows, which mistake it is, and what keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ...wire import MOST_STEPS
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...leaks.report import LeakReport
+    from ...wire import Armed
+
+
+@click.command("leak")
+@target_options
+@attach_option
+@click.option(
+    "--steps", type=click.IntRange(1, MOST_STEPS), default=8, show_default=True,
+    help="How many training steps to watch.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, steps: int, style: str) -> None:
+    """Show whether the training's memory grows, and what keeps it.
+
+    Watches the next steps: as each one ends, every storage of every tensor is counted, so that one
+    kept number per step is found. What came in several steps and never went is shown with who
+    refers to it, and the commonest mistakes by name, with what to write instead. Beside it stands
+    what the recorded figures do for as long as the record goes back: flat, a staircase or a slope.
+    What is kept once in many steps takes more --steps. The training is held for a moment at the end
+    of each of these steps; Ctrl-C ends it.
+    """
+    from ..render.numerics import progress_of
+
+    target = asked_target(context)
+
+    def tell(armed: Armed) -> None:
+        if target.is_single:
+            terminal.progress(progress_of(armed))
+
+    def ask(process: Process) -> LeakReport:
+        from ...leaking import find_leaks
+
+        try:
+            report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell)
+        finally:
+            terminal.progress("")
+        for note in report.notes:
+            terminal.note(note)
+        return report
+
+    def render(report: LeakReport) -> str:
+        from ..render.leak import render_leak
+
+        screen = terminal.screen()
+        return render_leak(report, width=screen.width, color=screen.color)
+
+    if style == "json":
+        context.exit(show_json(target, ask, dataclasses.asdict))
+    context.exit(show_each(target, ask, render))

@@ -1,0 +1,194 @@
+"""Whether memory grows, and which mistake it is.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...leaks.series import LEAST_STEPS
+from ...leaks.words import SERIES_WAYS_OUT, TITLES
+from .table import Heading, render_table
+from .text import escape_controls, plural
+
+if TYPE_CHECKING:
+    from ...leaks.mistakes import Finding
+    from ...leaks.report import LeakReport
+    from ...leaks.series import Trend
+
+_SERIES = (
+    Heading(name="series"),
+    Heading(name="verdict"),
+    Heading(name="per step", is_number=True),
+    Heading(name="since step", is_number=True),
+    Heading(name="R²", is_number=True),
+    Heading(name="steps", is_number=True),
+    Heading(name="now", is_number=True),
+)
+_CATEGORIES = (
+    Heading(name="category"),
+    Heading(name="before", is_number=True),
+    Heading(name="after", is_number=True),
+    Heading(name="growth", is_number=True),
+    Heading(name="tensors", is_number=True),
+)
+_MOST_SHAPES = 4
+
+
+def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
+    """The verdict, the series it rests on, the categories, and each mistake."""
+    series = [("live tensors", report.live)]
+    series += [
+        (f"{each.name}, {each.device}" if each.device else each.name, each.trend)
+        for each in report.history
+    ]
+    rows = [_series_cells(name, trend) for name, trend in series]
+    blocks = [_verdict(report), render_table(_SERIES, rows, width=width, color=color)]
+    if report.categories:
+        cells = [
+            [
+                each.category,
+                size(each.first_bytes),
+                size(each.last_bytes),
+                _signed(each.last_bytes - each.first_bytes),
+                f"{each.tensors:+,}" if each.tensors else "0",
+            ]
+            for each in report.categories
+        ]
+        blocks.append(render_table(_CATEGORIES, cells, width=width, color=color))
+    if not report.leaks:
+        blocks += [
+            escape_controls(f"{each.name} grows: {SERIES_WAYS_OUT[each.name]}")
+            for each in report.history
+            if each.trend.grows
+        ]
+    for number, finding in enumerate(report.findings, 1):
+        blocks.append("\n".join(escape_controls(line) for line in _finding(number, finding)))
+    return "\n\n".join(blocks)
+
+
+def _verdict(report: LeakReport) -> str:
+    """One sentence or two."""
+    if report.failure is not None:
+        return (
+            f"the watch did not come to its end, after {plural(report.steps, 'step')}:"
+            f" {report.failure}"
+        )
+    watched = f"{plural(report.steps, 'step')} ({report.first_step} to {report.last_step})"
+    leaks = report.leaks
+    if leaks:
+        grown = sum(finding.bytes_per_step or 0 for finding in leaks)
+        by = f": {size(grown)} per step stay in memory" if grown else ""
+        return f"leak in {watched}{by}"
+    growing = [each for each in report.history if each.trend.grows]
+    if growing:
+        names = " and ".join(f"{each.name} ({each.device})" if each.device else each.name
+                             for each in growing)  # fmt: skip
+        return f"no tensor stayed in {watched}, but the record shows growth: {names}"
+    few = report.steps + 1 < LEAST_STEPS
+    more = f"; fewer than {LEAST_STEPS - 1} steps tell little: add --steps" if few else ""
+    return f"no leak in {watched}{more}"
+
+
+def _series_cells(name: str, trend: Trend) -> list[str | None]:
+    kind = "not enough steps" if trend.kind == "unknown" else trend.kind
+    return [
+        name,
+        kind,
+        "" if trend.kind == "unknown" else _signed(trend.slope),
+        "" if trend.first_step is None else str(trend.first_step),
+        "" if trend.r2 is None else f"{trend.r2:.3f}",
+        str(trend.steps),
+        None if trend.last is None else size(trend.last),
+    ]
+
+
+def _finding(number: int, finding: Finding) -> list[str]:
+    """What it is, what shows it, who refers to it, and the way out."""
+    per_step = (
+        "" if finding.bytes_per_step is None else f": {size(finding.bytes_per_step)} per step"
+    )
+    lines = [f"{number}. {TITLES[finding.mistake]}{per_step}"]
+    own = [row for row in finding.rows if row["holder"] != "graph"]
+    graph = [row for row in finding.rows if row["holder"] == "graph"]
+    lines += [f"   {_kept(row)}" for row in own[:_MOST_SHAPES]]
+    if len(own) > _MOST_SHAPES:
+        lines.append(f"   and {plural(len(own) - _MOST_SHAPES, 'other kind')} of tensors")
+    if graph:
+        lines.append(f"   {_graph(graph)}")
+    is_shown = bool(finding.rows) and finding.mistake not in {"modules", "optimizer"}
+    holder = _holder((own or graph)[0]) if is_shown else ""
+    lines += [f"   {holder}"] if holder else []
+    return [*lines, f"   instead: {finding.instead}"]
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    """Which tensors stayed, how many per step."""
+    if row["tensors_per_step"] is None:
+        return f"{row['kept']:,} {row['name']} more, added in {plural(row['births'], 'step')}"
+    module = f" of {row['module']}" if row["module"] else ""
+    return (
+        f"{row['tensors_per_step']:g} per step: {row['shape']} on {row['device']},"
+        f" {row['category'].replace('_', ' ')}{module}; {row['tensors']:,} in all,"
+        f" {size(row['bytes'])}"
+    )
+
+
+def _graph(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the graphs of kept tensors keep."""
+    numbers = sum(row["tensors_per_step"] for row in rows)
+    grown = sum(row["bytes_per_step"] for row in rows)
+    return f"its graph keeps {numbers:g} tensors more per step, {size(grown)}"
+
+
+def _holder(row: Mapping[str, Any]) -> str:
+    """Who refers to one of them."""
+    if row["category"] is None and row["path"]:  # a hook, and where it hangs
+        return (
+            f"the newest on `{row['path']}`: {row['place']}, {_short(row['file'])}:{row['lineno']}"
+        )
+    if row["holder"] in {"unknown", "cycle"} or not row["path"]:
+        known = {
+            "native": "no Python object refers to them: native code does",
+            "unknown": "what refers to them was not found",
+            "traceback": "held by a local variable in the traceback of an exception",
+        }
+        return known.get(row["holder"], "")
+    container = f" ({row['container']})" if row["container"] else ""
+    line = f", {_short(row['file'])}:{row['lineno']}" if row["lineno"] else ""
+    if not line and row["file"]:
+        line = f", {_short(row['file'])}"
+    places = {
+        "global": f"in {row['place']}",
+        "attribute": f"of the module {row['place']}",
+        "class": f"in {row['place']}",
+        "closure": f"in the closure of {row['place']}",
+        "local": f"in {row['place']}()",
+        "traceback": f"in {row['place']}, by way of a traceback",
+        "graph": f"in {row['place']}, by way of its autograd graph",
+    }
+    return f"kept by `{row['path']}`{container} {places[row['holder']]}{line}"
+
+
+def _short(file: str) -> str:
+    """A file's name without its folders."""
+    return file.rpartition("/")[2]
+
+
+def _signed(number: float) -> str:
+    """A growth, with its sign."""
+    return "0" if not number else f"{'+' if number > 0 else '-'}{size(abs(number))}"
+
+
+def size(number: float) -> str:
+    """Bytes in the unit that leaves few digits: `4 B`, `1.06 MiB`."""
+    for limit, unit, name in (
+        (1 << 10, 1, "B"),
+        (1 << 20, 1 << 10, "KiB"),
+        (1 << 30, 1 << 20, "MiB"),
+    ):
+        if abs(number) < limit:
+            return f"{number / unit:.4g} {name}"
+    return f"{number / (1 << 30):.4g} GiB"

@@ -1,0 +1,124 @@
+"""The commonest mistakes that keep memory, each by name, with its evidence and the way out.
+
+Rules of this file: pure functions of rows of python.leaks and python.leak_steps. One rule per
+mistake; the first that fits a row names it. What keeps a graph alive and what that graph keeps
+are one mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .words import WAYS_OUT, variable_of
+
+Row = Mapping[str, Any]
+
+LEAST_STALE = 3
+_WHEREVER = {"modules", "optimizer"}
+"""Mistakes that are one, whoever refers to the tensors."""
+_SCALARS = ("[]", "[1]", "[1,1]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that grows, or is not as it should be.
+
+    Attributes:
+        mistake: Its name; one of the keys of `WAYS_OUT`.
+        is_leak: Whether memory grows by it.
+        bytes_per_step: By how much; None where that is not counted in bytes.
+        tensors_per_step: By how many storages, those of a graph among them.
+        rows: The rows of python.leaks that show it; none for one that the steps show.
+        evidence: The query that gives them.
+        instead: What to write in the code instead.
+    """
+
+    mistake: str
+    is_leak: bool
+    rows: tuple[Row, ...]
+    evidence: str
+    instead: str
+    bytes_per_step: float | None = None
+    tensors_per_step: float | None = None
+
+
+def findings_of(rows: Sequence[Row], steps: Sequence[Row]) -> tuple[Finding, ...]:
+    """What is wrong, the largest growth first.
+
+    Args:
+        rows: Those of python.leaks.
+        steps: Those of python.leak_steps.
+    """
+    named: dict[tuple[str, Any, Any], list[Row]] = {}
+    owners: dict[tuple[Any, Any], tuple[str, Any, Any]] = {}
+    for row in sorted(rows, key=lambda row: row["holder"] == "graph"):
+        place = row["path"], row["place"]
+        mistake = _mistake_of(row)
+        key = (mistake, None, None) if mistake in _WHEREVER else (mistake, *place)
+        if row["holder"] == "graph" and place in owners:
+            key = owners[place]
+        named.setdefault(key, []).append(row)
+        if row["has_graph"] and row["holder"] != "graph":
+            owners.setdefault(place, key)
+    found = [_finding(key[0], shown) for key, shown in named.items()]
+    found.sort(key=lambda finding: (not finding.is_leak, -(finding.bytes_per_step or 0)))
+    return (*found, *_stale(steps))
+
+
+def _finding(mistake: str, rows: list[Row]) -> Finding:
+    sizes = [row["bytes_per_step"] for row in rows if row["bytes_per_step"] is not None]
+    numbers = [row["tensors_per_step"] for row in rows if row["tensors_per_step"] is not None]
+    name = variable_of(rows[0]["path"])
+    return Finding(
+        mistake=mistake,
+        is_leak=mistake != "bounded",
+        rows=tuple(rows),
+        evidence="FROM python.leaks",
+        instead=WAYS_OUT[mistake].format(name=name),
+        bytes_per_step=sum(sizes) if sizes else None,
+        tensors_per_step=sum(numbers) if numbers else None,
+    )
+
+
+def _stale(steps: Sequence[Row]) -> tuple[Finding, ...]:
+    """Gradients that each step adds to those of the step before."""
+    seen = {row["step"]: row["stale_gradients"] for row in steps}
+    told = [stale for stale in seen.values() if stale is not None]
+    if len(told) < LEAST_STALE or not all(told):
+        return ()
+    return (
+        Finding(
+            mistake="zero_grad",
+            is_leak=False,
+            rows=(),
+            evidence="SELECT DISTINCT step, stale_gradients FROM python.leak_steps",
+            instead=WAYS_OUT["zero_grad"],
+        ),
+    )
+
+
+def _mistake_of(row: Row) -> str:
+    """The name of the first rule that fits."""
+    return next(name for name, fits in _RULES if fits(row))
+
+
+def _is_scalar(row: Row) -> bool:
+    return str(row["shape"]).endswith(_SCALARS)
+
+
+_RULES: tuple[tuple[str, Callable[[Row], bool]], ...] = (
+    ("hooks", lambda row: row["name"] == "hooks" and row["category"] is None),
+    ("bounded", lambda row: row["bound"] is not None),
+    ("traceback", lambda row: row["holder"] == "traceback"),
+    ("cycle", lambda row: row["holder"] == "cycle"),
+    ("modules", lambda row: row["category"] in {"parameters", "buffers", "gradients"}),
+    ("optimizer", lambda row: row["category"] == "optimizer_state"),
+    ("batches", lambda row: bool(row["was_input"])),
+    ("loss", lambda row: bool(row["has_graph"]) and _is_scalar(row)),
+    ("outputs", lambda row: bool(row["has_graph"])),
+    ("graph", lambda row: row["category"] == "activations"),
+    ("numbers", _is_scalar),
+    ("tensors", lambda _: True),
+)

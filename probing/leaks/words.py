@@ -1,0 +1,69 @@
+"""What each mistake is called, and what to write in the code instead.
+
+Rules of this file: words only; ``{name}`` stands for the collection that grows.
+"""
+
+from __future__ import annotations
+
+import re
+
+TITLES = {
+    "loss": "a loss is kept with its autograd graph",
+    "outputs": "outputs are kept with their autograd graph",
+    "graph": "autograd graphs are kept alive",
+    "numbers": "numbers are kept as tensors",
+    "tensors": "tensors are kept",
+    "batches": "batches of data are kept",
+    "modules": "modules are added at each step",
+    "optimizer": "state of the optimizer is added at each step",
+    "hooks": "hooks are registered again and again",
+    "traceback": "exceptions are kept with their traceback",
+    "cycle": "tensors are in reference cycles that nothing but the garbage collector frees",
+    "bounded": "a collection with a limit is filling",
+    "zero_grad": "gradients add up over the steps: they are never zeroed",
+}
+"""By the name of the mistake."""
+
+WAYS_OUT = {
+    "loss": "keep the number: `{name}.append(loss.item())`; or `loss.detach()`, which does not"
+    " wait for the device",
+    "outputs": "keep `output.detach().cpu()`, or only the figure that is computed from it",
+    "graph": "look for a tensor that is kept without `.detach()`, for `retain_graph=True`, and for"
+    " losses whose `backward()` is never called",
+    "numbers": "keep Python numbers: `{name}.append(value.item())`",
+    "tensors": "let go of them: remove old ones from `{name}`, or keep them in a"
+    " `collections.deque(maxlen=...)`",
+    "batches": "keep the indices of the samples, or copies of the few that are needed, not every"
+    " batch",
+    "modules": "make modules once, before the loop, and give them to the optimizer once",
+    "optimizer": "call `add_param_group` once per parameter; make the optimizer before the loop",
+    "hooks": "register the hook once, before the loop; or keep the handle and call"
+    " `handle.remove()`",
+    "traceback": "keep `repr(error)` instead of the exception, or call"
+    " `traceback.clear_frames(error.__traceback__)`",
+    "cycle": "break the cycle, often `self.x = tensor` on an object that refers to itself, with"
+    " `weakref`; `gc.collect()` frees what is there",
+    "bounded": "nothing: it stops growing once it is full",
+    "zero_grad": "call `optimizer.zero_grad()` once after each `optimizer.step()`; if they are to"
+    " add up over all steps, ignore this",
+}
+"""By the name of the mistake."""
+
+
+SERIES_WAYS_OUT = {
+    "allocated": "watch more steps with --steps: what is kept now and then takes more of them",
+    "reserved, not allocated": "the allocator's memory is in pieces too small to be used: start"
+    " with PYTORCH_ALLOC_CONF=expandable_segments:True (in older versions of torch"
+    " PYTORCH_CUDA_ALLOC_CONF), or keep shapes from changing",
+    "outside of torch": "not torch's allocator: look at other processes on the device, NCCL, CUDA"
+    " graphs and libraries with memory of their own",
+    "resident set": "memory of the process outside of tensors: look at lists and dictionaries of"
+    " the script, the data pipeline and native libraries",
+}
+"""By the name of a series that grows while no tensor is kept: where to look."""
+
+
+def variable_of(path: str | None) -> str:
+    """The collection at the end of a path, such as `self.losses` of `self.losses[...]`."""
+    name = re.sub(r"(\[\.\.\.\])+$", "", path or "")
+    return name or "the collection"

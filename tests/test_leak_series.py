@@ -1,0 +1,168 @@
+"""Whether a series grows, which series do, and which mistake a row shows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing.leaks.history import series_of
+from probing.leaks.lines import line_that_adds
+from probing.leaks.mistakes import findings_of
+from probing.leaks.series import LEAST_STEPS, Point, classify
+from tests.leak_samples import KEPT_GRAPH, history_rows, leak_row, step_rows
+
+pytestmark = pytest.mark.anypython
+
+KEPT_GRAPH_BYTES = 1_115_648  # 1089.5 KiB, as measured of a small GPT whose graphs are kept
+
+
+def points(values: list[float], first: int = 0) -> list[Point]:
+    """One value per step."""
+    return [Point(first + place, value) for place, value in enumerate(values)]
+
+
+@given(slope=st.integers(1, 1 << 40), base=st.integers(0, 1 << 40), count=st.integers(8, 120))
+def test_a_steady_growth_is_a_slope(slope: int, base: int, count: int) -> None:
+    """Any growth by the same amount is found, down to a byte per step, with its exact slope."""
+    trend = classify(points([float(base + slope * step) for step in range(count)], first=7))
+    assert (trend.kind, trend.slope, trend.first_step, trend.steps) == ("slope", slope, 7, count)
+    assert trend.r2 == pytest.approx(1.0)
+
+
+@given(rise=st.integers(1, 1 << 30), every=st.integers(2, 5), base=st.integers(0, 1 << 30))
+def test_what_grows_now_and_then_is_a_staircase(rise: int, every: int, base: int) -> None:
+    """A rise every few steps is a staircase, with the mean growth per step."""
+    trend = classify(points([float(base + rise * (step // every)) for step in range(60)]))
+    assert trend.kind == "staircase"
+    assert trend.slope == pytest.approx(rise / every, rel=0.1)
+
+
+@given(
+    seed=st.integers(0, 1 << 20),
+    count=st.integers(LEAST_STEPS, 200),
+    spread=st.floats(1.0, 1e9),
+    jump=st.floats(0.0, 1e10),
+    warm_up=st.integers(0, 5),
+)
+def test_noise_with_a_jump_and_a_warm_up_is_flat(
+    seed: int, count: int, spread: float, jump: float, warm_up: int
+) -> None:
+    """Values that vary around a level, once warm, and higher after a jump, are no leak."""
+    draw = random.Random(seed)
+    when = draw.randrange(count)
+    values = [
+        1e9 * min(1.0, (step + 1) / (warm_up + 1)) + draw.uniform(0, spread) + jump * (step >= when)
+        for step in range(count)
+    ]
+    assert classify(points(values[warm_up:])).kind in {"flat", "unknown"}
+
+
+@pytest.mark.parametrize("noise", [0, KEPT_GRAPH_BYTES, 8 * KEPT_GRAPH_BYTES])
+def test_a_leak_is_seen_through_noise(noise: int) -> None:
+    """A growth that begins late is found in noise of many times its size, with its first step."""
+    draw = random.Random(0)
+    values = [
+        5e8 + KEPT_GRAPH_BYTES * max(0, step - 50) + draw.uniform(0, noise) for step in range(200)
+    ]
+    trend = classify(points(values))
+    assert trend.kind in {"slope", "staircase"}
+    assert trend.slope == pytest.approx(KEPT_GRAPH_BYTES, rel=0.02)
+    assert trend.first_step is not None
+    assert abs(trend.first_step - 50) <= 2 + 8 * (noise > 0)
+
+
+def test_few_steps_are_not_judged() -> None:
+    """Below the least number of steps there is no verdict, whatever the values."""
+    trend = classify(points([float(step) for step in range(LEAST_STEPS - 1)]))
+    assert (trend.kind, trend.steps) == ("unknown", LEAST_STEPS - 1)
+    assert classify([]).last is None
+
+
+def test_what_levels_off_is_flat() -> None:
+    """Caches that fill up to a level are no leak once they are full, and never become one."""
+    values = [float(int(1e6 * (1 - 0.5**step))) for step in range(60)]
+    assert classify(points(values), least_rise=4096).kind == "flat"
+
+
+@pytest.mark.parametrize(
+    ("slopes", "growing"),
+    [
+        ({}, set()),
+        ({"allocated": 512}, {"allocated"}),
+        ({"reserved": 1 << 20}, {"reserved, not allocated"}),
+        ({"outside": 4 << 20}, {"outside of torch"}),
+        ({"reserved": 1 << 10, "outside": 1 << 10}, set()),
+    ],
+    ids=str,
+)
+def test_the_three_series_are_told_apart(slopes: dict[str, int], growing: set[str]) -> None:
+    """A leak, fragmentation and what grows outside of torch each move their own series only."""
+    found = series_of(history_rows(**slopes))
+    assert {each.name for each in found if each.trend.grows} == growing
+    assert {each.device for each in found} == {"cuda:0"}
+
+
+def test_without_an_accelerator_the_resident_set_stands_in() -> None:
+    """On a CPU the resident set is judged, and its small rises are not."""
+    empty = dict.fromkeys(("allocated_bytes", "reserved_bytes", "device_used_bytes"))
+    rows = [
+        {"step": step, "device": "cpu", "resident_bytes": (1 << 30) + step * (1 << 16), **empty}
+        for step in range(400)
+    ]
+    assert [(each.name, each.trend.kind) for each in series_of(rows)] == [("resident set", "slope")]
+    assert series_of(rows[:200])[0].trend.kind == "flat", "12 MiB in all are not worth a word"
+
+
+def test_a_loss_and_what_its_graph_keeps_are_one_finding() -> None:
+    """The storages of a graph count to the tensor that keeps it; a bounded deque is no leak."""
+    first, hooks, deque, zero_grad = KEPT_GRAPH.findings
+    assert (first.mistake, first.bytes_per_step, first.tensors_per_step) == ("loss", 6148.0, 4.0)
+    assert "`all_losses.append(loss.item())`" in first.instead
+    assert (hooks.mistake, hooks.bytes_per_step) == ("hooks", None)
+    assert (deque.mistake, deque.is_leak) == ("bounded", False)
+    assert (zero_grad.mistake, zero_grad.is_leak) == ("zero_grad", False)
+
+
+@pytest.mark.parametrize(
+    ("given_row", "mistake"),
+    [
+        ({}, "numbers"),
+        ({"shape": "float32[8,10]"}, "tensors"),
+        ({"shape": "float32[8,10]", "has_graph": True}, "outputs"),
+        ({"shape": "float32[8,10]", "was_input": True}, "batches"),
+        ({"category": "parameters", "module": "layers.*"}, "modules"),
+        ({"category": "optimizer_state"}, "optimizer"),
+        ({"category": "activations", "holder": "native", "has_graph": None}, "graph"),
+        ({"holder": "traceback"}, "traceback"),
+        ({"holder": "cycle", "path": None}, "cycle"),
+    ],
+    ids=str,
+)
+def test_each_mistake_has_its_name(given_row: dict[str, object], mistake: str) -> None:
+    """What is kept, and by whom, decides which mistake it is."""
+    assert [found.mistake for found in findings_of([leak_row(**given_row)], step_rows())] == [
+        mistake
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "lineno"),
+    [
+        ("losses = []\nfor x in y:\n    losses.append(x)\n", 3),
+        ("losses += [x]\n", 1),
+        ('history["losses"].append(x)\n', 1),
+        ("self.losses[step] = x\n", 1),
+        ("losses = [*losses, x]\n", 1),
+        ("all_losses.append(x)\n# losses.append(x)\nprint(losses)\n", None),
+        ("losses.append(x)\nlosses.append(y)\n", None),
+    ],
+)
+def test_the_line_that_adds(tmp_path: object, text: str, lineno: int | None) -> None:
+    """The one line that adds to a variable is told; of several, none."""
+    path = f"{tmp_path}/train.py"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    assert line_that_adds(path, "losses") == lineno
