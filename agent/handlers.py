@@ -16,6 +16,7 @@ from aiohttp import web
 from .. import allocation_wire, wire
 from .._version import VERSION
 from ..errors import BadRequest, InternalError
+from ..fit import FitRequest
 from ..ring_peek import tables_answer
 from ..routes import openapi
 from ..settings import SETTINGS
@@ -31,6 +32,7 @@ from .worker import SqlWorker
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .fitting import Fits
     from .sources.labels import LabelReading
 
 T = TypeVar("T")
@@ -51,11 +53,14 @@ class Handlers:
         self._arming = Arming(lambda: agent.training)
         self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
         self._readings: set[LabelReading] = set()
+        self._fits: Fits | None = None
 
     def close(self) -> None:
         """End what runs for clients: evals, profiles, labels, what is armed, the SQL worker."""
         for reading in list(self._readings):
             reading.end()
+        if self._fits is not None:
+            self._fits.close()
         self._evaluator.close()
         self._arming.close()
         self._profiles.close()
@@ -163,6 +168,19 @@ class Handlers:
         finally:
             reading.end()
             self._readings.discard(reading)
+
+    async def fit(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        from .fitting import Fits
+
+        question = await _body(request, FitRequest)
+        self._fits = self._fits or Fits(lambda: self._agent.training)
+        fitting = self._fits.submit(question)
+        try:
+            return _json(await asyncio.wrap_future(fitting.future))
+        except asyncio.CancelledError:  # the client went away
+            fitting.cancel()
+            raise
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

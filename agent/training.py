@@ -205,6 +205,11 @@ class TorchTraining:
         for source in self._sources:
             source.start()
 
+    @property
+    def accelerator(self) -> Accelerator:
+        """The seam of the device."""
+        return self._accelerator
+
     def gradient_rows(self) -> GradientRows:
         """What writes python.gradients, made when it is first asked for."""
         if self._gradient_rows is None:

@@ -38,6 +38,7 @@ COMMANDS = {
     "labels": "labels",
     "memory": "memory",
     "oom": "oom",
+    "fit": "fit",
     "status": "status",
     "tables": "tables",
     "config": "config",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
@@ -147,6 +148,9 @@ class Process(Protocol):
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
+
+    def fit(self, request: FitRequest) -> FitAnswer:
+        """Predict the peak of memory of a training step in another shape, without running it."""
 
     def status(self) -> wire.Card:
         """Who it is."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
@@ -160,6 +161,11 @@ class LocalProcess:
         """See `Process`."""
         self._require_agent("it reads no batch any more")
         return self._agent.labels(samples=samples, timeout_s=timeout_s)
+
+    def fit(self, request: FitRequest) -> FitAnswer:
+        """See `Process`."""
+        self._require_agent("it trains no more")
+        return self._agent.fit(request)
 
     def status(self) -> wire.Card:
         """See `Process`."""

@@ -13,6 +13,7 @@ from .errors import (
     ProbingError,
     UsageError,
 )
+from .fit import FitAnswer
 from .injection.names import AUTO
 from .limits import GRACE_S
 from .transport import Address, ask
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .fit import FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from .sampling import Tell as TellSeconds
 
 T = TypeVar("T")
+
+_FIT_S = 60.0
 
 
 class RemoteProcess:
@@ -156,6 +160,12 @@ class RemoteProcess:
         request = wire.LabelsRequest(samples=samples, timeout_s=limit)
         data = ask(self._address, "labels", body=request, timeout_s=limit + GRACE_S)
         return _received(wire.LabelsAnswer, data)
+
+    def fit(self, request: FitRequest) -> FitAnswer:
+        """See `Process`."""
+        limit = request.timeout_s or _FIT_S
+        data = ask(self._address, "fit", body=request, timeout_s=limit + GRACE_S)
+        return _received(FitAnswer, data)
 
     def status(self) -> wire.Card:
         """See `Process`."""

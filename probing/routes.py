@@ -202,6 +202,15 @@ ROUTES: tuple[Route, ...] = (
         " the connection ends what was begun for it.",
     ),
     Route(
+        name="fit",
+        method="POST",
+        path="/v1/fit",
+        request=wire.FitRequest,
+        answer=wire.FitAnswer,
+        doc="Predict the peak of memory of a training step in another shape, on a copy of the model"
+        " without data. The training is held for it at the end of a step.",
+    ),
+    Route(
         name="openapi",
         method="GET",
         path="/v1/openapi.json",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
@@ -120,6 +121,10 @@ class StrangeProcess:
         raise self._no_agent()
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def fit(self, request: FitRequest) -> FitAnswer:
         """See `Process`."""
         raise self._no_agent()
 

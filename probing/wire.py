@@ -15,6 +15,11 @@ from .card import Pong as Pong  # noqa: PLC0414
 from .codec import decode as decode  # noqa: PLC0414
 from .codec import encode as encode  # noqa: PLC0414
 from .errors import BadRequest, ProbingError, RemoteError
+from .fit import FitAnswer as FitAnswer  # noqa: PLC0414
+from .fit import FitPart as FitPart  # noqa: PLC0414
+from .fit import FitPeak as FitPeak  # noqa: PLC0414
+from .fit import FitRequest as FitRequest  # noqa: PLC0414
+from .fit import FitShape as FitShape  # noqa: PLC0414
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"

@@ -25,6 +25,7 @@ from probing.cli.render.cells import is_number, is_time, short_texts
 from probing.cli.render.dataloaders import render_loaders
 from probing.cli.render.errors import render_error, render_failure
 from probing.cli.render.evaluation import render_result
+from probing.cli.render.fit import render_fit, render_largest
 from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.leak import render_leak
 from probing.cli.render.memory import memory_markdown, render_memory
@@ -50,6 +51,7 @@ from probing.cli.render.summary import render_summary, summary_markdown
 from probing.cli.render.table import Heading, render_table
 from probing.dataloading import LoaderReport
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
+from probing.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
 from probing.listing import ProcessSummary
 from probing.profiling import (
     Category,
@@ -275,6 +277,47 @@ MODULES = LiveRows(
     ),
     note="2 of 6 modules go through torch.compile: what they do inside is unseen",
 )  # fmt: skip
+
+
+def _peak(batch: int) -> FitPeak:
+    parts = (
+        FitPart(category="activations", bytes=batch * (12 << 20)),
+        FitPart(category="parameters", bytes=18 << 20),
+    )
+    return FitPeak(
+        shape=FitShape(batch=batch, seq=128, layers=6),
+        bytes=sum(part.bytes for part in parts),
+        phase="loss",
+        parts=parts,
+    )
+
+
+FIT = FitAnswer(
+    model="GPT",
+    device="cuda:0",
+    step=1200,
+    now=_peak(8),
+    asked=_peak(32),
+    micro_batches=4,
+    blocks="blocks",
+    block_class="Block",
+    config_field="model.config.n_layer",
+    loss="View > LogSoftmax > NllLoss",
+    measured_bytes=116 << 20,
+    fixed_bytes=300 << 20,
+    room_bytes=16 << 30,
+    room="the memory of cuda:0, less what is used outside of its allocator",
+    held_s=1.23,
+    notes=("2 hooks of the program are left out",),
+)
+LARGEST = LargestFit(
+    answer=FIT,
+    next_batch=33,
+    limit_bytes=15 << 30,
+    margin=0.1,
+    pairs=((32, 1), (16, 2)),
+    tried=(8, 16, 32, 33),
+)
 SUMMARY = summary_of(MODELS, MODULES, depth=2)
 
 RESULT = EvalResult(
@@ -474,6 +517,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "memory": lambda: render_memory(MEMORY_REPORT, width=120, color=False),
     "memory_markdown": lambda: memory_markdown(MEMORY_REPORT),
     "memory_nothing": lambda: render_memory(NOTHING_SEEN, width=80, color=False),
+    "fit": lambda: render_fit(FIT, limit_bytes=None, width=100, color=False),
+    "fit_beyond": lambda: render_fit(FIT, limit_bytes=512 << 20, width=60, color=False),
+    "fit_largest": lambda: render_largest(LARGEST, width=100, color=False),
     "summary": lambda: render_summary(SUMMARY, width=100, color=False),
     "summary_depth": lambda: render_summary(
         summary_of(MODELS, MODULES, depth=1), width=60, color=False

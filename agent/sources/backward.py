@@ -119,7 +119,7 @@ class BackwardPasses:
         if counts and kwargs.get("accumulate_grad"):
             self._note_loss(args)
             for look in recording.before_backward:
-                look()
+                look(args)
             if recording.numerics is not None:
                 recording.numerics.loss_came(args)
         start, word = time.perf_counter_ns(), None

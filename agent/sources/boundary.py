@@ -67,7 +67,7 @@ class Boundary:
             thread: A thread that is not recorded yet; it is, from now on, when the answer is yes.
         """
         recording = self._recording
-        if not self.is_on:
+        if not self.is_on or thread.is_apart:
             return False
         if recording.awaits_step and not thread.is_agents:
             self._show_progress(thread)

@@ -55,6 +55,7 @@ class ThreadState:
         root: The outermost module being called.
         facts: By depth: thread, stage, depth, both flags and no closing columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
+        is_apart: Whether it works on a copy of the model, and is to leave no record.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
         spans: Spans of the script that it is inside of.
@@ -74,6 +75,7 @@ class ThreadState:
         "floor",
         "fresh",
         "is_agents",
+        "is_apart",
         "native_id",
         "passes",
         "recomputing",
@@ -85,6 +87,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
+        self.is_apart = False
         self.session = 0
         self.depth = 0
         self.recomputing = False
@@ -139,8 +142,8 @@ class Recording:
             arguments of its step; what it calls keeps its own faults.
         after_step: The same, as it has stepped.
         memory_look: What looks at the memory, from a step's end to the next backward pass.
-        before_backward: Called as a backward pass of the training's step is about to begin; none of
-            them raises.
+        before_backward: Called in the training thread as a backward pass of the training's step is
+            about to begin, with the arguments of the engine; what it calls keeps its own faults.
         numerics: What watches for values that are not finite, while it is armed.
         ooms: What records errors for want of memory, while recording is on.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
@@ -165,7 +168,7 @@ class Recording:
         self.seen: dict[int, Any] = {}
         self.before_step: tuple[StepLook, ...] = ()
         self.after_step: tuple[StepLook, ...] = ()
-        self.before_backward: tuple[Callable[[], None], ...] = ()
+        self.before_backward: tuple[Callable[[tuple[Any, ...]], None], ...] = ()
         self.numerics: Any = None
         self.memory_look: Any = None
         self.ooms: Any = None

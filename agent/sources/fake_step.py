@@ -1,0 +1,357 @@
+"""Runs one training step on tensors without data, and counts the bytes that they would take.
+
+Rules of this file: nothing here touches a live tensor or module; all of it runs on a `FakeCopy`, in
+a thread of the agent, while the training is held, so that the random number generators, which some
+models set in their forward, can be put back. Every operation asks first whether there is time
+left. What is counted is what tensors take, each storage once: the workspace that a kernel takes
+and gives back within one operation is not seen.
+
+A step is: forward, loss, backward, optimizer. Gradients of the step before are there during the
+forward pass, or are not, as the training was seen to have them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ...fit_errors import FitRefused, FitTimedOut
+
+CUDA_GRAIN = 512
+"""The allocator of CUDA hands out multiples of this."""
+PHASES = ("forward", "loss", "backward", "optimizer")
+
+
+class Step(NamedTuple):
+    """One step to run.
+
+    Attributes:
+        model: The copy of the model.
+        optimizers: The copies of the optimizers.
+        arguments: What the model is called with, without data.
+        loss: Makes the loss of what the model returns, and of the labels that it needs counted.
+        kept_in_forward: Whether gradients of the step before are there during the forward pass.
+        kept_in_backward: Whether they still are as the backward pass begins.
+        keeps_result: Whether the script still has what the model returned in the backward pass.
+        contexts: What the model was called within, such as autocast.
+    """
+
+    model: Any
+    optimizers: list[Any]
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    loss: Callable[[Any], Any]
+    kept_in_forward: bool
+    kept_in_backward: bool
+    keeps_result: bool
+    contexts: list[Any]
+
+
+class Peak(NamedTuple):
+    """The most that was in use at one time.
+
+    Attributes:
+        phase: One of `PHASES`: when that was.
+        parts: What it consisted of, by category.
+    """
+
+    bytes: int
+    phase: str
+    parts: dict[str, int]
+
+
+class LiveBytes:
+    """Counts the bytes of live storages on one device, by category."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._grain = CUDA_GRAIN if device.startswith("cuda") else 1
+        self._live: dict[int, tuple[int, str, Any]] = {}
+        self._sums: dict[str, int] = {}
+        self._total = 0
+        self.phase = "forward"
+        self.peak = Peak(0, "forward", {})
+
+    def add(self, tensor: Any, category: str) -> None:
+        """Count a tensor's storage, unless it is counted already."""
+        if str(tensor.device) != self._device:
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._live:
+            return
+        size = -(-storage.nbytes() // self._grain) * self._grain
+        gone = weakref.ref(storage, lambda _: self._remove(key))
+        self._live[key] = (size, category, gone)
+        self._change(category, size)
+        if self._total > self.peak.bytes:
+            self.peak = Peak(self._total, self.phase, dict(self._sums))
+
+    def move(self, tensor: Any, category: str) -> None:
+        """Count a storage under another category from now on."""
+        key = tensor.untyped_storage()._cdata
+        if key in self._live:
+            size, before, gone = self._live[key]
+            self._live[key] = (size, category, gone)
+            self._change(before, -size)
+            self._change(category, size)
+
+    def _remove(self, key: int) -> None:
+        """A storage has been freed."""
+        size, category, _ = self._live.pop(key)
+        self._change(category, -size)
+
+    def _change(self, category: str, size: int) -> None:
+        self._sums[category] = self._sums.get(category, 0) + size
+        self._total += size
+
+
+def run_step(step: Step, mode: Any, device: str, check: Callable[[], None]) -> Peak:
+    """Run a step; returns the most that its tensors took.
+
+    Args:
+        mode: The `FakeTensorMode` that the copies belong to.
+        check: Called before every operation; raises when there is no time left.
+
+    Raises:
+        FitRefused: The model does something that needs data.
+    """
+    torch: Any = sys.modules["torch"]
+    live = LiveBytes(device)
+    _count_what_stays(step, live, torch)
+    random = torch.get_rng_state()
+    try:
+        with mode, _counting(torch, live, check), torch.enable_grad(), _one_thread(torch):
+            _run_phases(step, live, torch)
+    except (FitRefused, FitTimedOut):
+        raise
+    except Exception as error:
+        raise FitRefused(_why(error, live.phase)) from error
+    finally:
+        torch.set_rng_state(random)
+    return live.peak
+
+
+def _count_what_stays(step: Step, live: LiveBytes, torch: Any) -> None:
+    """What is there before the step begins."""
+    parameters = list(step.model.parameters())
+    for parameter in parameters:
+        live.add(parameter, "parameters")
+    for buffer in step.model.buffers():
+        live.add(buffer, "buffers")
+    for optimizer in step.optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                live.add(parameter, "parameters")
+        for state in list(optimizer.state.values()):
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    live.add(value, "optimizer state")
+    for tensor in tensors_in(step.arguments, torch):
+        live.add(tensor, "inputs")
+
+
+def _run_phases(step: Step, live: LiveBytes, torch: Any) -> None:
+    """The step itself."""
+    parameters = _trained(step)
+    for parameter in parameters:
+        parameter.grad = None
+        if step.kept_in_forward:
+            parameter.grad = torch.empty_like(parameter)
+            live.move(parameter.grad, "gradients")
+    hooks = [
+        parameter.register_post_accumulate_grad_hook(lambda p: live.move(p.grad, "gradients"))
+        for parameter in parameters
+        if parameter.is_leaf
+    ]
+    try:
+        _enter(live, "forward")
+        args, kwargs = step.arguments
+        with contextlib.ExitStack() as stack:
+            for context in step.contexts:
+                stack.enter_context(context)
+            result = step.model._call_impl(*args, **kwargs)
+            _enter(live, "loss")
+            loss = step.loss(result)
+        if not step.kept_in_backward:
+            for parameter in parameters:
+                parameter.grad = None
+        if not step.keeps_result:
+            result = None
+        _enter(live, "backward")
+        loss.backward()
+        _enter(live, "optimizer")
+        for optimizer in step.optimizers:
+            _plain_step(optimizer)
+        del result, loss
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for parameter in parameters:
+            parameter.grad = None
+
+
+def _trained(step: Step) -> list[Any]:
+    """The parameters that get gradients, each once."""
+    found = {id(p): p for p in step.model.parameters() if p.requires_grad}
+    return list(found.values())
+
+
+def _enter(live: LiveBytes, phase: str) -> None:
+    live.phase = phase
+
+
+def _plain_step(optimizer: Any) -> None:
+    """The step of an optimizer without the hooks around it, which belong to the live ones."""
+    method = type(optimizer).step
+    if getattr(method, "hooked", False):
+        method = method.__wrapped__
+    method(optimizer)
+
+
+@contextlib.contextmanager
+def _one_thread(torch: Any) -> Iterator[None]:
+    """Have the backward pass run in this thread, on whatever device."""
+    with torch.autograd.set_multithreading_enabled(False):
+        yield
+
+
+def _counting(torch: Any, live: LiveBytes, check: Callable[[], None]) -> Any:
+    """The dispatch mode that counts what every operation makes."""
+    base: Any = sys.modules["torch.utils._python_dispatch"].TorchDispatchMode
+    leaves = sys.modules["torch.utils._pytree"].tree_iter
+    number = torch.ops.aten._local_scalar_dense.default
+    lengths = _Lengths(torch)
+
+    class Counting(base):  # type: ignore[misc]
+        """See `_counting`."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            check()
+            if func is number:
+                return _number_of(args[0], live.phase)
+            result = func(*args, **(kwargs or {}))
+            for tensor in leaves(result):
+                if isinstance(tensor, torch.Tensor):
+                    live.add(tensor, _CATEGORY_OF[live.phase])
+            lengths.see(func, args, result)
+            return result
+
+    return Counting()
+
+
+_CATEGORY_OF = {
+    "forward": "activations",
+    "loss": "activations",
+    "backward": "temporary",
+    "optimizer": "temporary",
+}
+
+
+class _Lengths:
+    """Finds tables of positions that a longer sequence would reach beyond.
+
+    A look-up on tensors without data never fails, so the numbers that `arange` makes are followed
+    to it.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        aten = torch.ops.aten
+        self._range, self._table = aten.arange, aten.embedding.default
+        self._same = frozenset({aten._to_copy, aten.clone, aten.repeat})
+        self._counts: dict[int, tuple[Any, int]] = {}  # by storage, with a weak reference to it
+
+    def see(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Note one operation.
+
+        Raises:
+            FitRefused: It reads beyond the end of a table.
+        """
+        if func is self._table:
+            rows, wanted = args[0].shape[0], self._count_of(args[1])
+            if wanted > rows:
+                raise FitRefused(
+                    f"its table of positions has {rows} rows and would need {wanted}",
+                    help=f"The longest sequence that this model can be given is {rows}.",
+                )
+        elif func.overloadpacket is self._range:
+            start = args[0] if len(args) > 1 and isinstance(args[1], int) else 0
+            self._note(result, start + result.numel())
+        elif func.overloadpacket in self._same and args:
+            count = self._count_of(args[0])
+            if count:
+                self._note(result, count)
+
+    def _count_of(self, tensor: Any) -> int:
+        """Up to where the numbers in a tensor go, if they are a range; else 0."""
+        storage = tensor.untyped_storage()
+        reference, count = self._counts.get(storage._cdata, (None, 0))
+        return count if reference is not None and reference() is storage else 0
+
+    def _note(self, tensor: Any, count: int) -> None:
+        storage = tensor.untyped_storage()
+        self._counts[storage._cdata] = (weakref.ref(storage), count)
+
+
+def _number_of(tensor: Any, phase: str) -> Any:
+    """A number out of a tensor: the optimizer's count of steps may be any, the model's may not.
+
+    Raises:
+        FitRefused: The model asks.
+    """
+    if phase != "optimizer":
+        raise FitRefused(
+            f"in its {phase} the model reads a number out of a tensor (.item()), and what it does"
+            " then depends on data"
+        )
+    return 1.0 if tensor.dtype.is_floating_point else 1
+
+
+def _why(error: Exception, phase: str) -> str:
+    """What stopped a step on tensors without data, in words."""
+    func = getattr(error, "func", None)
+    where = "the loss" if phase == "loss" else f"the {phase} pass"
+    if func is not None:
+        return f"in {where}, {func} cannot run without data"
+    first = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{where} fails with such shapes: {type(error).__name__}: {first}"
+
+
+def tensors_in(value: Any, torch: Any) -> list[Any]:
+    """The tensors in nested containers."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for part in value.values() for t in tensors_in(part, torch)]
+    if isinstance(value, (list, tuple)):
+        return [t for part in value for t in tensors_in(part, torch)]
+    return []
+
+
+def fake_mode() -> Any:
+    """A mode in which tensors have no data.
+
+    Raises:
+        FitRefused: This torch has none.
+    """
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    if module is None:
+        raise FitRefused("this version of torch has not loaded its fake tensors")
+    return module.FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+
+
+@contextlib.contextmanager
+def clean_cache() -> Iterator[None]:
+    """Leave the process's cache of such operations as it was; it makes a step four times faster."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    cache = getattr(getattr(module, "FakeTensorMode", None), "cache", {})
+    before = set(cache)
+    try:
+        yield
+    finally:
+        for key in set(cache) - before:
+            cache.pop(key, None)

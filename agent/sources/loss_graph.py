@@ -1,0 +1,161 @@
+"""How the training makes its loss, read from the autograd graph of a live one.
+
+Rules of this file: `read_loss` runs in the training thread, as a backward pass begins: it looks at
+a few nodes between the loss and what the model returned, at their names and plain numbers, and
+unpacks no saved tensor. `LossPlan.make` does the same operations again, on tensors without data.
+
+The script's loss cannot be called again: it is code around the model. What it costs is in the
+graph, though: each node names the operation that made it. The common ones are repeated exactly.
+Where a node is not known, the sum of what has been made so far stands in for the rest; the answer
+says so, and misses what that rest keeps and makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_MOST_NODES = 200
+_ELEMENTWISE = {
+    "MseLossBackward0": "mse_loss",
+    "SmoothL1LossBackward0": "smooth_l1_loss",
+    "HuberLossBackward0": "huber_loss",
+    "BinaryCrossEntropyWithLogitsBackward0": "binary_cross_entropy_with_logits",
+    "BinaryCrossEntropyBackward0": "binary_cross_entropy",
+}
+_VIEWS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"})
+_OF_NUMBERS = frozenset(
+    {"DivBackward0", "MulBackward0", "MeanBackward0", "SumBackward0", "NegBackward0"}
+)
+_FACTS = ("dim", "start", "end", "step", "index", "dim0", "dim1", "reduction")
+_REDUCTIONS = ("none", "mean", "sum")
+_SIGN = 1 << 63
+
+
+class LossNode(NamedTuple):
+    """One operation between the model's result and the loss."""
+
+    name: str
+    facts: dict[str, int]
+
+
+class LossPlan(NamedTuple):
+    """How a loss is made.
+
+    Attributes:
+        place: Which of the tensors that the model returned it begins with.
+        nodes: The operations, in the order in which they are done.
+        unknown: The first of them that cannot be repeated.
+        branches: Whether the graph has ways that are not followed.
+    """
+
+    place: int
+    nodes: tuple[LossNode, ...]
+    unknown: str | None
+    branches: bool
+
+    def describe(self) -> str:
+        """The operations in words."""
+        names = [node.name.removesuffix("0").removesuffix("Backward") for node in self.nodes]
+        return " > ".join(names) or "as the model returns it"
+
+    def make(self, results: list[Any], torch: Any, labels: list[Any]) -> Any:
+        """The loss of what the copy of the model has returned.
+
+        Args:
+            labels: Gets what stands in for labels, which the script keeps for the whole step.
+        """
+        value = results[min(self.place, len(results) - 1)]
+        dtype = torch.float32
+        for node in self.nodes:
+            if node.name == self.unknown:
+                break
+            value = _repeat(node, value, dtype, torch, labels)
+        return value if value.dim() == 0 else value.sum()
+
+
+def read_loss(loss: Any, results: list[Any]) -> LossPlan:
+    """The operations between nodes of results and a loss.
+
+    Args:
+        results: The ``grad_fn`` of each tensor that the model returned.
+    """
+    nodes: list[LossNode] = []
+    place, branches, at = 0, False, loss.grad_fn
+    for _ in range(_MOST_NODES):
+        index = next((i for i, node in enumerate(results) if node is at), None)
+        if index is not None or at is None:
+            place = index or 0
+            break
+        nodes.append(LossNode(type(at).__name__, _facts_of(at)))
+        inner = [node for node, _ in at.next_functions if node is not None]
+        branches = branches or len(inner) > 1
+        at = inner[0] if inner else None
+    ordered = tuple(reversed(nodes))
+    unknown = next((n.name for n in ordered if not _is_known(n.name)), None)
+    return LossPlan(place, ordered, unknown, branches)
+
+
+def _facts_of(node: Any) -> dict[str, int]:
+    """The plain numbers that a node was made with."""
+    facts = {}
+    for name in _FACTS:
+        number = getattr(node, f"_saved_{name}", None)
+        if type(number) is int:  # kept without a sign
+            facts[name] = number - 2 * _SIGN if number >= _SIGN else number
+    return facts
+
+
+def _is_known(name: str) -> bool:
+    """Whether an operation can be repeated."""
+    return name in _REPEATED or name in _ELEMENTWISE or name in _VIEWS or name in _OF_NUMBERS
+
+
+def _repeat(node: LossNode, value: Any, dtype: Any, torch: Any, labels: list[Any]) -> Any:
+    """Do one operation again."""
+    name, facts = node
+    if name in _OF_NUMBERS:
+        is_reduction = name in {"MeanBackward0", "SumBackward0"} and value.dim()
+        return value.mean() if is_reduction else value
+    if name in _VIEWS:
+        return value.reshape(-1, value.shape[-1]) if value.dim() > 2 else value
+    if name in _ELEMENTWISE:
+        target = torch.empty_like(value, requires_grad=False)
+        labels.append(target)
+        reduce = _REDUCTIONS[facts.get("reduction", 1)]
+        return getattr(torch.nn.functional, _ELEMENTWISE[name])(value, target, reduction=reduce)
+    if name in _NLL:
+        target = torch.empty(
+            value.shape[:1] + value.shape[2:], dtype=torch.int64, device=value.device
+        )
+        labels.append(target)
+        reduce = _REDUCTIONS[facts.get("reduction", 1)]
+        return torch.nn.functional.nll_loss(value, target, reduction=reduce)
+    return _REPEATED[name](value, facts, dtype)
+
+
+_NLL = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
+_REPEATED: dict[str, Callable[[Any, dict[str, int], Any], Any]] = {
+    "LogSoftmaxBackward0": lambda x, facts, _: x.log_softmax(facts.get("dim", -1)),
+    "NllLossBackward0": lambda x, _facts, _dtype: x,
+    "NllLoss2DBackward0": lambda x, _facts, _dtype: x,
+    "ToCopyBackward0": lambda x, _, dtype: x.to(dtype),
+    "CloneBackward0": lambda x, _facts, _dtype: (
+        x.contiguous().clone() if x.is_contiguous() else x.contiguous()
+    ),
+    "SliceBackward0": lambda x, facts, _: x.narrow(
+        facts["dim"], *_span(x.shape[facts["dim"]], facts)
+    ),
+    "SelectBackward0": lambda x, facts, _: x.select(facts["dim"], facts.get("index", -1)),
+    "TransposeBackward0": lambda x, facts, _: x.transpose(facts["dim0"], facts["dim1"]),
+    "SqueezeBackward1": lambda x, facts, _: x.squeeze(facts.get("dim", -1)),
+    "AliasBackward0": lambda x, _facts, _dtype: x,
+}
+
+
+def _span(length: int, facts: dict[str, int]) -> tuple[int, int]:
+    """Where a slice begins and how long it is, in a dimension that may have another length."""
+    start, end = facts.get("start", 0), facts.get("end", length)
+    start = max(0, start + length if start < 0 else start)
+    end = min(length, end + length if end < 0 else end)
+    return start, max(0, end - start)

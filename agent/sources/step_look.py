@@ -1,0 +1,246 @@
+"""Watches one whole training step: what the model is given, how the loss is made, what steps.
+
+Rules of this file: runs in the training thread, on request. Keeps shapes and types, no tensor;
+nodes of the autograd graph are let go of as the backward pass begins. The one hook that it puts on
+a root module goes in the call that it has seen.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+from ..guard import Guard
+from .fake_step import tensors_in
+from .loss_graph import LossPlan, read_loss
+from .recording import Recording
+
+_CALLER = "/agent/sources/modules.py"
+_NEAR = 8
+_TOKEN_TYPES = ("torch.int16", "torch.int32", "torch.int64")
+
+
+class Given(NamedTuple):
+    """A tensor that a model was called with."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    device: Any
+    requires_grad: bool
+
+
+class SeenStep:
+    """What a step was seen to do.
+
+    Attributes:
+        root: The model that was trained; a weak reference.
+        arguments: What it was called with; a `Given` stands for each tensor.
+        loss: How its loss was made.
+        kept_in_forward: Whether gradients were there as the model was called.
+        kept_in_backward: Whether they were as a backward pass began.
+        autocasts: Device type and data type of each autocast that it was called within.
+        optimizers: Those that stepped; weak references.
+        passes: Backward passes in the step.
+        others: Classes of other models that were trained in the step.
+        step: The training step.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.root = weakref.ref(root)
+        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self.loss: LossPlan | None = None
+        self.kept_in_forward = False
+        self.kept_in_backward = False
+        self.autocasts: list[tuple[str, Any]] = []
+        self.optimizers: list[weakref.ref[Any]] = []
+        self.passes = 0
+        self.others: set[str] = set()
+        self.step = 0
+
+    def sizes(self) -> tuple[int, int | None]:
+        """Samples, and tokens per sample where the model is given tokens."""
+        given = givens_in(self.arguments)
+        batch = next((g.shape[0] for g in given if g.shape), 1)
+        tokens = [g for g in given if len(g.shape) == 2 and str(g.dtype) in _TOKEN_TYPES]
+        return batch, tokens[0].shape[1] if tokens else None
+
+
+class StepLook:
+    """Sees the next whole step; a `safe_points.Look`.
+
+    Attributes:
+        seen: What was seen, once `done` has been called.
+        guard: Why it failed, if it did.
+    """
+
+    def __init__(self, recording: Recording, done: Callable[[], None]) -> None:
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._done = done
+        self._is_whole = False
+        self._steps: dict[int, SeenStep] = {}
+        self._nodes: dict[int, list[Any]] = {}
+        self._handles: list[Any] = []
+        self.seen: SeenStep | None = None
+        self.guard = Guard("fit", lambda: None)
+
+    def begin(self) -> None:
+        """Watch from now on."""
+        recording = self._recording
+        recording.before_backward = (*recording.before_backward, self.backward_begins)
+        recording.before_step = (*recording.before_step, self.step_begins)
+        recording.safe_points.begin_look(self)
+
+    def end(self) -> None:
+        """Watch no more; what was put in place is gone or does nothing."""
+        recording = self._recording
+        recording.safe_points.end_look(self)
+        recording.before_step = _without(recording.before_step, self.step_begins)
+        recording.before_backward = _without(recording.before_backward, self.backward_begins)
+        self._nodes.clear()
+
+    def batch_came(self, batch: Any) -> None:
+        """See `safe_points.Look`; the call of the model says more."""
+
+    def root_called(self) -> None:
+        """See `safe_points.Look`."""
+        if self.seen is None and self._torch.is_grad_enabled():
+            self.guard.run(self._read_call)
+
+    def backward_begins(self, args: tuple[Any, ...]) -> None:
+        """A backward pass of the training thread is about to begin."""
+        if self.seen is None:
+            self.guard.run(self._read_loss, args)
+
+    def step_begins(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """An optimizer is about to step."""
+        if self.seen is None:
+            self.guard.run(self._read_step, optimizer)
+
+    def _read_call(self) -> None:
+        """Note what a root module is given."""
+        frame: FrameType | None = sys._getframe(2)
+        for _ in range(_NEAR):
+            if frame is None:
+                return
+            if frame.f_code.co_filename.endswith(_CALLER) and frame.f_code.co_name == "call":
+                break
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_name != "call":
+            return
+        local = frame.f_locals
+        root, args, kwargs = local["self"], local["args"], local["kwargs"]
+        parameters = [p for p in root.parameters() if p.requires_grad]
+        if not parameters or self._is_closed(root):
+            return
+        seen = self._steps.get(id(root))
+        if seen is None or seen.root() is not root:
+            seen = self._steps[id(root)] = SeenStep(root)
+        seen.arguments = (_shapes_of(args, self._torch), _shapes_of(kwargs, self._torch))
+        seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
+        seen.autocasts = _autocasts(self._torch)
+        seen.step = self._recording.step
+        self._watch_result(root)
+
+    def _is_closed(self, root: Any) -> bool:
+        """Whether a hook would have a compiled model compiled again."""
+        has_wrapper = "_orig_mod" in root._modules
+        return has_wrapper or vars(root).get("_compiled_call_impl") is not None
+
+    def _watch_result(self, root: Any) -> None:
+        """Have the nodes of what the call returns noted; takes its own hook away."""
+        torch, nodes = self._torch, self._nodes
+
+        def left(module: Any, _args: Any, result: Any) -> None:
+            handle.remove()
+            values = tensors_in(plain_result(result), torch)
+            nodes[id(module)] = [value.grad_fn for value in values]
+
+        handle = root.register_forward_hook(left)
+        self._handles.append(handle)
+
+    def _read_loss(self, args: tuple[Any, ...]) -> None:
+        """Note how the loss was made."""
+        nodes = dict(self._nodes)
+        self._nodes.clear()
+        tensors = args[0] if args else ()
+        if not tensors or tensors[0].grad_fn is None:
+            return
+        for key, results in nodes.items():
+            seen = self._steps.get(key)
+            root = seen.root() if seen is not None else None
+            if seen is not None and root is not None:
+                seen.loss = read_loss(tensors[0], results)
+                seen.passes += 1
+                has_any = any(p.grad is not None for p in root.parameters())
+                seen.kept_in_backward = seen.kept_in_backward or has_any
+
+    def _read_step(self, optimizer: Any) -> None:
+        """The step is over, or the one begins that will be seen as a whole."""
+        trained = [seen for seen in self._steps.values() if seen.loss and seen.root()]
+        if self._is_whole and trained:
+            largest = max(trained, key=lambda seen: _weight(seen.root()))
+            largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
+            alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            largest.optimizers = [weakref.ref(o) for o in (optimizer, *alive)]
+            self.seen = largest
+            self._done()
+        else:
+            self._is_whole = True
+            self._steps.clear()
+
+
+def givens_in(value: Any) -> list[Given]:
+    """What stands for tensors in nested containers."""
+    if isinstance(value, Given):
+        return [value]
+    if isinstance(value, dict):
+        return [given for part in value.values() for given in givens_in(part)]
+    if isinstance(value, (list, tuple)):
+        return [given for part in value for given in givens_in(part)]
+    return []
+
+
+def _shapes_of(value: Any, torch: Any) -> Any:
+    """The same with a `Given` in the place of every tensor."""
+    if isinstance(value, torch.Tensor):
+        shape = tuple(int(size) for size in value.shape)
+        return Given(shape, value.dtype, value.device, bool(value.requires_grad))
+    if type(value) in {list, tuple}:
+        return type(value)(_shapes_of(part, torch) for part in value)
+    if isinstance(value, dict):
+        return {key: _shapes_of(part, torch) for key, part in value.items()}
+    if isinstance(value, tuple):  # with names
+        return type(value)(*(_shapes_of(part, torch) for part in value))
+    return value
+
+
+def plain_result(result: Any) -> Any:
+    """What a model returned, as containers; a dataclass counts by its fields."""
+    if hasattr(type(result), "__dataclass_fields__") and not isinstance(result, dict):
+        return list(vars(result).values())
+    return result
+
+
+def _autocasts(torch: Any) -> list[tuple[str, Any]]:
+    """The autocasts in force."""
+    found = []
+    for device in ("cpu", "cuda"):
+        try:
+            if torch.is_autocast_enabled(device):
+                found.append((device, torch.get_autocast_dtype(device)))
+        except (RuntimeError, TypeError):  # an older torch asks in another way
+            continue
+    return found
+
+
+def _weight(module: Any) -> int:
+    """How many bytes a module's parameters have."""
+    return sum(p.numel() * p.element_size() for p in module.parameters())
+
+
+def _without(looks: tuple[Any, ...], look: Any) -> tuple[Any, ...]:
+    return tuple(other for other in looks if other != look)

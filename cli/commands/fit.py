@@ -1,0 +1,115 @@
+"""`probing ENDPOINT fit`: what memory another batch, length or depth would take."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import UsageError
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...fit import FitAnswer, LargestFit
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+@click.command("fit")
+@target_options
+@attach_option
+@click.option("--batch", type=click.IntRange(min=1), help="Samples in a micro-batch.")
+@click.option("--seq", type=click.IntRange(min=1), help="Tokens in a sample.")
+@click.option("--layers", type=click.IntRange(min=1), help="Identical blocks of the model.")
+@click.option("--max", "largest", is_flag=True, help="Look for the largest batch that fits.")
+@click.option(
+    "--margin", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
+    help="The share of the memory that --max leaves free.",
+)  # fmt: skip
+@click.option(
+    "--memory", metavar="SIZE",
+    help="Fit into so much, as 80GiB.  [default: what the process may have]",
+)  # fmt: skip
+@style_option("table", "json")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    batch: int | None,
+    seq: int | None,
+    layers: int | None,
+    largest: bool,
+    margin: float,
+    memory: str | None,
+    style: str,
+) -> None:
+    """Predict the memory of a step in another shape, without running it.
+
+    The agent waits for one whole step, copies the model and its optimizers without their data, and
+    runs the step on the copy: forward, a loss made as the training makes its own, backward, and
+    optimizer. The training stands still for that, some seconds at most, and its numbers stay the
+    same. The peak counts what tensors take; what the process needs beside them is measured.
+
+    --max looks for the largest batch that fits, which takes several such runs, and shows how to
+    keep the samples of a step by accumulating gradients.
+    """
+    target = asked_target(context)
+    limit = None if memory is None else parse_size(memory)
+    if largest and batch is not None:
+        raise UsageError("--max looks for the batch itself; leave out --batch.")
+    from ...fit import FitRequest, find_largest
+
+    request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
+
+    def ask(process: Process) -> FitAnswer:
+        return process.fit(request)
+
+    def search(process: Process) -> LargestFit:
+        def predict(size: int | None) -> FitAnswer:
+            if target.is_single and size is not None:
+                terminal.progress(f"simulating a batch of {size:,}")
+            return process.fit(dataclasses.replace(request, batch=size))
+
+        try:
+            return find_largest(predict, memory=limit, margin=margin)
+        finally:
+            terminal.progress("")
+
+    if style == "json":
+        question: Any = search if largest else ask
+        context.exit(show_json(target, question, dataclasses.asdict))
+    screen = terminal.screen()
+    from ..render.fit import render_fit, render_largest
+
+    def draw(answer: FitAnswer) -> str:
+        return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
+
+    def draw_largest(found: LargestFit) -> str:
+        return render_largest(found, width=screen.width, color=screen.color)
+
+    if largest:
+        context.exit(show_each(target, search, draw_largest))
+    context.exit(show_each(target, ask, draw))
+
+
+def parse_size(text: str) -> int:
+    """A size in bytes from what a person writes: ``80GiB``, ``80GB``, ``512M``.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a size.", help="Write a number and a unit, as 80GiB or 512MiB."
+        )
+    number, unit, binary = match.groups()
+    is_decimal = unit and not binary and text.strip().upper().endswith("B")
+    base = 1000 if is_decimal else 1024
+    return int(float(number) * base ** _POWERS[unit.upper()])
