@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anypython
 
 ASKED = (
     "add one of backtrace, query, eval, profile, arm, gradients, leak, summary, dataloaders,"
-    " labels, memory, oom, status, tables or config"
+    " labels, memory, oom, fit, status, tables or config"
 )
 
 

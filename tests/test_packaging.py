@@ -200,8 +200,8 @@ def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
 
 def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: Path) -> None:
     """Every module is in the wheel exactly once, by its installed name, from both sources."""
-    page = "probing/cli/render/flamegraph.html"
-    expected = {"probing/py.typed", page, *HOOK_FILES}
+    pages = {f"probing/cli/render/{name}.html" for name in ("flamegraph", "memory_viz")}
+    expected = {"probing/py.typed", *pages, *HOOK_FILES}
     for top, under in (("probing", ""), ("agent", "probing/"), ("cli", "probing/")):
         files = (source / top).rglob("*.py")  # which does not follow the links in probing
         expected |= {f"{under}{path.relative_to(source)}" for path in files}
