@@ -57,6 +57,7 @@ def describe(
 def other_threads(record: Record) -> list[Record]:
     """The stacks of the job's threads but the one of a record, main thread first."""
     stacks = sys._current_frames()  # noqa: SLF001 - there is no public way
+    del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
     source = SourceLines()
     threads = [t for t in threading.enumerate() if t.native_id != record["threads"][0]["thread_id"]]
     threads.sort(key=lambda thread: thread is not threading.main_thread())

@@ -401,6 +401,7 @@ def _training_thread() -> int:
     """The kernel number of a thread that is inside torch now, else of the main thread."""
     frames = sys._current_frames()  # noqa: SLF001 - as its docs say
     inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
+    frames.clear()  # this very frame is among them, and would hold itself and all others
     for thread in threading.enumerate():
         if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
             return thread.native_id or 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
@@ -67,7 +68,9 @@ def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
         The kernel number of the thread that waits, by ``id(iterator)``.
     """
     found: dict[int, int] = {}
-    for ident, frame in sys._current_frames().items():
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
+    for ident, frame in frames.items():
         iterator = _awaited_in(frame, loaders.waiting_code)
         if iterator is not None and not loaders.feed_of(iterator).since_ns:
             found[id(iterator)] = _native_id(ident)
@@ -90,8 +93,6 @@ def _awaited_in(frame: FrameType | None, code: Any) -> Any:
 
 def _native_id(ident: int) -> int:
     """The kernel's number of a thread; 0 where Python does not know it."""
-    import threading
-
     for thread in threading.enumerate():
         if thread.ident == ident:
             return thread.native_id or 0

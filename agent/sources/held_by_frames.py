@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -17,14 +18,17 @@ from typing import Any
 from .living import MRO
 
 _MOST_ITEMS = 64
+_OURS = "probing."
 _ONLY_THE_FRAMES = 3
 """References to a frame's dictionary that nobody else has: its own, ours, and the one counting."""
 
 
 def held_by_frames(plain: type) -> Iterator[Any]:
     """The tensors in local variables of every thread, also in their tuples and dictionaries."""
-    for innermost in list(sys._current_frames().values()):
-        frame: FrameType | None = innermost
+    stacks: dict[int, FrameType | None] = {**sys._current_frames()}
+    stacks[threading.get_ident()] = sys._getframe().f_back  # this very frame would hold itself
+    for innermost in stacks.values():
+        frame = innermost
         while frame is not None:
             for value in _values(frame):
                 yield from _tensors(value, plain)
@@ -41,7 +45,10 @@ def held_by_generators(generators: list[Any], plain: type) -> Iterator[Any]:
 def _values(frame: FrameType) -> list[Any]:
     """The values of a frame's variables."""
     is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    if not is_function and frame.f_globals.get("__name__") != "__main__":
+    module = frame.f_globals.get("__name__")
+    if not is_function and module != "__main__":
+        return []
+    if type(module) is str and module.startswith(_OURS):  # would hold itself by what it looks at
         return []
     names = frame.f_locals
     values = list(names.values())

@@ -198,6 +198,7 @@ def _running_frames() -> list[FrameType]:
             if not is_ours(frame):
                 found.append(frame)
             frame = frame.f_back
+    del innermost  # it may be this very frame, which would hold itself and all that called it
     return found
 
 

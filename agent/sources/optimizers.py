@@ -172,14 +172,16 @@ class _HookLists:
         if self._walker is None or max(map(len, self._lists)) < 2:
             return False
         steps = self._steps()
-        outer: FrameType | None
-        inner: FrameType | None
-        for frame in sys._current_frames().values():
-            inner, outer = None, frame
-            while outer is not None:
-                if outer.f_code is self._walker and (inner is None or inner.f_code not in steps):
-                    return True
-                inner, outer = outer, outer.f_back
+        return any(self._is_walked_in(frame, steps) for frame in sys._current_frames().values())
+
+    def _is_walked_in(self, frame: FrameType, steps: set[Any]) -> bool:
+        """Whether a stack is in the middle of a list of hooks."""
+        inner: FrameType | None = None
+        outer: FrameType | None = frame
+        while outer is not None:
+            if outer.f_code is self._walker and (inner is None or inner.f_code not in steps):
+                return True
+            inner, outer = outer, outer.f_back
         return False
 
     def _steps(self) -> set[Any]:

@@ -1,0 +1,41 @@
+"""Who looks at the frames of all threads keeps none of them, and with them no tensor."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from probing.agent import training
+from probing.agent.exception_record import other_threads
+from probing.agent.sources import named_places
+from probing.agent.sources.dataloader_rows import _meet_waiting
+from probing.agent.sources.held_by_frames import held_by_frames
+from probing.agent.sources.stacks import take_backtrace
+
+pytestmark = pytest.mark.anypython
+
+LOOKS: dict[str, Callable[[], Any]] = {
+    "backtrace": take_backtrace,
+    "exception": lambda: other_threads({"threads": [{"thread_id": -1}]}),
+    "first thread": training._training_thread,
+    "names": named_places._running_frames,
+    "tensors": lambda: list(held_by_frames(Exception)),
+    "waiting": lambda: _meet_waiting(SimpleNamespace(waiting_code=None)),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_frames_are_let_go_of(look: str) -> None:
+    """Nothing is left for the garbage collector, which may not come for many steps."""
+    LOOKS[look]()  # what is imported at the first time is no matter
+    gc.collect()
+    gc.disable()
+    try:
+        LOOKS[look]()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
