@@ -17,6 +17,7 @@ from ..guard import Guard
 from .holders import Holder, HolderSearch
 from .recording import Recording
 from .stale_gradients import StaleGradients
+from .standing_survey import StandingSurvey
 from .storages import Storage, storages_now
 
 LEAST_BIRTHS = 3
@@ -128,6 +129,7 @@ class LeakWatch:
         self._search_ends_ns = 0
         self._longest_ns = 0
         self._stale = StaleGradients(recording)
+        self._survey = StandingSurvey()
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
@@ -177,6 +179,7 @@ class LeakWatch:
         """Keep only what was found."""
         self._newest, self._first, self._inputs = [], {}, set()
         self._stale.stop()
+        self._survey.close()
         self._births = {}
         if self._search is not None:
             self._search.close()
@@ -184,7 +187,7 @@ class LeakWatch:
     def _count(self) -> None:
         """Note what is alive as a step has ended."""
         start, step = time.perf_counter_ns(), self._recording.step - 1
-        storages = storages_now(self._recording)
+        storages = storages_now(self._recording, (), self._survey.take())
         births = self._births
         self._births = {key: births.get(key, step) for key in map(_key_of, storages)}
         self._newest = storages
