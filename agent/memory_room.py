@@ -6,14 +6,10 @@ read is None.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
-_MEMINFO = Path("/proc/meminfo")
-_STATUS = Path("/proc/self/status")
-_GROUPS = Path("/proc/self/cgroup")
-_MOUNT = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 60
+from ..cgroup import find_cgroup
+from ..kernel_files import read_text, sizes_in
 
 
 class Room(NamedTuple):
@@ -39,7 +35,7 @@ def host_room(peak_bytes: int) -> Room:
         peak_bytes: The most that tensors take in a step as it is. The process's own highest
             resident set lies above that by what else it needs: code, workspaces of kernels, data.
     """
-    status, machine = _sizes(_STATUS), _sizes(_MEMINFO)
+    status, machine = (sizes_in(read_text(f"/proc/{file}")) for file in ("self/status", "meminfo"))
     highest, resident = status.get("VmHWM"), status.get("VmRSS")
     fixed = None if highest is None else max(0, highest - peak_bytes)
     free = machine.get("MemAvailable")
@@ -68,49 +64,8 @@ def device_room(accelerator: Any) -> Room:
 
 def _group_room(resident: int) -> int | None:
     """What the cgroup leaves to this process, with what it has already."""
-    folder = _group_folder()
-    if folder is None:
+    group = find_cgroup("self")
+    if group is None:
         return None
-    names = (
-        ("memory.max", "memory.current"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-    )
-    for limit_name, used_name in names:
-        limit, used = _number(folder / limit_name), _number(folder / used_name)
-        if limit is not None and used is not None and limit < _UNLIMITED:
-            return limit - used + resident
-    return None
-
-
-def _group_folder() -> Path | None:
-    """Where the figures of this process's cgroup are."""
-    try:
-        lines = _GROUPS.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        mount = _MOUNT if not controllers else _MOUNT / controllers
-        if not controllers or "memory" in controllers.split(","):
-            inside = mount / path.lstrip("/")
-            return inside if inside.is_dir() else mount
-    return None
-
-
-def _number(path: Path) -> int | None:
-    """A file with one number in it."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
-
-
-def _sizes(path: Path) -> dict[str, int]:
-    """The lines of a file of the kernel that say so many kB, in bytes."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    words = [line.split() for line in lines]
-    return {w[0].rstrip(":"): int(w[1]) << 10 for w in words if len(w) == 3 and w[2] == "kB"}
+    limit, used = group.limit_bytes(), group.working_bytes()
+    return None if limit is None or used is None else limit - used + resident

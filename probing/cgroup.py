@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from .kernel_files import read_text
+
 _UNLIMITED = 1 << 60
 """Version 1 writes the largest number of pages where there is no limit."""
 _DEEPEST = 32
@@ -31,20 +33,20 @@ class CgroupPaths(NamedTuple):
 
     def current_bytes(self) -> int | None:
         """What it uses, file cache included."""
-        return parse_bytes(_read(self.current))
+        return parse_bytes(read_text(self.current))
 
     def limit_bytes(self) -> int | None:
         """What it may use."""
-        return parse_bytes(_read(self.limit))
+        return parse_bytes(read_text(self.limit))
 
     def working_bytes(self) -> int | None:
         """What it uses without the file cache that has not been used lately."""
-        used, cached = self.current_bytes(), parse_cache(_read(self.stat))
+        used, cached = self.current_bytes(), parse_cache(read_text(self.stat))
         return None if used is None else max(0, used - (cached or 0))
 
     def oom_kills(self) -> int | None:
         """How many of its processes the kernel has killed for want of memory."""
-        return parse_oom_kills(_read(self.events))
+        return parse_oom_kills(read_text(self.events))
 
 
 def find_cgroup(pid: int | str, *, proc: str = "/proc") -> CgroupPaths | None:
@@ -55,7 +57,7 @@ def find_cgroup(pid: int | str, *, proc: str = "/proc") -> CgroupPaths | None:
     Args:
         proc: Where the kernel's files about processes are.
     """
-    found = _branch(_read(f"{proc}/{pid}/cgroup"), _read(f"{proc}/self/mountinfo"))
+    found = _branch(read_text(f"{proc}/{pid}/cgroup"), read_text(f"{proc}/self/mountinfo"))
     there = [paths for paths in found if os.path.exists(paths.current)]
     limits = [(paths.limit_bytes(), paths) for paths in there]
     limited = [(limit, paths) for limit, paths in limits if limit is not None]
@@ -162,12 +164,3 @@ def _number_after(name: str, text: str) -> int | None:
         if len(words) == 2 and words[0] == name and words[1].isdecimal():
             return int(words[1])
     return None
-
-
-def _read(path: str) -> str:
-    """A small file; nothing when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

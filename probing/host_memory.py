@@ -8,11 +8,11 @@ not to us, is NULL.
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 from . import process
 from .cgroup import CgroupPaths, find_cgroup, parse_pressure
+from .kernel_files import read_text, sizes_in
 from .tables import HOST_MEMORY
 from .wire import LiveRows
 
@@ -22,7 +22,6 @@ _COLUMNS = tuple(column.name for column in HOST_MEMORY.columns)
 _WORKER_NAME = "pt_data_worker"  # what torch calls the main thread of a DataLoader's worker
 _SQL_WORKER = "sql_worker.py"
 _SHM = "/dev/shm/"  # noqa: S108 - looked at, never written to
-_SIZE = re.compile(r"^([A-Za-z_]+):\s+(\d+) kB$", re.MULTILINE)
 
 
 def host_memory_rows(pid: int) -> LiveRows:
@@ -68,9 +67,9 @@ def _row(
     facts, status = process.facts(pid), process.status(pid)
     if facts is None or facts.state in "ZX" or not status:
         return None
-    sizes = parse_sizes(_read(f"/proc/{pid}/smaps_rollup"))
+    sizes = sizes_in(read_text(f"/proc/{pid}/smaps_rollup"))
     name = status.get("Name", "")
-    membership = _read(f"/proc/{pid}/cgroup")
+    membership = read_text(f"/proc/{pid}/cgroup")
     if membership not in groups:
         groups[membership] = _group_columns(find_cgroup(pid))
     return {
@@ -91,8 +90,8 @@ def _row(
 
 def _group_columns(paths: CgroupPaths | None) -> dict[str, Any]:
     """What is the same for all processes of a cgroup."""
-    own = _read(paths.pressure) if paths is not None else ""
-    pressure = own or _read("/proc/pressure/memory")
+    own = read_text(paths.pressure) if paths is not None else ""
+    pressure = own or read_text("/proc/pressure/memory")
     shares = {f"pressure_{kind}": parse_pressure(pressure, kind) for kind in ("some", "full")}
     if paths is None:
         return shares
@@ -129,11 +128,6 @@ def _role(pid: int, name: str, *, is_trainer: bool) -> str:
         return "data_worker"
     is_ours = any(os.path.basename(word) == _SQL_WORKER for word in process.command(pid)[1:6])
     return "probing" if is_ours else "child"
-
-
-def parse_sizes(text: str) -> dict[str, int]:
-    """The sizes in a file such as ``smaps_rollup``, in bytes by name."""
-    return {name: int(number) << 10 for name, number in _SIZE.findall(text)}
 
 
 def _sum(sizes: dict[str, int], *names: str) -> int | None:
@@ -190,7 +184,7 @@ def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
     Of one that has no name any more it is what is mapped of it, which may be more than it takes.
     """
     found: dict[tuple[int, int], int] = {}
-    for line in _read(f"/proc/{pid}/maps").splitlines():
+    for line in read_text(f"/proc/{pid}/maps").splitlines():
         fields = line.split(None, 5)
         if len(fields) < 6 or not fields[5].startswith(_SHM):
             continue
@@ -211,12 +205,3 @@ def _taken(path: str, key: tuple[int, int]) -> int | None:
     except OSError:
         return None
     return stat.st_blocks * 512 if (stat.st_dev, stat.st_ino) == key else None
-
-
-def _read(path: str) -> str:
-    """A file of the kernel's; nothing when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .activation_theory import Transformer, transformer_in
+from .advice import Advice, Usage, advise_on_usage
 from .client import Process
 from .limits import WAIT_S
-from .memory_advice import Suggestion, Usage, suggestions
 from .tables import CATEGORIES, MOMENTS, TABLES_BY_NAME
 from .wire import LiveRows
 
@@ -85,7 +85,7 @@ class MemoryReport:
     baseline: Mapping[str, Row]
     peak: Row | None
     transformer: Transformer | None
-    suggestions: tuple[Suggestion, ...]
+    suggestions: tuple[Advice, ...]
     notes: tuple[str, ...]
 
 
@@ -124,7 +124,9 @@ def report_on(
         peak=peaks[0] if peaks else None,
         transformer=transformer,
         suggestions=tuple(
-            found for device in devices for found in suggestions(_usage(device, newest, segments))
+            found
+            for device in devices
+            for found in advise_on_usage(_usage(device, newest, segments))
         ),
         notes=(*dict.fromkeys(answer.note for answer in answers if answer.note), *notes),
     )

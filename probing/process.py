@@ -11,6 +11,8 @@ from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
+from .kernel_files import read_text
+
 
 class ThreadFacts(NamedTuple):
     """What the kernel tells of one thread.
@@ -122,10 +124,10 @@ def threads(pid: int, only: Container[int] | None = None) -> dict[int, ThreadFac
                 thread_id=number,
                 state=fields[0],
                 cpu_s=(int(fields[11]) + int(fields[12])) / tick,
-                name=_read(f"{task}/comm").rstrip("\n"),
-                wchan=_wchan(_read(f"{task}/wchan")),
-                call=_system_call(pid, _read(f"{task}/syscall").split()),
-                switches=_switches(_read(f"{task}/status")),
+                name=read_text(f"{task}/comm").rstrip("\n"),
+                wchan=_wchan(read_text(f"{task}/wchan")),
+                call=_system_call(pid, read_text(f"{task}/syscall").split()),
+                switches=_switches(read_text(f"{task}/status")),
             )
     return found
 
@@ -138,7 +140,7 @@ def processor_ns(pid: int) -> dict[int, int]:
     used = {}
     try:
         for name in os.listdir(f"/proc/{pid}/task"):
-            words = _read(f"/proc/{pid}/task/{name}/schedstat").split()
+            words = read_text(f"/proc/{pid}/task/{name}/schedstat").split()
             if words:
                 used[int(name)] = int(words[0])
     except OSError:
@@ -177,15 +179,6 @@ def _link(path: str) -> str | None:
         return os.readlink(path)
     except OSError:
         return None
-
-
-def _read(path: str) -> str:
-    """A small file; nothing when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def command(pid: int) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probing.activation_theory import Transformer
-from probing.memory_advice import Suggestion
+from probing.advice import Advice
 from probing.memory_report import Device, MemoryReport
 from probing.tables import CATEGORIES
 
@@ -94,9 +94,7 @@ MEMORY_REPORT = MemoryReport(
     baseline={"cuda:0": _FIRST},
     peak={"step": 40, "module": "h.1.mlp", "stage": "forward", "allocated_bytes": 9 * _GIB},
     transformer=Transformer(layers=("h.0", "h.1"), batch=1, length=1024, width=1024, inner=3072),
-    suggestions=(
-        Suggestion(rule="activations", action="recompute them", evidence="activations: 31%"),
-    ),
+    suggestions=(Advice(rule="activations", action="recompute them", evidence="activations: 31%"),),
     notes=(),
 )
 NOTHING_SEEN = MemoryReport(

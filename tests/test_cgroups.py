@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from probing.cgroup import CgroupPaths, find_cgroup, parse_bytes, parse_pressure
-from probing.host_memory import parse_sizes, sentence_of
+from probing.host_memory import sentence_of
+from probing.kernel_files import sizes_in
 
 pytestmark = pytest.mark.anypython
 
@@ -123,7 +124,7 @@ def test_texts_of_the_kernel() -> None:
     assert parse_pressure(pressure, "some") == 0.015
     assert parse_pressure(pressure, "full") == 0.0
     assert parse_pressure("", "some") is None
-    assert parse_sizes("55-7f ---p 00000000 00:00 0 [rollup]\nPss:  12 kB\nSwapPss: 0 kB\n") == {
+    assert sizes_in("55-7f ---p 00000000 00:00 0 [rollup]\nPss:  12 kB\nSwapPss: 0 kB\n") == {
         "Pss": 12 << 10,
         "SwapPss": 0,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from probing.activation_theory import bytes_of_layers, transformer_in
-from probing.memory_advice import Usage, suggestions
+from probing.advice import Usage, advise_on_usage
 from tests.support import ROOT, Target, wait_until
 
 GIB = 2**30
@@ -79,8 +79,8 @@ def test_suggestions_begin_with_the_largest_part() -> None:
     """Each category has its own threshold, and what takes most comes first."""
     sizes = {"activations": 10 * GIB, "optimizer_state": 12 * GIB, "gradients": 2 * GIB}
     usage = Usage(device="cuda:0", total=24 * GIB, categories=sizes)
-    assert [one.rule for one in suggestions(usage)] == ["optimizer_state", "activations"]
-    assert "50% of cuda:0" in suggestions(usage)[0].evidence
+    assert [one.rule for one in advise_on_usage(usage)] == ["optimizer_state", "activations"]
+    assert "50% of cuda:0" in advise_on_usage(usage)[0].evidence
 
 
 @pytest.mark.anypython
@@ -102,7 +102,7 @@ def test_suggestions_begin_with_the_largest_part() -> None:
 )
 def test_what_is_suggested_when(usage: Usage, rules: list[str]) -> None:
     """A rule speaks above its threshold only, and none where the room is not known."""
-    assert [one.rule for one in suggestions(usage)] == rules
+    assert [one.rule for one in advise_on_usage(usage)] == rules
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,15 @@
 """What to do about memory while there still is some: rules over what is in use.
 
-Rules of this file: pure functions of `Usage`; no I/O. All thresholds stand here by name, as
-fractions of what the device has in all; without that figure, nothing is suggested. Each suggestion
-carries the figures that it follows from; the largest category comes first.
+Rules of this file: see the package. Thresholds are fractions of what the device has in all; without
+that figure, nothing is advised. The largest category comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from .record import Advice
 
 ACTIVATIONS = 0.25
 GRADIENTS = 0.1
@@ -40,20 +41,7 @@ class Usage:
     scattered: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suggestion:
-    """What to do, and what speaks for it.
-
-    Attributes:
-        rule: The name of the rule that gave it.
-    """
-
-    rule: str
-    action: str
-    evidence: str
-
-
-def suggestions(usage: Usage) -> tuple[Suggestion, ...]:
+def advise_on_usage(usage: Usage) -> tuple[Advice, ...]:
     """What to do, about the largest part first."""
     if not usage.total:
         return ()
@@ -61,22 +49,22 @@ def suggestions(usage: Usage) -> tuple[Suggestion, ...]:
     return tuple(suggestion for _, suggestion in found)
 
 
-def _found(usage: Usage, total: int) -> Iterator[tuple[int, Suggestion]]:
+def _found(usage: Usage, total: int) -> Iterator[tuple[int, Advice]]:
     """Every suggestion, with the bytes that it is about."""
     for rule, threshold, action in _OF_CATEGORY:
         size = usage.categories.get(rule, 0)
         if size > threshold * total:
-            yield size, Suggestion(rule=rule, action=action, evidence=_part(rule, size, usage))
+            yield size, Advice(rule=rule, action=action, evidence=_part(rule, size, usage))
     parameters = usage.categories.get("parameters", 0) - usage.quantized
     if usage.quantized and parameters > PARAMETERS_BESIDE_QUANTIZED * total:
         evidence = _part("parameters that are not quantized", parameters, usage)
-        yield parameters, Suggestion(rule="parameters", action=_QUANTIZE, evidence=evidence)
+        yield parameters, Advice(rule="parameters", action=_QUANTIZE, evidence=evidence)
     if usage.scattered is not None and usage.scattered > FRAGMENTED * total:
         evidence = _part("free pieces beside the largest one", usage.scattered, usage)
-        yield usage.scattered, Suggestion(rule="fragmented", action=_EXPAND, evidence=evidence)
+        yield usage.scattered, Advice(rule="fragmented", action=_EXPAND, evidence=evidence)
     if usage.peak is not None and usage.peak > NEARLY_FULL * total:
         evidence = _part("the peak", usage.peak, usage)
-        yield usage.peak, Suggestion(rule="nearly full", action=_LESS, evidence=evidence)
+        yield usage.peak, Advice(rule="nearly full", action=_LESS, evidence=evidence)
 
 
 def _part(what: str, size: int, usage: Usage) -> str:

@@ -1,15 +1,16 @@
 """What to do about memory that ran out: rules over what was seen at the moment of the error.
 
-Rules of this file: pure functions of `Shortage`; no I/O. Each suggestion carries what it follows
-from, in figures that were measured; nothing is suggested for what was not. All thresholds stand
-here by name, as fractions of what there was in all. The order is that of what may help most: what
-would have been enough alone, then what the largest part of the memory was used for.
+Rules of this file: see the package. Thresholds are fractions of what there was in all. The order is
+that of what may help most: what would have been enough alone, then what the largest part of the
+memory was used for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from .record import Advice
 
 LARGE = 0.25
 """A category of at least this part of all tensors is worth a suggestion."""
@@ -91,21 +92,6 @@ class Shortage:
     def is_large(self, category: str) -> bool:
         """Whether a category is worth a suggestion."""
         return self.share(category) >= LARGE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """One suggestion.
-
-    Attributes:
-        rule: The name of the rule that gave it.
-        action: What to do.
-        evidence: What was seen that speaks for it.
-    """
-
-    rule: str
-    action: str
-    evidence: str
 
 
 def advise(seen: Shortage) -> tuple[Advice, ...]:
