@@ -1,22 +1,18 @@
 """Has steps profiled by an agent, and reads what came of it.
 
-Rules of this file: runs at the operator's side. The request stays open until the trace comes;
-meanwhile another one asks how far it is. When the caller leaves, so does the request, and the agent
-ends the profile.
+Rules of this file: runs at the operator's side.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import wire
-from .errors import InternalError, NotAnswering, ProbingError
+from .errors import InternalError, ProbingError
+from .long_questions import ask_and_watch
 from .profiling import ModuleCall, Profile, Trace, read_trace, summarize
 from .transport import Address, ask
 
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
     from .answer import Answer
 
 Tell = Callable[[wire.ProfileProgress], None]
-_POLL_S = 0.2
 _GRACE_S = 10.0
 _CALLS = """
     SELECT module, thread_id, start_ns, duration_ns FROM python.torch_trace
@@ -62,23 +57,16 @@ def profile_steps(
         ProbingError: There is no profile; the sentence says why.
     """
     request = wire.ProfileRequest(steps=steps, timeout_s=timeout_s)
-    outcome: list[bytes | Exception] = []
-    is_done = threading.Event()
-
-    def work() -> None:
-        try:
-            wait_s = (timeout_s + _GRACE_S) * (steps + 2)
-            outcome.append(ask(address, "profile", body=request, timeout_s=wait_s))
-        except Exception as error:  # noqa: BLE001 - raised again where the outcome is read
-            outcome.append(error)
-        is_done.set()
-
-    threading.Thread(target=work, name="profile", daemon=True).start()
-    _watch(address, is_done, timeout_s, tell)
-    result = outcome[0]
-    if isinstance(result, Exception):
-        raise result
-    return _unpacked(result)
+    trace = ask_and_watch(
+        address,
+        "profile",
+        request,
+        timeout_s=(timeout_s + _GRACE_S) * (steps + 2),
+        silence_s=timeout_s + _GRACE_S,
+        progress=lambda limit_s: _progress(address, limit_s),
+        tell=tell,
+    )
+    return _unpacked(trace)
 
 
 def read_profile(data: bytes, query: Callable[[str], Answer]) -> StepsProfile:
@@ -111,23 +99,9 @@ def last_profile(path: Path) -> Profile | None:
     return summarize(read_trace(_unpacked(data)))
 
 
-def _watch(address: Address, is_done: threading.Event, timeout_s: float, tell: Tell | None) -> None:
-    """Return when the answer is there; meanwhile pass on how far it is.
-
-    Raises:
-        NotAnswering: The process says nothing any more.
-    """
-    heard, known = time.monotonic(), None
-    while not is_done.wait(_POLL_S):
-        with contextlib.suppress(ProbingError):
-            data = ask(address, "profile_progress", timeout_s=2.0)
-            progress = wire.decode(wire.ProfileProgress, data)
-            heard = time.monotonic()
-            if tell is not None and progress != known:
-                tell(progress)
-            known = progress
-        if time.monotonic() - heard > timeout_s + _GRACE_S:
-            raise NotAnswering(f"the agent at {address}", timeout_s + _GRACE_S)
+def _progress(address: Address, timeout_s: float) -> wire.ProfileProgress:
+    """How far the profile is."""
+    return wire.decode(wire.ProfileProgress, ask(address, "profile_progress", timeout_s=timeout_s))
 
 
 def _unpacked(data: bytes) -> bytes:

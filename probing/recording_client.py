@@ -1,17 +1,12 @@
 """Has allocations recorded by an agent, and fetches what came of it.
 
-Rules of this file: runs at the operator's side. A request for a snapshot stays open until the
-recording comes; meanwhile another one asks how far it is.
+Rules of this file: runs at the operator's side.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from . import wire
 from .allocation_wire import (
@@ -22,11 +17,11 @@ from .allocation_wire import (
     SnapshotRequest,
 )
 from .allocations import Recording, read_recording
-from .errors import InternalError, NotAnswering, ProbingError
+from .errors import InternalError
+from .long_questions import ask_and_watch
 from .transport import Address, ask
 
 Tell = Callable[[RecordStatus], None]
-_POLL_S = 0.2
 _GRACE_S = 30.0
 
 
@@ -59,23 +54,16 @@ def take_snapshot(
     """
     count = SNAPSHOT_STEPS if steps is None else steps
     request = SnapshotRequest(steps=count, timeout_s=timeout_s)
-    outcome: list[Any] = []
-    is_done = threading.Event()
-
-    def work() -> None:
-        try:
-            wait_s = (timeout_s + _GRACE_S) * (request.steps + 2)
-            outcome.append(ask(address, "snapshot", body=request, timeout_s=wait_s))
-        except Exception as error:  # noqa: BLE001 - raised again where the outcome is read
-            outcome.append(error)
-        is_done.set()
-
-    threading.Thread(target=work, name="snapshot", daemon=True).start()
-    _watch(address, is_done, timeout_s, tell)
-    result = outcome[0]
-    if isinstance(result, Exception):
-        raise result
-    return read_recording(result)
+    recording = ask_and_watch(
+        address,
+        "snapshot",
+        request,
+        timeout_s=(timeout_s + _GRACE_S) * (request.steps + 2),
+        silence_s=timeout_s + _GRACE_S,
+        progress=lambda limit_s: recording_status(address, limit_s),
+        tell=tell,
+    )
+    return read_recording(recording)
 
 
 def last_recording(path: Path) -> Recording | None:
@@ -92,21 +80,3 @@ def last_recording(path: Path) -> Recording | None:
         sentence = f"the last recording of allocations cannot be read: {error.strerror}"
         raise InternalError(sentence) from None
     return read_recording(data)
-
-
-def _watch(address: Address, is_done: threading.Event, timeout_s: float, tell: Tell | None) -> None:
-    """Return when the answer is there; meanwhile pass on how far it is.
-
-    Raises:
-        NotAnswering: The process says nothing any more.
-    """
-    heard, known = time.monotonic(), None
-    while not is_done.wait(_POLL_S):
-        with contextlib.suppress(ProbingError):
-            status = recording_status(address, 2.0)
-            heard = time.monotonic()
-            if tell is not None and status != known:
-                tell(status)
-            known = status
-        if time.monotonic() - heard > timeout_s + _GRACE_S:
-            raise NotAnswering(f"the agent at {address}", timeout_s + _GRACE_S)
