@@ -86,6 +86,10 @@ def _look(recording: Any, question: LiveQuestion) -> Seen:
         note = f"not everything could be looked at: {watching.reason}"
     if not moments and note is not None and note.startswith(_STILL):
         moments = (look(recording, NOW, training.step()),)
+    elif moments:
+        held_s = max(moment.held_s for moment in moments)
+        held = f"the training was held for at most {1e3 * held_s:.0f} ms at a time"
+        note = held if note is None else f"{note}; {held}"
     return Seen(moments, note, time.monotonic())
 
 

@@ -28,6 +28,7 @@ NAMES = (
     "clients",
     "stacks",
     "attach",
+    "breakdown",
 )
 
 
