@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import ArmRefused, BadRequest
 from ..wire import ARMABLE, MOST_STEPS, Armed, ArmedAnswer, ArmRequest
-from .training import NoTraining, TorchTraining
+from .no_training import NoTraining
+from .training import TorchTraining
 
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientSteps

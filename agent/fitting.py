@@ -22,11 +22,12 @@ from ..errors import BadRequest, Busy
 from ..fit import FitAnswer, FitRequest
 from ..fit_errors import FitRefused, FitTimedOut
 from .evaluation import Stillness
+from .no_training import NoTraining
 from .safe_points import AGENT_THREAD_PREFIX, Visit
 from .sources.fake_step import clean_cache
 from .sources.simulation import Simulation
 from .sources.step_look import SeenStep, StepLook
-from .training import NoTraining, TorchTraining
+from .training import TorchTraining
 
 DEFAULT_TIMEOUT_S = 30.0
 LONGEST_HOLD_S = 20.0

@@ -34,7 +34,8 @@ from .safe_points import AGENT_THREAD_PREFIX
 from .sources.stacks import take_backtrace
 
 if TYPE_CHECKING:
-    from .training import NoTraining, TorchTraining
+    from .no_training import NoTraining
+    from .training import TorchTraining
 
 
 class LiveQuestion:

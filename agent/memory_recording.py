@@ -27,7 +27,8 @@ from .sources.allocations import AllocationSteps
 from .sources.device_history import DeviceHistory
 
 if TYPE_CHECKING:
-    from .training import NoTraining, SourceReport, TorchTraining
+    from .no_training import NoTraining
+    from .training import SourceReport, TorchTraining
 
 _ENDLESS_S = 86_400.0
 

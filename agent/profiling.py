@@ -19,9 +19,10 @@ from pathlib import Path
 from ..errors import BadRequest, Busy, InternalError, ProfileRefused, ProfileTimedOut
 from ..rundir import ProcessFolder
 from ..wire import MOST_STEPS, ProfileProgress, ProfileRequest
+from .no_training import NoTraining
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.profiler import StepsProfile
-from .training import NoTraining, TorchTraining
+from .training import TorchTraining
 
 DEFAULT_TIMEOUT_S = 30.0
 _POLL_S = 0.1

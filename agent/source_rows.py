@@ -18,7 +18,8 @@ from ..tables import (
 from ..wire import LiveRows
 
 if TYPE_CHECKING:
-    from .training import NoTraining, SourceReport, TorchTraining
+    from .no_training import NoTraining
+    from .training import SourceReport, TorchTraining
 
 _TABLES = {
     "allocations": ALLOC_EVENTS,

@@ -20,7 +20,8 @@ from ..errors import ProbingError
 from ..rundir import ProcessFolder
 from ..settings import Setting, Settings, find
 from .leaving import Leaving
-from .training import NoTraining, TorchTraining, torch_is_ready
+from .no_training import NoTraining, torch_is_ready
+from .training import TorchTraining
 
 
 class Agent:

@@ -13,7 +13,7 @@ import pytest
 import probing
 from probing import wire
 from probing.agent.evaluation import Evaluator
-from probing.agent.training import NoTraining
+from probing.agent.no_training import NoTraining
 from probing.errors import Busy, NotAnswering, ProbingError
 from probing.settings import Settings
 from tests.support import Target, wait_until

@@ -1,0 +1,85 @@
+"""What stands in the place of a training while torch has not been imported.
+
+Rules of this file: has whatever of `TorchTraining` is asked for without knowing which of them it
+is; does nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .safe_points import SafePoints
+
+if TYPE_CHECKING:
+    from .sources.dataloaders import DataLoaders
+    from .sources.leak_watch import LeakWatch
+    from .sources.recording import Recording
+    from .training import SourceReport
+
+
+class NoTraining:
+    """Stands in while torch has not been imported: nothing to wait for, nothing to hold."""
+
+    def __init__(self) -> None:
+        self.safe_points = SafePoints()
+        self.leaks: LeakWatch | None = None
+        self.dataloaders: DataLoaders | None = None
+
+    def start(self, *, late: bool = False) -> None:
+        """Nothing to record."""
+
+    def pause(self) -> None:
+        """Nothing to pause."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def ended_by(self, error: BaseException) -> None:
+        """There is no table for it."""
+
+    def remains(self) -> list[str]:
+        """Nothing was put in place."""
+        return []
+
+    def sample_gradients(self, every: int) -> None:
+        """There are none; the setting is read when torch comes."""
+
+    def problems(self) -> list[str]:
+        """No problems."""
+        return []
+
+    def source_reports(self) -> list[SourceReport]:
+        """There is no source."""
+        return []
+
+    def is_moving(self) -> bool:
+        """Nothing moves."""
+        return False
+
+    def thread_id(self) -> int:
+        """There is no training thread."""
+        return 0
+
+    def step(self) -> int | None:
+        """No step is counted."""
+        return None
+
+    def watched(self) -> Recording | None:
+        """There is nothing to make them from."""
+        return None
+
+    def segments(self) -> list[dict[str, Any]] | None:
+        """There is no accelerator."""
+        return None
+
+    def names(self) -> Mapping[str, Any]:
+        """Nothing has been seen."""
+        return {}
+
+
+def torch_is_ready() -> bool:
+    """Whether torch has been imported, far enough to be watched."""
+    torch = sys.modules.get("torch")
+    return all(hasattr(torch, part) for part in ("nn", "optim", "compiler"))
