@@ -46,6 +46,9 @@ class NoTraining:
     def sample_gradients(self, every: int) -> None:
         """There are none; the setting is read when torch comes."""
 
+    def sample_stacks(self, hz: float) -> None:
+        """As `sample_gradients`."""
+
     def problems(self) -> list[str]:
         """No problems."""
         return []

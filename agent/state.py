@@ -130,6 +130,8 @@ class Agent:
             self.training.pause()
         elif changed == "gradients_every":
             self.training.sample_gradients(self.settings.gradients_every)
+        elif changed == "sampling_hz":
+            self.training.sample_stacks(self.settings.sampling_hz)
 
     def source_of(self, setting: Setting) -> str:
         """Where a setting's value comes from."""

@@ -26,6 +26,7 @@ from ..tables import (
     OOM_GROWTH,
     OOMS,
     OVERHEAD,
+    SAMPLES,
     SPANS,
     STEPS,
     TORCH_TRACE,
@@ -56,6 +57,7 @@ from .sources.step_rows import StepRows
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientRows
     from .sources.leak_watch import LeakWatch
+    from .sources.stack_samples import StackSamples
 
 _STILL_NS = 1_000_000_000
 _NAMED = 20
@@ -138,13 +140,14 @@ class TorchTraining:
                 (GRADIENTS, settings.gradient_rows),
                 (NUMERICS, _NUMERICS_ROWS),
                 (MEMORY, settings.memory_rows),
+                (SAMPLES, settings.sample_rows),
                 (OOMS, _OOM_ROWS),
                 (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
                 (OOM_GROWTH, _OOM_GROWTH_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
-        self._gradient_ring, self.numerics_ring, memory_ring = self._rings[7:10]
+        self._gradient_ring, self.numerics_ring, memory_ring, self._sample_ring = self._rings[7:11]
         accelerator = self._accelerator = accelerator or Cuda()
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
@@ -157,6 +160,7 @@ class TorchTraining:
         self._memory_rows = MemoryRows(self._recording, memory_ring, accelerator, share)
         self._recording.rows.watch_memory(self._memory_rows)
         self._gradient_rows: GradientRows | None = None
+        self._stack_samples: StackSamples | None = None
         self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)
@@ -168,7 +172,7 @@ class TorchTraining:
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
-        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[10:]))
+        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[11:]))
         self._sources: tuple[Source, ...] = (
             ModuleCalls(*shared, names, modules),
             BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
@@ -190,6 +194,8 @@ class TorchTraining:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
         if settings.gradients_every:
             self.sample_gradients(settings.gradients_every)
+        if settings.sampling_hz:
+            self.sample_stacks(settings.sampling_hz)
 
     def start(self, *, late: bool = False) -> None:
         """Begin to record.
@@ -226,6 +232,17 @@ class TorchTraining:
     def sample_gradients(self, every: int) -> None:
         """Write python.gradients of one step in so many; 0 for none."""
         self.gradient_rows().every = every
+
+    def sample_stacks(self, hz: float) -> None:
+        """Write python.samples so many times per second; 0 for never."""
+        if self._stack_samples is None:
+            from .sources.stack_samples import StackSamples
+
+            self._stack_samples = StackSamples(self._recording, self._sample_ring)
+            self._sources += (self._stack_samples,)
+            if self.is_recording():
+                self._stack_samples.start()
+        self._stack_samples.set_rate(hz)
 
     def pause(self) -> None:
         """Stop recording; `start` goes on."""

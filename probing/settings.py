@@ -122,6 +122,18 @@ class Settings:
         "Rows that python.memory holds before the oldest is overwritten; 152 bytes each.",
         minimum=64,
     )
+    sampling_hz: float = _setting(
+        "PROBING_SAMPLING_HZ",
+        0.0,
+        "How often per second python.samples notes where every thread is; 0: never.",
+        live=True,
+    )
+    sample_rows: int = _setting(
+        "PROBING_SAMPLE_ROWS",
+        8_192,
+        "Rows that python.samples holds before the oldest is overwritten; 72 bytes each.",
+        minimum=64,
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )

@@ -27,6 +27,11 @@ STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 _OUR_FILES = (
     "/agent/sources/modules.py",
     "/agent/sources/dataloaders.py",
+    "/agent/sources/stand_in.py",
+    "/agent/sources/backward.py",
+    "/agent/sources/step_errors.py",
+    "/agent/sources/gradient_norms.py",
+    "/agent/sources/gradient_scaler.py",
     "/probing/_run.py",
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""

@@ -32,7 +32,7 @@ from .module_names import class_name, outermost, walk
 from .recording import Recording
 
 _AGENT = Path(__file__).parent.parent
-_OURS = tuple(f"{folder}{os.sep}" for folder in (_AGENT.parent, _AGENT.resolve()))
+OURS = tuple(f"{folder}{os.sep}" for folder in (_AGENT.parent, _AGENT.resolve()))
 """Our folders: `probing`, and where the agent really is, which a link of a checkout may hide."""
 _ONLY_THE_FRAMES = 3
 _LONGEST_KEY = 40
@@ -181,7 +181,7 @@ def is_ours(thing: Any) -> bool:
     """Whether an object belongs to the agent: one of its frames, functions or objects."""
     kind = type(thing)
     if kind is FrameType:
-        return bool(thing.f_code.co_filename.startswith(_OURS))
+        return bool(thing.f_code.co_filename.startswith(OURS))
     name = thing.__module__ if kind is FunctionType else _MODULE_OF(kind)
     return isinstance(name, str) and name.startswith("probing.")
 

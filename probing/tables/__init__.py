@@ -22,6 +22,7 @@ from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
 from .ooms import OOM_BOUNDS, OOM_CATEGORIES, OOM_GROWTH, OOM_PHASES, OOMS
 from .own import OVERHEAD, SOURCE_STATES, SOURCES
 from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
+from .samples import SAMPLES
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
 from .tensors import (
     ACTIVATIONS,
@@ -75,6 +76,7 @@ __all__ = [
     "PROCESS_ROLES",
     "RECORDED_TABLES",
     "ROLES",
+    "SAMPLES",
     "SCHEMA",
     "SOURCES",
     "SOURCE_STATES",
@@ -103,6 +105,7 @@ TABLES: tuple[Table, ...] = (
     METRICS,
     GRADIENTS,
     NUMERICS,
+    SAMPLES,
     BACKTRACE,
     THREADS,
     MODELS,
