@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from types import FrameType
+from types import CodeType, FrameType
 
 from ...ring import DONE, NULL_NAME
 from ..guard import Guard
@@ -21,7 +21,19 @@ from .recording import Recording
 
 _DEEPEST = 64
 _MOST_STACKS = 5_000
+_MOST_LABELS = 20_000
 _END_S = 1.0
+
+
+class _Labels(dict[CodeType, str]):
+    """What code is called in a stack; nothing for code of ours."""
+
+    def __missing__(self, code: CodeType) -> str:
+        is_ours = code.co_filename.startswith(OURS)
+        label = "" if is_ours else f"{code.co_name} ({os.path.basename(code.co_filename)})"
+        if len(self) < _MOST_LABELS:
+            self[code] = label
+        return label
 
 
 class StackSamples:
@@ -37,6 +49,7 @@ class StackSamples:
         self._recording = recording
         self._ring = ring
         self._stacks: set[str] = set()
+        self._labels = _Labels()
         self._enough = threading.Event()
         self._thread: threading.Thread | None = None
         self.guard = Guard("stack samples", self.stop)
@@ -102,10 +115,10 @@ class StackSamples:
         leaf: FrameType | None = None
         frame: FrameType | None = innermost
         while frame is not None and len(stack) < _DEEPEST:
-            code = frame.f_code
-            if not code.co_filename.startswith(OURS):
+            label = self._labels[frame.f_code]
+            if label:
                 leaf = leaf or frame
-                stack.append(f"{code.co_name} ({os.path.basename(code.co_filename)})")
+                stack.append(label)
             frame = frame.f_back
         if leaf is None:
             return
