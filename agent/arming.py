@@ -18,7 +18,7 @@ from .training import TorchTraining
 
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientSteps
-    from .sources.leak_watch import LeakWatch
+    from .sources.leaks.watch import LeakWatch
     from .sources.numerics import NumericsWatch
 
 _END_S = 2.0
@@ -95,7 +95,7 @@ class Arming:
 
             job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
         elif request.what == "leak":
-            from .sources.leak_watch import LeakWatch
+            from .sources.leaks.watch import LeakWatch
 
             job = training.leaks = LeakWatch(recording, request.steps, self._count)
         else:

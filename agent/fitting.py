@@ -24,9 +24,9 @@ from ..fit_errors import FitRefused, FitTimedOut
 from .evaluation import Stillness
 from .no_training import NoTraining
 from .safe_points import AGENT_THREAD_PREFIX, Visit
-from .sources.fake_step import clean_cache
-from .sources.simulation import Simulation
-from .sources.step_look import SeenStep, StepLook
+from .sources.fit.fake_step import clean_cache
+from .sources.fit.simulation import Simulation
+from .sources.fit.step_look import SeenStep, StepLook
 from .training import TorchTraining
 
 DEFAULT_TIMEOUT_S = 30.0

@@ -127,7 +127,7 @@ def _host_memory(_: LiveQuestion) -> LiveRows:
 
 def _memory(question: LiveQuestion) -> LiveRows:
     from .memory_now import LOOKS
-    from .sources.memory_tables import ROWS, live_rows_of
+    from .sources.storage.memory_tables import ROWS, live_rows_of
 
     table, rows = ROWS[question.table]
     seen = LOOKS.see(question)
@@ -135,19 +135,19 @@ def _memory(question: LiveQuestion) -> LiveRows:
 
 
 def _memory_segments(question: LiveQuestion) -> LiveRows:
-    from .sources.memory_tables import segments_of
+    from .sources.storage.memory_tables import segments_of
 
     return segments_of(question.training.segments())
 
 
 def _leaks(question: LiveQuestion) -> LiveRows:
-    from .sources.leak_rows import leak_rows
+    from .sources.leaks.rows import leak_rows
 
     return leak_rows(question.training.leaks)
 
 
 def _leak_steps(question: LiveQuestion) -> LiveRows:
-    from .sources.leak_rows import leak_step_rows
+    from .sources.leaks.rows import leak_step_rows
 
     return leak_step_rows(question.training.leaks)
 

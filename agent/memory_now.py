@@ -17,7 +17,7 @@ from .evaluation import Stillness
 
 if TYPE_CHECKING:
     from .live import LiveQuestion
-    from .sources.memory_look import MemoryLook, Moment
+    from .sources.storage.memory_look import MemoryLook, Moment
 
 _POLL_S = 0.05
 _STILL = "the training makes no progress"
@@ -71,7 +71,7 @@ LOOKS = Looks()
 
 def _look(recording: Any, question: LiveQuestion) -> Seen:
     """One look, by the training itself or from here."""
-    from .sources.memory_look import NOW, MemoryLook, look
+    from .sources.storage.memory_look import NOW, MemoryLook, look
 
     training = question.training
     watching = MemoryLook(recording)

@@ -22,9 +22,9 @@ from ..wire import MOST_STEPS
 from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling, watched
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.accelerator import CudaHistory
-from .sources.allocation_census import take_census
-from .sources.allocations import AllocationSteps
-from .sources.device_history import DeviceHistory
+from .sources.allocation.allocations import AllocationSteps
+from .sources.allocation.census import take_census
+from .sources.allocation.device_history import DeviceHistory
 
 if TYPE_CHECKING:
     from .no_training import NoTraining

@@ -14,7 +14,7 @@ from .safe_points import SafePoints
 
 if TYPE_CHECKING:
     from .sources.dataloaders import DataLoaders
-    from .sources.leak_watch import LeakWatch
+    from .sources.leaks.watch import LeakWatch
     from .sources.recording import Recording
     from .training import SourceReport
 

@@ -47,16 +47,16 @@ from .sources.memory_rows import MemoryRows
 from .sources.module_backward import ModuleBackward
 from .sources.module_names import ModuleNames
 from .sources.modules import ModuleCalls
-from .sources.oom_rows import OomRings
-from .sources.ooms import Ooms
 from .sources.optimizers import OptimizerSteps
+from .sources.out_of_memory.ooms import Ooms
+from .sources.out_of_memory.rows import OomRings
 from .sources.progress import Progress
 from .sources.recording import Recording
 from .sources.step_rows import StepRows
 
 if TYPE_CHECKING:
     from .sources.gradient_rows import GradientRows
-    from .sources.leak_watch import LeakWatch
+    from .sources.leaks.watch import LeakWatch
     from .sources.stack_samples import StackSamples
 
 _STILL_NS = 1_000_000_000

@@ -29,7 +29,7 @@ _OUR_FILES = (
     "/agent/sources/dataloaders.py",
     "/agent/sources/stand_in.py",
     "/agent/sources/backward.py",
-    "/agent/sources/step_errors.py",
+    "/agent/sources/out_of_memory/step_errors.py",
     "/agent/sources/gradient_norms.py",
     "/agent/sources/gradient_scaler.py",
     "/probing/_run.py",

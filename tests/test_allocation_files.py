@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from probing.agent.allocation_file import AllocationEvent, AllocationHead, write_allocations
-from probing.agent.sources.device_history import DeviceHistory
+from probing.agent.sources.allocation.device_history import DeviceHistory
 from probing.allocations import (
     Event,
     Frame,

@@ -207,9 +207,9 @@ def test_the_loss_is_made_as_the_script_makes_it(way: str) -> None:
     torch = pytest.importorskip("torch")
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    from probing.agent.sources.fake_copy import FakeCopy
-    from probing.agent.sources.fake_step import Step, fake_mode, run_step
-    from probing.agent.sources.loss_graph import read_loss
+    from probing.agent.sources.fit.fake_copy import FakeCopy
+    from probing.agent.sources.fit.fake_step import Step, fake_mode, run_step
+    from probing.agent.sources.fit.loss_graph import read_loss
 
     model, make, given = _losing(torch, way)
     x = given[0]
@@ -264,8 +264,8 @@ def _losing(torch: Any, way: str) -> tuple[Any, Any, list[Any]]:
 def test_what_runs_elsewhere_is_refused_by_name() -> None:
     """Compiled, parallel and replaced code is named, since its memory is not the copy's."""
     torch = pytest.importorskip("torch")
-    from probing.agent.sources.fake_copy import FakeCopy
-    from probing.agent.sources.fake_step import fake_mode
+    from probing.agent.sources.fit.fake_copy import FakeCopy
+    from probing.agent.sources.fit.fake_step import fake_mode
 
     layer = torch.nn.Linear(2, 2)
     replaced = torch.nn.Linear(2, 2)
@@ -284,8 +284,8 @@ def test_what_runs_elsewhere_is_refused_by_name() -> None:
 def test_a_copy_shares_nothing_that_a_forward_may_change() -> None:
     """Counters, lists, tensors and objects of the copy are its own; tied weights stay tied."""
     torch: Any = pytest.importorskip("torch")
-    from probing.agent.sources.fake_copy import FakeCopy
-    from probing.agent.sources.fake_step import fake_mode
+    from probing.agent.sources.fit.fake_copy import FakeCopy
+    from probing.agent.sources.fit.fake_step import fake_mode
 
     base: Any = torch.nn.Module
 

@@ -11,10 +11,10 @@ import pytest
 
 from probing.agent import training
 from probing.agent.exception_record import other_threads
-from probing.agent.sources import named_places
 from probing.agent.sources.dataloader_rows import _meet_waiting
-from probing.agent.sources.held_by_frames import held_by_frames
+from probing.agent.sources.leaks import named_places
 from probing.agent.sources.stacks import take_backtrace
+from probing.agent.sources.storage.held_by_frames import held_by_frames
 
 pytestmark = pytest.mark.anypython
 

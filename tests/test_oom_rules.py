@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from probing.advice import Advice, Shortage, Trend, advise, batch_pairs, size
-from probing.agent.sources.oom_errors import read_oom
+from probing.agent.sources.out_of_memory.errors import read_oom
 from probing.endings import CgroupNow, judge, kernel_kills
 
 pytestmark = pytest.mark.anypython

@@ -16,11 +16,11 @@ from probing.agent.sources.accelerator import Accelerator, OutOfMemory
 from probing.agent.sources.memory import MemorySampler
 from probing.agent.sources.module_backward import ModuleBackward
 from probing.agent.sources.module_names import ModuleNames
-from probing.agent.sources.oom_rows import OomRings
-from probing.agent.sources.ooms import Ooms
+from probing.agent.sources.out_of_memory.ooms import Ooms
+from probing.agent.sources.out_of_memory.rows import OomRings
+from probing.agent.sources.out_of_memory.step_errors import StepErrors
 from probing.agent.sources.phases import FORWARD
 from probing.agent.sources.recording import Recording
-from probing.agent.sources.step_errors import StepErrors
 from probing.agent.sources.step_rows import StepRows
 from probing.names import decode_names
 from probing.ring_peek import RingPeek

@@ -19,10 +19,10 @@ from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from probing.agent.sources.inputs import Inputs
-from probing.agent.sources.memory_look import MemoryLook
-from probing.agent.sources.memory_tables import category_rows, segment_rows
 from probing.agent.sources.met import Met
-from probing.agent.sources.storages import Storage, storages_now, survey_now
+from probing.agent.sources.storage.memory_look import MemoryLook
+from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
+from probing.agent.sources.storage.storages import Storage, storages_now, survey_now
 from probing.tables import MEMORY_CATEGORIES, MEMORY_SEGMENTS
 from tests.support import ROOT
 

@@ -19,10 +19,10 @@ from ..guard import Guard
 from . import dynamo
 from .boundary import Boundary
 from .memory import MemorySampler
+from .out_of_memory.step_errors import STAND_INS, StepErrors
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
 from .recording import MAX_DEPTH, Recording
-from .step_errors import STAND_INS, StepErrors
 
 OPTIMIZER = STAGES.index("optimizer")
 _PATIENCE_S = 2.0

@@ -16,7 +16,7 @@ from ...ring import DONE, NULL_NAME
 from ..guard import Guard
 from ..recorder import RingWriter
 from ..safe_points import AGENT_THREAD_PREFIX
-from .named_places import OURS
+from .leaks.named_places import OURS
 from .recording import Recording
 
 _DEEPEST = 64

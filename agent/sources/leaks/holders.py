@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..storage.living import living
 from .graph_holders import graph_of
-from .living import living
 from .named_places import Link, Places, is_ours
 
 if TYPE_CHECKING:
-    from .leak_watch import Kept
-    from .recording import Recording
+    from ..recording import Recording
+    from .watch import Kept
 
 _DEEPEST = 9
 _MOST_LOOKS = 24

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from ...tables import CATEGORIES
+from ....tables import CATEGORIES
+from ..module_names import class_name, outermost, walk
+from ..recording import Recording
+from ..tensor_facts import name_of
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
-from .module_names import class_name, outermost, walk
-from .recording import Recording
 from .saved_tensors import Saved, saved_tensors, tensors_in
-from .tensor_facts import name_of
 from .tensor_parts import parts_of
 
 _FIRST_WINS = (

@@ -5,9 +5,9 @@ Rules of this file: runs in the training thread, while it stands between two ste
 
 from __future__ import annotations
 
-from .allocation_tree import Census, Known
-from .recording import Recording
-from .storages import storages_now
+from ..recording import Recording
+from ..storage.storages import storages_now
+from .tree import Census, Known
 
 
 def take_census(recording: Recording) -> Census:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ...fit_errors import FitRefused, FitTimedOut
+from ....fit_errors import FitRefused, FitTimedOut
 
 CUDA_GRAIN = 512
 """The allocator of CUDA hands out multiples of this."""

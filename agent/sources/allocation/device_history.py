@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..allocation_file import AllocationEvent, AllocationHead, Stack, write_allocations
-from .accelerator import HistoryKeeper
+from ...allocation_file import AllocationEvent, AllocationHead, Stack, write_allocations
+from ..accelerator import HistoryKeeper
 
 _LOT = 200
 _PAUSE_S = 0.001

@@ -11,15 +11,15 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ...ring import DONE, NULL_INT
-from ...tables import OOM_BOUNDS, OOM_PHASES, STAGES
-from ..recorder import RingWriter
+from ....ring import DONE, NULL_INT
+from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
+from ...recorder import RingWriter
+from ..phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
+from ..recording import Recording, ThreadState
+from .errors import OomError
+from .growth import growth_before
 from .host_room import HostRoom, host_room
-from .oom_errors import OomError
-from .oom_growth import growth_before
-from .oom_place import NO_PLACE, Given, Place
-from .phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
-from .recording import Recording, ThreadState
+from .place import NO_PLACE, Given, Place
 
 _MOST_ROWS = 10_000
 """Beyond so many errors none is recorded: each has texts of its own, whose file is bounded."""
@@ -165,7 +165,7 @@ class OomRows:
         """What the tensors that are alive are for."""
         if not self._looks:
             return
-        from .storages import storages_now
+        from ..storage.storages import storages_now
 
         begun, spent = time.perf_counter_ns(), time.thread_time_ns()
         sizes: Counter[tuple[str, str]] = Counter()

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from ...leaks.lines import line_that_adds
-from ...tables import LEAK_STEPS, LEAKS, Table
-from ...wire import LiveRows
+from ....leaks.lines import line_that_adds
+from ....tables import LEAK_STEPS, LEAKS, Table
+from ....wire import LiveRows
 from .holders import Holder
-from .leak_watch import LEAST_BIRTHS, Kept, LeakWatch
+from .watch import LEAST_BIRTHS, Kept, LeakWatch
 
 _NONE_YET = "nothing has been watched yet: `probing PID leak` does so"
 

@@ -13,12 +13,12 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ..guard import Guard
+from ...guard import Guard
+from ..recording import Recording
+from ..storage.standing_survey import StandingSurvey
+from ..storage.storages import Storage, storages_now
 from .holders import Holder, HolderSearch
-from .recording import Recording
 from .stale_gradients import StaleGradients
-from .standing_survey import StandingSurvey
-from .storages import Storage, storages_now
 
 LEAST_BIRTHS = 3
 """In so many steps, at least, storages of a kind must have come that stayed."""

@@ -26,12 +26,12 @@ from types import (
 )
 from typing import Any, NamedTuple
 
-from ..safe_points import AGENT_THREAD_PREFIX
-from .living import MRO
-from .module_names import class_name, outermost, walk
-from .recording import Recording
+from ...safe_points import AGENT_THREAD_PREFIX
+from ..module_names import class_name, outermost, walk
+from ..recording import Recording
+from ..storage.living import MRO
 
-_AGENT = Path(__file__).parent.parent
+_AGENT = Path(__file__).parent.parent.parent
 OURS = tuple(f"{folder}{os.sep}" for folder in (_AGENT.parent, _AGENT.resolve()))
 """Our folders: `probing`, and where the agent really is, which a link of a checkout may hide."""
 _ONLY_THE_FRAMES = 3

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from .saved_tensors import saved_tensors
-from .tensor_parts import parts_of
+from ..storage.saved_tensors import saved_tensors
+from ..storage.tensor_parts import parts_of
 
 _MOST_SAVED = 20_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from ..safe_points import AGENT_THREAD_PREFIX
+from ...safe_points import AGENT_THREAD_PREFIX
 from .living import Survey
 from .storages import survey_now
 

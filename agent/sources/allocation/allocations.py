@@ -17,13 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..allocation_file import AllocationHead, write_allocations
-from ..safe_points import AGENT_THREAD_PREFIX
-from .allocation_tree import AllocationTree, Census
+from ...allocation_file import AllocationHead, write_allocations
+from ...safe_points import AGENT_THREAD_PREFIX
+from ..module_names import walk
+from ..profiler import StepsProfile
+from ..recording import Recording
 from .call_count import CallCount
-from .module_names import walk
-from .profiler import StepsProfile
-from .recording import Recording
+from .tree import AllocationTree, Census
 
 _MOST_CALLS = 100_000
 """How many calls in Python are recorded; torch.profiler takes about a second for so many."""

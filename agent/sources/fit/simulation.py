@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
-from ...fit_errors import FitRefused, FitTimedOut
-from ..memory_room import Room, device_room, host_room
+from ....fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
+from ....fit_errors import FitRefused, FitTimedOut
+from ...memory_room import Room, device_room, host_room
 from .blocks import Blocks, check_layers, find_blocks, resize_blocks
 from .fake_copy import FakeCopy
 from .fake_step import Peak, Step, fake_mode, run_step, tensors_in

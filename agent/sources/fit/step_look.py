@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ..guard import Guard
+from ...guard import Guard
+from ..recording import Recording
 from .fake_step import tensors_in
 from .loss_graph import LossPlan, read_loss
-from .recording import Recording
 
 _CALLER = "/agent/sources/modules.py"
 _NEAR = 8

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..allocation_file import EXISTING, AllocationEvent, Stack
+from ...allocation_file import EXISTING, AllocationEvent, Stack
 
 _LOT = 200
 _PAUSE_S = 0.001

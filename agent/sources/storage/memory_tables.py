@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...tables import (
+from ....tables import (
     ACTIVATIONS,
     CATEGORIES,
     MEMORY_CATEGORIES,
@@ -18,7 +18,7 @@ from ...tables import (
     TENSORS,
     Table,
 )
-from ...wire import LiveRows
+from ....wire import LiveRows
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..module_names import outermost, walk
 from .holders import Holder
-from .module_names import outermost, walk
 
 _ON_MODULES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _ON_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")

@@ -11,15 +11,15 @@ import contextlib
 import sys
 import weakref
 
-from ..guard import Guard
-from .accelerator import Accelerator
-from .module_backward import ModuleBackward
-from .module_names import IDS, ModuleNames
-from .oom_errors import OomError, read_oom
-from .oom_place import NO_PLACE, Place, Sight, place_of, sight_of
-from .oom_rows import OomRings, OomRow, OomRows
-from .phases import BACKWARD, FORWARD
-from .recording import Recording, ThreadState
+from ...guard import Guard
+from ..accelerator import Accelerator
+from ..module_backward import ModuleBackward
+from ..module_names import IDS, ModuleNames
+from ..phases import BACKWARD, FORWARD
+from ..recording import Recording, ThreadState
+from .errors import OomError, read_oom
+from .place import NO_PLACE, Place, Sight, place_of, sight_of
+from .rows import OomRings, OomRow, OomRows
 
 _RESERVE_BYTES = 16 << 20
 """Address space for what is done here; never written to, it takes no memory."""

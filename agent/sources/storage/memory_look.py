@@ -14,11 +14,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...tables import MOMENTS
-from ..guard import Guard
-from .finite_hooks import Hooks, Watched
+from ....tables import MOMENTS
+from ...guard import Guard
+from ..finite_hooks import Hooks, Watched
+from ..recording import Recording
 from .living import Survey
-from .recording import Recording
 from .storages import Storage, storages_now, survey_now
 
 NOW, BEFORE_BACKWARD = MOMENTS
