@@ -54,10 +54,12 @@ def test_a_healthy_training_has_no_leak(keeping: Target, way: str) -> None:
 
 def test_a_history_with_a_limit_is_no_leak_while_it_fills(keeping: Target) -> None:
     """A deque that still fills up is told as what it is, with its limit."""
-    probing.connect(keeping.pid).eval("last_losses.clear()")
+    process = probing.connect(keeping.pid)
+    process.eval("last_losses = deque(maxlen=1_000_000)")
     report = watch(keeping, "bounded")
+    process.eval("last_losses = deque(maxlen=12)")
     (found,) = report.findings
-    assert (found.mistake, found.is_leak, found.rows[0]["bound"]) == ("bounded", False, 12)
+    assert (found.mistake, found.is_leak, found.rows[0]["bound"]) == ("bounded", False, 1_000_000)
 
 
 def test_a_number_kept_per_step_is_found(keeping: Target) -> None:
