@@ -11,11 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="these are facts about its tensors")
 
-from probing.agent.recorder import Names  # noqa: E402
-from probing.agent.sources import label_facts, labels  # noqa: E402
-from probing.agent.sources.batches import NO_FACTS, BatchFacts, BatchKinds  # noqa: E402
-from probing.names import decode_names  # noqa: E402
-from probing.ring import NULL_INT, NULL_NAME  # noqa: E402
+from probing.agent.recorder import Names
+from probing.agent.sources import label_facts, labels
+from probing.agent.sources.batches import NO_FACTS, BatchFacts, BatchKinds
+from probing.names import decode_names
+from probing.ring import NULL_INT, NULL_NAME
 
 pytestmark = pytest.mark.torch
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("torch", reason="the program that is watched trains with it")
+
 import probing
 from probing.cli.memory_line import show_line
 from probing.cli.target import Target as Aim

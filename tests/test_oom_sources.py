@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch", reason="these are facts about its optimizers")
+
 import torch
 
 from probing.agent.recorder import Names, RingWriter

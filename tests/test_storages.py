@@ -11,7 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="these are facts about its tensors")
+
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
