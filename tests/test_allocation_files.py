@@ -123,7 +123,7 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path) -> None:
     plain = pickle.loads(write_snapshot(RECORDING))
     plain["segments"][0]["blocks"][0]["frames"] = [Hostile(trap)]
     for protocol in (0, 2, 4, 5):
-        with pytest.raises(UsageError, match=r"not opened: it would run io\.open") as caught:
+        with pytest.raises(UsageError, match=r"not opened: it would run _?io\.open") as caught:
             read_snapshot(pickle.dumps(plain, protocol=protocol))
         assert "\n" not in caught.value.message
     assert not trap.exists()

@@ -25,6 +25,9 @@ _MOST_FITTED = 150
 _LEAST_SHARE = 0.3
 """Each span must rise by this part of the mean rise: what levels off is no leak."""
 _SURE = 5.0
+"""By so many standard deviations the values must rise in all,"""
+_LIKELY = 2.0
+"""and by so many beside the one jump that explains most of it."""
 _MANY = 20
 """So many steps show growth by the order of their values; fewer must lie close to a line."""
 _LINE_OF_FEW = 0.9
@@ -123,7 +126,7 @@ def _is_growing(points: Sequence[Point], least_rise: float) -> bool:
     if total <= least_rise or min(rises) < _LEAST_SHARE * total / len(rises):
         return False
     if len(values) >= _MANY:
-        return _order(values) >= _SURE
+        return _order(values) >= _SURE and _order(_without_jump(values)) >= _LIKELY
     return (_fit(points) or 0.0) >= _LINE_OF_FEW
 
 
@@ -138,6 +141,21 @@ def _order(values: Sequence[float]) -> float:
         for later in chosen[place + 1 :]
     )
     return score / math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+
+
+def _without_jump(values: Sequence[float]) -> list[float]:
+    """The values without the one rise that explains most: alone, that is no growth."""
+    stride = -(-len(values) // _MOST_FITTED)
+    chosen = list(values[::stride])
+    best, least, jump = 0, float("inf"), 0.0
+    for place in range(1, len(chosen)):
+        low, high = median(chosen[:place]), median(chosen[place:])
+        error = sum(abs(v - low) for v in chosen[:place]) + sum(
+            abs(v - high) for v in chosen[place:]
+        )
+        if error < least:
+            best, least, jump = place, error, high - low
+    return chosen[:best] + [value - jump for value in chosen[best:]]
 
 
 def _slope_of(points: Sequence[Point]) -> float:

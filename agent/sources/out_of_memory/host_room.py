@@ -28,8 +28,11 @@ class HostRoom(NamedTuple):
     resident: int
 
 
-def host_room() -> HostRoom:
+def host_room(spared_bytes: int = 0) -> HostRoom:
     """What there is now, under the limit of the address space where there is one.
+
+    Args:
+        spared_bytes: Address space that has just been let go, and does not count as free.
 
     Raises:
         OSError: The kernel does not say.
@@ -38,7 +41,7 @@ def host_room() -> HostRoom:
     size, resident = (int(word) * page for word in _read("/proc/self/statm").split()[:2])
     most = _address_space_limit(_read("/proc/self/limits"))
     if most is not None:
-        return HostRoom(_ADDRESS_SPACE, most, max(0, most - size), resident)
+        return HostRoom(_ADDRESS_SPACE, most, max(0, most - size - spared_bytes), resident)
     figures = _read("/proc/meminfo")
     return HostRoom(
         _MACHINE, _figure(figures, "MemTotal:"), _figure(figures, "MemAvailable:"), resident

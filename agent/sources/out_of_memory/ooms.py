@@ -138,6 +138,7 @@ class Ooms:
         found = read_oom(error)
         if found is None:
             return
+        self._rows.spared_bytes = len(self._reserve or b"")
         self._reserve = None
         sight = sight_of(error)
         if self._sight is None or not self._sight.is_before(sight):

@@ -57,9 +57,15 @@ class OomRow(NamedTuple):
 
 
 class OomRows:
-    """Writes them."""
+    """Writes them.
+
+    Attributes:
+        spared_bytes: Address space that was let go for this, and was not there for the one who
+            asked for memory.
+    """
 
     def __init__(self, recording: Recording, rings: OomRings) -> None:
+        self.spared_bytes = 0
         self._recording = recording
         self._rings = rings
         self._looks = True
@@ -113,7 +119,7 @@ class OomRows:
         """The columns of bytes, and where they are."""
         room = HostRoom(_DEVICE, NULL_INT, NULL_INT, NULL_INT)
         with contextlib.suppress(OSError):
-            room = host_room()
+            room = host_room(self.spared_bytes)
         device = "cpu" if found.is_host else f"cuda:{found.device_index or 0}"
         amounts = {
             "requested_bytes": found.requested,
