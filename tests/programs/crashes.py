@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -169,10 +170,13 @@ def hooks_of_process() -> tuple[object, ...]:
         int(line.split()[1], 16) for line in status.splitlines() if line[:4] in {"SigC", "SigI"}
     ]
     caught = [bool(mask >> (number - 1) & 1) for mask in masks for number in FATAL]
-    files = sorted(
-        os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()
-    )
-    return sys.excepthook, threading.excepthook, faulthandler.is_enabled(), caught, files
+    files = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # closed meanwhile, by this or a thread of ours
+            files.append(os.readlink(entry))
+    return sys.excepthook, threading.excepthook, faulthandler.is_enabled(), caught, sorted(files)
 
 
 def start_stop() -> None:
