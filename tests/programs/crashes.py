@@ -172,9 +172,7 @@ def hooks_of_process() -> tuple[object, ...]:
     caught = [bool(mask >> (number - 1) & 1) for mask in masks for number in FATAL]
     files = []
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # closed meanwhile, by this or a thread of ours
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             files.append(os.readlink(entry))
     return sys.excepthook, threading.excepthook, faulthandler.is_enabled(), caught, sorted(files)
 

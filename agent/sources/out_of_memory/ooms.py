@@ -8,6 +8,7 @@ is done here: a reserve is let go first, and whatever fails is kept to itself.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import sys
 import weakref
 
@@ -22,7 +23,8 @@ from .place import NO_PLACE, Place, Sight, place_of, sight_of
 from .rows import OomRings, OomRow, OomRows
 
 _RESERVE_BYTES = 16 << 20
-"""Address space for what is done here; never written to, it takes no memory."""
+"""Address space for what is done here. It is mapped, not allocated: an allocator may clear what it
+gives, and then it would take memory."""
 
 
 class Ooms:
@@ -41,7 +43,7 @@ class Ooms:
         self._backward = backward
         self._accelerator = accelerator
         self._rows = OomRows(recording, rings)
-        self._reserve: bytes | None = None
+        self._reserve: mmap.mmap | None = None
         self._sight: Sight | None = None
         self._told_of: OomRow | None = None  # by the allocator; its exception has not come yet
         self._is_watching = False
@@ -52,13 +54,13 @@ class Ooms:
     def start(self) -> None:
         """Record from now on."""
         self.is_on = True
-        self._reserve = bytes(_RESERVE_BYTES)
+        self._set_aside()
         self._recording.ooms = self
 
     def stop(self) -> None:
         """Record no more."""
         self.is_on = False
-        self._reserve = None
+        self._let_go()
         self._recording.ooms = None
 
     def close(self) -> None:
@@ -138,14 +140,24 @@ class Ooms:
         found = read_oom(error)
         if found is None:
             return
-        self._rows.spared_bytes = len(self._reserve or b"")
-        self._reserve = None
+        self._rows.spared_bytes = 0 if self._reserve is None else _RESERVE_BYTES
+        self._let_go()
         sight = sight_of(error)
         if self._sight is None or not self._sight.is_before(sight):
             self._record(error, found, phase)
         self._sight = sight
-        with contextlib.suppress(MemoryError):
-            self._reserve = bytes(_RESERVE_BYTES)
+        self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Have a reserve, if there still is room for one."""
+        with contextlib.suppress(MemoryError, OSError, ValueError):
+            self._reserve = self._reserve or mmap.mmap(-1, _RESERVE_BYTES)
+
+    def _let_go(self) -> None:
+        """Give the reserve back."""
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            reserve.close()
 
     def _record(self, error: BaseException, found: OomError, phase: int | None) -> None:
         """Write the row of an exception, or complete that which the allocator has told of."""
