@@ -79,6 +79,7 @@ def test_a_kept_graph_is_found_to_the_byte(keeping: Target) -> None:
     result = probing.connect(keeping.pid).eval("print(saved_by_one_graph(trainer))")
     saved = json.loads(result.output)
     report = watch(keeping, "kept_graph")
+    assert len(report.findings) == 1, report.findings
     (found,) = report.findings
     assert found.mistake == "loss"
     assert found.bytes_per_step == saved["bytes"]
