@@ -111,14 +111,21 @@ class HolderSearch:
 
     def holders(self) -> list[Holder]:
         """One for each that was asked for."""
-        found: list[Holder] = []
-        for walk, graph in zip(self._walks, self._of_graph, strict=True):
-            own = Holder("native") if walk is None else walk.holder or Holder("unknown")
-            of = None if graph is None else self._walks[graph]
-            if own.kind in _UNNAMED and of is not None and of.holder is not None:
-                own = of.holder._replace(kind="graph", has_graph=own.has_graph)
-            found.append(own)
+        found = [self._holder_for(number) for number in range(len(self._walks))]
         return found or [Holder("unknown") for _ in self._kept]
+
+    def _holder_for(self, number: int) -> Holder:
+        """The holder of one: where none has a name, that of the graph it is in, or of its graph."""
+        walk, graph = self._walks[number], self._of_graph[number]
+        own = Holder("native") if walk is None else walk.holder or Holder("unknown")
+        best, met = own, {number}
+        while best.kind in _UNNAMED and graph is not None and graph not in met:
+            met.add(graph)
+            of = self._walks[graph]
+            if of is not None and of.holder is not None:
+                best = of.holder
+            graph = self._of_graph[graph]
+        return own if best is own else best._replace(kind="graph", has_graph=own.has_graph)
 
     def close(self) -> None:
         """Let go of everything."""
