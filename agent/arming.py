@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ArmRefused, BadRequest
 from ..wire import ARMABLE, MOST_STEPS, Armed, ArmedAnswer, ArmRequest
-from .no_training import NoTraining
+from .no_training import NoTraining, watched
 from .training import TorchTraining
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Arming:
                 if job is not None:
                     job.end()
                 return
-            training = _watched(self._training())
+            training = watched(self._training(), ArmRefused, help_without="")
             if job is not None and job.state not in {"over", "failed"}:
                 raise ArmRefused(f"{job.what} is armed already: {job.done} of {job.steps} steps")
             self._begin(request, training)
@@ -106,19 +106,3 @@ class Arming:
             rows.arm(job)
         self._jobs[request.what] = job
         training.safe_points.begin_job(job)
-
-
-def _watched(training: TorchTraining | NoTraining) -> TorchTraining:
-    """A training whose steps are seen.
-
-    Raises:
-        ArmRefused: They are not.
-    """
-    if isinstance(training, NoTraining):
-        raise ArmRefused("the process has not imported torch, or nothing can be recorded", help="")
-    if not training.is_recording():
-        raise ArmRefused(
-            "recording is off, so that the ends of steps are not seen",
-            help="`config recording=true` turns it on.",
-        )
-    return training

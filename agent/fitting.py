@@ -22,7 +22,7 @@ from ..errors import BadRequest, Busy
 from ..fit import FitAnswer, FitRequest
 from ..fit_errors import FitRefused, FitTimedOut
 from .evaluation import Stillness
-from .no_training import NoTraining
+from .no_training import NoTraining, watched
 from .safe_points import AGENT_THREAD_PREFIX, Visit
 from .sources.fit.fake_step import clean_cache
 from .sources.fit.simulation import Simulation
@@ -58,7 +58,7 @@ class Fits:
             value = getattr(request, name)
             if value is not None and value < 1:
                 raise BadRequest(f"{name} must be at least 1")
-        training = _watched(self._training())
+        training = watched(self._training(), FitRefused, unseen="no step is seen")
         with self._lock:
             if self._in_hand is not None and not self._in_hand.future.done():
                 raise Busy("fit", 1)
@@ -208,19 +208,3 @@ class Fitting:
             raise FitTimedOut("who asked has gone, or the agent goes")
         if time.monotonic() > (self._end if end is None else end):
             raise FitTimedOut(f"{what} in time")
-
-
-def _watched(training: TorchTraining | NoTraining) -> TorchTraining:
-    """A training whose steps are seen.
-
-    Raises:
-        FitRefused: They are not.
-    """
-    if isinstance(training, NoTraining):
-        raise FitRefused("the process has not imported torch, or nothing can be recorded")
-    if not training.is_recording():
-        raise FitRefused(
-            "recording is off, so that no step is seen",
-            help="`config recording=true` turns it on.",
-        )
-    return training

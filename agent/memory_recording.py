@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..allocation_wire import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
-from ..errors import BadRequest, InternalError
+from ..errors import BadRequest, InternalError, ProfileRefused
 from ..rundir import ProcessFolder
 from ..wire import MOST_STEPS
-from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling, watched
+from .no_training import NoTraining, watched
+from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.accelerator import CudaHistory
 from .sources.allocation.allocations import AllocationSteps
@@ -27,7 +28,6 @@ from .sources.allocation.census import take_census
 from .sources.allocation.device_history import DeviceHistory
 
 if TYPE_CHECKING:
-    from .no_training import NoTraining
     from .training import SourceReport, TorchTraining
 
 _ENDLESS_S = 86_400.0
@@ -63,7 +63,7 @@ class MemoryRecordings:
         if request.state not in {"on", "off"}:
             raise BadRequest("the recording can be turned on or off")
         _check(request.steps, request.entries)
-        training = watched(self._training())
+        training = watched(self._training(), ProfileRefused)
         with self._lock:
             if request.state == "off":
                 self._end()
@@ -83,7 +83,7 @@ class MemoryRecordings:
             Busy: A profile is in hand.
         """
         _check(request.steps, request.entries)
-        training = watched(self._training())
+        training = watched(self._training(), ProfileRefused)
         with self._lock:
             if self._keeper.is_in_use():
                 self._history = self._history or self._new_history(training)

@@ -6,10 +6,13 @@ read is None.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..cgroup import find_cgroup
 from ..kernel_files import read_text, sizes_in
+
+if TYPE_CHECKING:
+    from .sources.accelerator import Accelerator
 
 
 class Room(NamedTuple):
@@ -48,10 +51,9 @@ def host_room(peak_bytes: int) -> Room:
     return Room(room, limit, fixed, None)
 
 
-def device_room(accelerator: Any) -> Room:
+def device_room(accelerator: Accelerator) -> Room:
     """Of a device, by its allocator and its driver; other programs keep what they have."""
-    figures = getattr(accelerator, "memory_figures", lambda: None)()
-    totals = getattr(accelerator, "device_totals", lambda: None)()
+    figures, totals = accelerator.memory_figures(), accelerator.device_totals()
     if figures is None:
         return Room(None, None, None, None)
     slack = figures.peak_reserved_bytes - figures.peak_bytes

@@ -7,16 +7,17 @@ is; does nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .safe_points import SafePoints
 
 if TYPE_CHECKING:
+    from ..errors import ProbingError
     from .sources.dataloaders import DataLoaders
     from .sources.leaks.watch import LeakWatch
     from .sources.recording import Recording
-    from .training import SourceReport
+    from .training import SourceReport, TorchTraining
 
 
 class NoTraining:
@@ -80,6 +81,32 @@ class NoTraining:
     def names(self) -> Mapping[str, Any]:
         """Nothing has been seen."""
         return {}
+
+
+def watched(
+    training: TorchTraining | NoTraining,
+    refused: Callable[..., ProbingError],
+    *,
+    unseen: str = "the ends of steps are not seen",
+    help_without: str | None = None,
+) -> TorchTraining:
+    """A training whose steps are seen.
+
+    Args:
+        refused: The error of what was asked for, made from a reason and a help.
+        unseen: What is not seen while recording is off.
+        help_without: What to do where there is no training; None for what that error always says.
+
+    Raises:
+        ProbingError: They are not: an error made by `refused`.
+    """
+    if isinstance(training, NoTraining):
+        why = "the process has not imported torch, or nothing can be recorded"
+        raise refused(why, help=help_without)
+    if not training.is_recording():
+        why = f"recording is off, so that {unseen}"
+        raise refused(why, help="`config recording=true` turns it on.")
+    return training
 
 
 def torch_is_ready() -> bool:

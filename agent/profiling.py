@@ -19,7 +19,7 @@ from pathlib import Path
 from ..errors import BadRequest, Busy, InternalError, ProfileRefused, ProfileTimedOut
 from ..rundir import ProcessFolder
 from ..wire import MOST_STEPS, ProfileProgress, ProfileRequest
-from .no_training import NoTraining
+from .no_training import NoTraining, watched
 from .safe_points import AGENT_THREAD_PREFIX
 from .sources.profiler import StepsProfile
 from .training import TorchTraining
@@ -51,7 +51,7 @@ class Profiles:
         """
         if not 1 <= request.steps <= MOST_STEPS:
             raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
-        training = watched(self._training())
+        training = watched(self._training(), ProfileRefused)
         profile = StepsProfile(request.steps, training.step, training.clock_offset_ns())
         path, limit_s = self._folder.profile, request.timeout_s or DEFAULT_TIMEOUT_S
         return self.begin(Profiling(profile, training, lambda: save_trace(profile, path), limit_s))
@@ -205,19 +205,3 @@ _WAY_OUT = (
     "There can be one profiler in a process. Ask again when the program's own is done;"
     " `profile --sampling 100` works beside it."
 )
-
-
-def watched(training: TorchTraining | NoTraining) -> TorchTraining:
-    """A training whose steps are seen.
-
-    Raises:
-        ProfileRefused: They are not.
-    """
-    if isinstance(training, NoTraining):
-        raise ProfileRefused("the process has not imported torch, or nothing can be recorded")
-    if not training.is_recording():
-        raise ProfileRefused(
-            "recording is off, so that the ends of steps are not seen",
-            help="`config recording=true` turns it on.",
-        )
-    return training
