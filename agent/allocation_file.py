@@ -35,6 +35,7 @@ class AllocationEvent(NamedTuple):
         stack: The number of its innermost frame; -1 where no stack is known.
         module: The module it was done for; None where that is not known.
         category: What the memory was for; None where that is not known.
+        device_free: What the device had free as memory ran out; None of any other event.
     """
 
     action: str
@@ -46,6 +47,7 @@ class AllocationEvent(NamedTuple):
     stack: int
     module: str | None = None
     category: str | None = None
+    device_free: int | None = None
 
 
 class AllocationHead(NamedTuple):

@@ -7,21 +7,21 @@ asks how far it is. What is armed ends by itself, so nobody needs to stay.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ArmRefused, BadRequest
-from ..wire import ARMABLE, MOST_STEPS, Armed, ArmedAnswer, ArmRequest
+from ..marks import Cleaning
+from ..wire import ARMABLE, CLEAN, MOST_STEPS, REFERRERS, ArmedAnswer, ArmRequest
 from .no_training import NoTraining, watched
 from .training import TorchTraining
 
 if TYPE_CHECKING:
-    from .sources.gradient_rows import GradientSteps
-    from .sources.leaks.watch import LeakWatch
-    from .sources.numerics import NumericsWatch
+    from .armed_job import ArmedJob
 
 _END_S = 2.0
+MOST_ADDRESSES = 100
+"""How many storages may be asked about at once."""
 
 
 class Arming:
@@ -30,7 +30,7 @@ class Arming:
     def __init__(self, training: Callable[[], TorchTraining | NoTraining]) -> None:
         self._training = training
         self._lock = threading.Lock()
-        self._jobs: dict[str, NumericsWatch | GradientSteps | LeakWatch] = {}
+        self._jobs: dict[str, ArmedJob] = {}
         self._count = 0
 
     def arm(self, request: ArmRequest) -> None:
@@ -40,8 +40,14 @@ class Arming:
             BadRequest: There is no such thing, or not for so many steps.
             ArmRefused: It is armed already, or steps are not seen here.
         """
-        if request.what not in ARMABLE:
+        if request.what not in {*ARMABLE, REFERRERS, CLEAN}:
             raise BadRequest(f"what can be armed is {' or '.join(ARMABLE)}, not {request.what!r}")
+        is_asking = request.what == REFERRERS and request.steps > 0
+        if is_asking and not 1 <= len(request.addresses) <= MOST_ADDRESSES:
+            raise BadRequest(f"1 to {MOST_ADDRESSES} addresses of storages can be asked about")
+        unknown = {*request.cleaning} - {*Cleaning._fields}
+        if unknown or (request.what == CLEAN and request.steps and not request.cleaning):
+            raise BadRequest(f"what can be cleaned up is {', '.join(Cleaning._fields)}")
         if not 0 <= request.steps <= MOST_STEPS:
             raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
         with self._lock:
@@ -51,31 +57,13 @@ class Arming:
                     job.end()
                 return
             training = watched(self._training(), ArmRefused, help_without="")
-            if job is not None and job.state not in {"over", "failed"}:
+            if job is not None and not job.is_over:
                 raise ArmRefused(f"{job.what} is armed already: {job.done} of {job.steps} steps")
             self._begin(request, training)
 
     def armed(self) -> ArmedAnswer:
         """The last of each kind, and how far it is."""
-        now = time.monotonic()
-        return ArmedAnswer(
-            armed=tuple(
-                Armed(
-                    what=job.what,
-                    number=job.number,
-                    state=job.state,
-                    steps=job.steps,
-                    done=job.done,
-                    found=job.found,
-                    still_s=now - job.moved_s,
-                    first_step=job.first_step,
-                    last_step=job.last_step,
-                    reason=job.reason,
-                    notes=job.notes(),
-                )
-                for job in list(self._jobs.values())
-            )
-        )
+        return ArmedAnswer(armed=tuple(job.armed() for job in list(self._jobs.values())))
 
     def close(self) -> None:
         """End what is armed, and wait a little for the training thread to take its hooks off."""
@@ -89,17 +77,29 @@ class Arming:
         recording = training.watched()
         assert recording is not None
         self._count += 1
-        job: NumericsWatch | GradientSteps | LeakWatch
+        job: ArmedJob
         if request.what == "nan":
-            from .sources.numerics import NumericsWatch
+            from .sources.numbers.numerics import NumericsWatch
 
             job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
         elif request.what == "leak":
             from .sources.leaks.watch import LeakWatch
 
-            job = training.leaks = LeakWatch(recording, request.steps, self._count)
+            job = training.leaks = LeakWatch(
+                recording, training.accelerator, request.steps, self._count
+            )
+        elif request.what == REFERRERS:
+            from .sources.leaks.referrers import ReferrerSearch
+
+            job = ReferrerSearch(recording, request.addresses, self._count)
+            training.referrers = job
+        elif request.what == CLEAN:
+            from .sources.memory.cleaning import CleaningJob
+
+            cleaning = Cleaning(**dict.fromkeys(request.cleaning, True))
+            job = CleaningJob(recording, training.memory_rows, cleaning, self._count)
         else:
-            from .sources.gradient_rows import GradientSteps
+            from .sources.numbers.gradient_rows import GradientSteps
 
             rows = training.gradient_rows()
             job = GradientSteps(rows, request.steps, self._count)

@@ -1,9 +1,9 @@
 """Leaves word in the run folder when the process, or a thread of it, is about to die.
 
 Rules of this file: nothing is swallowed and nothing is printed. The hooks that were there before
-are called with unchanged arguments, whatever becomes of our record; a hook that the user puts over
-ours, or in its place, stays when we go. What happens before the crash costs nothing: no thread, no
-timer, no hook that runs earlier.
+are called with the same arguments, whatever becomes of our record, and see no frames of ours; a
+hook that the user puts over ours, or in its place, stays when we go. What happens before the crash
+costs nothing: no thread, no timer, no hook that runs earlier.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..rundir import write_private
+from . import own_frames
 from .exception_record import Record, describe, other_threads
 from .fatal_signals import FatalSignals
 from .state import Agent
@@ -91,7 +92,8 @@ class CrashRecorder:
         # At an interactive prompt an exception ends nothing.
         if self._is_on and value is not None and not hasattr(sys, "ps1"):
             thread = threading.current_thread()
-            self._agent.training.ended_by(value)
+            self._agent.ended_by(value)
+            _leave_out_ours(value)
             self._write(self._folder.exception, "exception", value, traceback, thread)
         self._previous_hook(kind, value, traceback)
 
@@ -103,7 +105,8 @@ class CrashRecorder:
             self._next_s = now + _THREADS_EVERY_S
             thread = args.thread or threading.current_thread()
             path = self._folder.thread_exception
-            self._agent.training.ended_by(value)
+            self._agent.ended_by(value)
+            _leave_out_ours(value)
             self._write(path, "thread exception", value, args.exc_traceback, thread)
         self._previous_thread_hook(args)
 
@@ -127,6 +130,12 @@ class CrashRecorder:
         except Exception as error:  # noqa: BLE001 - never harm the host
             with contextlib.suppress(Exception):
                 self._agent.problems.append(f"a crash was not written down: {type(error).__name__}")
+
+
+def _leave_out_ours(value: BaseException) -> None:
+    """Have the program print what it would print without us."""
+    with contextlib.suppress(Exception):  # never harm the host
+        own_frames.leave_out(value)
 
 
 def _put(path: Path, record: Record) -> None:

@@ -18,15 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ..errors import BadRequest, Busy
+from ..errors import BadRequest, Busy, FitRefused, FitTimedOut
 from ..fit import FitAnswer, FitRequest
-from ..fit_errors import FitRefused, FitTimedOut
-from .evaluation import Stillness
 from .no_training import NoTraining, watched
 from .safe_points import AGENT_THREAD_PREFIX, Visit
 from .sources.fit.fake_step import clean_cache
 from .sources.fit.simulation import Simulation
 from .sources.fit.step_look import SeenStep, StepLook
+from .stillness import Stillness
 from .training import TorchTraining
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -191,8 +190,7 @@ class Fitting:
         """Wait until the training stands still, or is proven to."""
         stillness = Stillness(self._training)
         while not visit.is_held():
-            if stillness.is_proven():
-                visit.close_way_back()
+            if stillness.closes_way(visit):
                 return
             self._check_time("the training came to no end of a step")
             visit.wait_held(_POLL_S)

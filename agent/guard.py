@@ -7,9 +7,20 @@ off, and why is kept for `status`. Nothing is printed, nothing is logged through
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 LIMIT = 3
+
+
+def try_each(actions: Iterable[Callable[[], object]]) -> list[str]:
+    """Call one after the other, whatever becomes of those before; returns what failed."""
+    failed = []
+    for action in actions:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - this is the one rim
+            failed.append(f"{type(error).__name__}: {error}")
+    return failed
 
 
 class Guard:

@@ -8,32 +8,40 @@ process of its own, and a client that goes away takes its work with it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from .. import allocation_wire, wire
+from .. import act_wire, allocation_wire, eval_wire, labels_wire, wire
 from .._version import VERSION
 from ..errors import BadRequest, InternalError
 from ..fit import FitRequest
 from ..ring_peek import tables_answer
 from ..routes import openapi
 from ..settings import SETTINGS
+from .acting import Actions
 from .arming import Arming
-from .evaluation import Evaluator
+from .eval_stream import sender_of, stream_results
+from .evaluator import Evaluator
+from .guard import try_each
+from .kept_action import Kept
 from .live import LiveQuestion, live_rows, rows_in_thread
+from .live_answer import encode_live
 from .memory_recording import MemoryRecordings
 from .profiling import Profiles
-from .sources.stacks import take_backtrace
+from .sources.stacks.look import take_backtrace
 from .state import Agent
 from .worker import SqlWorker
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
     from .fitting import Fits
-    from .sources.labels import LabelReading
+    from .sources.data.labels import LabelReading
 
 T = TypeVar("T")
 
@@ -51,21 +59,25 @@ class Handlers:
         self._profiles = Profiles(lambda: agent.training, agent.folder)
         self._memory = MemoryRecordings(self._profiles, lambda: agent.training, agent.folder)
         self._arming = Arming(lambda: agent.training)
-        self._evaluator = Evaluator(lambda: agent.training, lambda: agent.settings)
+        self._evaluator = Evaluator(agent)
+        self._actions = Actions(agent)
         self._readings: set[LabelReading] = set()
         self._fits: Fits | None = None
 
     def close(self) -> None:
         """End what runs for clients: evals, profiles, labels, what is armed, the SQL worker."""
-        for reading in list(self._readings):
-            reading.end()
-        if self._fits is not None:
-            self._fits.close()
-        self._evaluator.close()
-        self._arming.close()
-        self._profiles.close()
-        self._memory.close()
-        self._worker.close()
+        try_each(
+            (
+                *(reading.end for reading in list(self._readings)),
+                *([self._fits.close] if self._fits is not None else []),
+                self._evaluator.close,
+                self._actions.close,
+                self._arming.close,
+                self._profiles.close,
+                self._memory.close,
+                self._worker.close,
+            )
+        )
 
     async def ping(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -93,25 +105,73 @@ class Handlers:
     async def eval(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         question = await _body(request, wire.EvalRequest)
-        evaluation = self._evaluator.submit(question)
+        evaluation = self._evaluator.submit(question, sender_of(request))
         result = asyncio.wrap_future(evaluation.future)
         try:
             done, _ = await asyncio.wait([result], timeout=evaluation.limit_s + _GRACE_S)
         except asyncio.CancelledError:  # the client went away
-            evaluation.interrupt()
+            evaluation.cancel("given up by the client")
             raise
         if not done:
             raise evaluation.overdue()
         return _json(result.result())
 
+    async def repeat(self, request: web.Request) -> web.StreamResponse:
+        """See the route. A client that goes away ends it."""
+        question = await _body(request, eval_wire.RepeatRequest)
+        return await stream_results(request, self._evaluator, question)
+
+    async def jobs(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._evaluator.jobs())
+
+    async def cancel(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        question = await _body(request, eval_wire.CancelRequest)
+        with self._changing(request, "cancel", f"eval {question.number}"):
+            self._evaluator.cancel(question.number, sender_of(request))
+        return _json(self._evaluator.jobs())
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        """See the route. Looks at frames and attributes, and runs nothing."""
+        from .completion import complete
+
+        question = await _body(request, eval_wire.CompleteRequest)
+        last = self._evaluator.last_value(question.session)
+        return _json(complete(question.text, self._agent.training, last))
+
+    async def act(self, request: web.Request) -> web.StreamResponse:
+        """See the route. What has begun ends, even when the client goes away."""
+        question = await _body(request, act_wire.ActRequest)
+        kept = self._actions.submit(question, sender_of(request))
+        return _json(await _awaited(kept, kept.future))
+
+    async def act_prepare(self, request: web.Request) -> web.StreamResponse:
+        """See the route. Who goes away without an answer has given it up."""
+        question = await _body(request, act_wire.ActRequest)
+        kept = self._actions.submit(question, sender_of(request))
+        return _json(await _awaited(kept, kept.prepared))
+
+    async def act_commit(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        commit = await _body(request, act_wire.Commit)
+        self._actions.commit(commit)
+        return _json(commit)
+
+    async def acts(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        return _json(self._actions.told())
+
     async def profile(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        profiling = self._profiles.submit(await _body(request, wire.ProfileRequest))
-        try:
-            path = await asyncio.wrap_future(profiling.future)
-        except asyncio.CancelledError:  # the client went away
-            profiling.cancel()
-            raise
+        question = await _body(request, wire.ProfileRequest)
+        with self._changing(request, "profile", _told(question)):
+            profiling = self._profiles.submit(question)
+            try:
+                path = await asyncio.wrap_future(profiling.future)
+            except asyncio.CancelledError:  # the client went away
+                profiling.cancel()
+                raise
         return await _send_file(request, path)
 
     async def profile_progress(self, request: web.Request) -> web.StreamResponse:
@@ -121,7 +181,8 @@ class Handlers:
     async def record(self, request: web.Request) -> web.StreamResponse:
         """See the route. What ends a recording may write a large file."""
         question = await _body(request, allocation_wire.RecordRequest)
-        return _json(await asyncio.to_thread(self._memory.change, question))
+        with self._changing(request, "record", _told(question)):
+            return _json(await asyncio.to_thread(self._memory.change, question))
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -129,17 +190,21 @@ class Handlers:
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        taking = self._memory.snapshot(await _body(request, allocation_wire.SnapshotRequest))
-        try:
-            path = await asyncio.wrap_future(taking.future)
-        except asyncio.CancelledError:  # the client went away
-            taking.cancel()
-            raise
+        question = await _body(request, allocation_wire.SnapshotRequest)
+        with self._changing(request, "snapshot", _told(question)):
+            taking = self._memory.snapshot(question)
+            try:
+                path = await asyncio.wrap_future(taking.future)
+            except asyncio.CancelledError:  # the client went away
+                taking.cancel()
+                raise
         return await _send_file(request, path)
 
     async def arm(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        self._arming.arm(await _body(request, wire.ArmRequest))
+        question = await _body(request, wire.ArmRequest)
+        with self._changing(request, "arm", _told(question)):
+            self._arming.arm(question)
         return _json(self._arming.armed())
 
     async def armed(self, request: web.Request) -> web.StreamResponse:
@@ -151,16 +216,16 @@ class Handlers:
         trace = take_backtrace(locals=_flag(request, "locals"))
         loaders = self._agent.training.dataloaders
         if loaders is not None:
-            from .sources.dataloader_rows import with_workers_named
+            from .sources.data.dataloader_rows import with_workers_named
 
             trace = with_workers_named(trace, loaders)
         return _json(trace)
 
     async def labels(self, request: web.Request) -> web.StreamResponse:
         """See the route. A client that goes away ends the waiting."""
-        from .sources.labels import LabelReading
+        from .sources.data.labels import LabelReading
 
-        question = await _body(request, wire.LabelsRequest)
+        question = await _body(request, labels_wire.LabelsRequest)
         reading = LabelReading(question, self._agent.training)
         self._readings.add(reading)
         try:
@@ -175,12 +240,13 @@ class Handlers:
 
         question = await _body(request, FitRequest)
         self._fits = self._fits or Fits(lambda: self._agent.training)
-        fitting = self._fits.submit(question)
-        try:
-            return _json(await asyncio.wrap_future(fitting.future))
-        except asyncio.CancelledError:  # the client went away
-            fitting.cancel()
-            raise
+        with self._changing(request, "fit", _told(question)):
+            fitting = self._fits.submit(question)
+            try:
+                return _json(await asyncio.wrap_future(fitting.future))
+            except asyncio.CancelledError:  # the client went away
+                fitting.cancel()
+                raise
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -195,13 +261,18 @@ class Handlers:
             patient=_flag(request, "patient"),
         )
         if question.wait_s is None:
-            return _json(live_rows(question))
+            return self._told_rows(live_rows(question))
         answer = asyncio.wrap_future(rows_in_thread(question))
         try:
-            return _json(await answer)
+            return self._told_rows(await answer)
         except asyncio.CancelledError:  # the client went away
             question.cancelled.set()
             raise
+
+    def _told_rows(self, live: wire.LiveRows) -> web.Response:
+        """The answer that holds the rows of a live table."""
+        body = encode_live(live, self._agent.settings)
+        return web.Response(body=body, content_type=wire.JSON_TYPE)
 
     async def settings(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -210,7 +281,8 @@ class Handlers:
     async def set(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         change = await _body(request, wire.SettingChange)
-        self._agent.change(change.name, change.value)
+        with self._changing(request, "set", _told_setting(change)):
+            self._agent.change(change.name, change.value)
         return _json(_settings(self._agent))
 
     async def detach(self, request: web.Request) -> web.StreamResponse:
@@ -218,7 +290,8 @@ class Handlers:
         question = await _body(request, wire.DetachRequest)
         if self._agent.depart is None:
             raise InternalError("this agent cannot leave")
-        leaving = self._agent.depart(question.keep_record)
+        with self._changing(request, "detach", _told(question)):
+            leaving = self._agent.depart(question.keep_record)
         pid = self._agent.folder.pid
         response = _json(wire.Detached(pid=pid, kept=leaving.kept, left=leaving.left))
         response.force_close()
@@ -232,6 +305,28 @@ class Handlers:
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         return web.json_response(openapi(VERSION))
+
+    def _changing(
+        self, request: web.Request, name: str, arguments: str
+    ) -> AbstractContextManager[None]:
+        """What is done inside is more than to read: audited, and on record."""
+        return self._agent.changes().change(sender_of(request), name, arguments)
+
+
+def _told(question: Any) -> str:
+    """What a request asks for: its fields that are not as they are by default."""
+    given = (
+        (field.name, getattr(question, field.name))
+        for field in dataclasses.fields(question)
+        if getattr(question, field.name) != field.default
+    )
+    return ", ".join(f"{name}={value!r}" for name, value in given)
+
+
+def _told_setting(change: wire.SettingChange) -> str:
+    """A setting that is to be changed; a secret's value is not told."""
+    secret = any(s.secret and change.name in (s.name, s.env) for s in SETTINGS)
+    return f"{change.name}={'...' if secret else change.value}"
 
 
 def _settings(agent: Agent) -> wire.SettingsAnswer:
@@ -274,7 +369,16 @@ def _seconds(request: web.Request, name: str) -> float | None:
 
 async def _body(request: web.Request, cls: type[T]) -> T:
     """The body of a request as the object it must be."""
-    return wire.decode(cls, await request.read())
+    return wire.decode(cls, await request.read(), is_finite=True)
+
+
+async def _awaited(kept: Kept, future: Future[T]) -> T:
+    """What comes of an action; who goes away before it comes has given the action up."""
+    try:
+        return await asyncio.shield(asyncio.wrap_future(future))
+    except asyncio.CancelledError:
+        kept.is_cancelled = True
+        raise
 
 
 async def _send_file(request: web.Request, path: Path) -> web.StreamResponse:

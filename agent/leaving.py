@@ -41,6 +41,7 @@ class Arrival(NamedTuple):
 
     Attributes:
         late: Whether a training may be in the middle of a step.
+        is_early: Whether torch has only just been imported, so that recording can wait for its use.
         is_guest: Whether the process had loaded nothing of probing before.
         places: Folders of the operator's who attached: they hold what may be missing here.
         forget: Undoes what waits for torch.
@@ -48,6 +49,7 @@ class Arrival(NamedTuple):
     """
 
     late: bool = False
+    is_early: bool = False
     is_guest: bool = False
     places: tuple[str, ...] = ()
     forget: Callable[[], None] = lambda: None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import shutil
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 from .. import process, rundir
 from ..errors import ProbingError
@@ -20,6 +20,7 @@ from ..rundir import ProcessFolder, write_private
 from ..settings import Settings
 from . import forks
 from .crashes import CrashRecorder
+from .guard import try_each
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
 from .safe_points import AGENT_THREAD_PREFIX
@@ -45,7 +46,12 @@ class Running:
             OSError: The unix socket cannot be bound.
         """
         agent = self.agent
-        agent.record(late=self.arrival.late)
+        failed = try_each((agent.hold,))
+        agent.problems.extend(f"other machines cannot see that it lives: {what}" for what in failed)
+        if self.arrival.is_early:
+            agent.await_use()
+        else:
+            agent.record(late=self.arrival.late)
         listening = [bind_unix(agent.folder.socket)]
         if agent.settings.listen:
             try:
@@ -58,8 +64,8 @@ class Running:
         self._crashes.start()
 
     def stop(self) -> None:
-        """Leave the process as it was."""
-        self._crashes.stop()
+        """Leave the process as it was; never raises."""
+        self._do(self._crashes.stop)
         self.end()
 
     def remains(self) -> list[str]:
@@ -67,35 +73,50 @@ class Running:
         return [*self.agent.training.remains(), *self._crashes.remains()]
 
     def end(self) -> None:
-        """The process ends: let go of all but what records a crash on the way."""
+        """The process ends: let go of all but what records a crash on the way; never raises."""
         if self._listener is not None:
-            self._listener.stop()
-        self.agent.close()
+            self._do(self._listener.stop)
+        self._do(self.agent.close)
 
     def abandon(self) -> None:
-        """Runs in a forked child: let go of everything that is the parent's."""
-        self._crashes.stop()
-        self.agent.training.close()
+        """Runs in a forked child: let go of everything that is the parent's; never raises."""
+        try_each((self._crashes.stop, self.agent.abandon))
         if self._listener is not None:
-            self._listener.abandon()
+            try_each((self._listener.abandon,))
+
+    def _do(self, action: Callable[[], object]) -> None:
+        """Do one thing on the way out; one that fails is told on the card and stops no other."""
+        failed = try_each((action,))
+        if failed:
+            self.agent.problems.append(f"the agent did not leave cleanly: {failed[0]}")
+            try_each((self.agent.write_card,))
 
 
 def _listen_on_tcp(agent: Agent) -> socket.socket:
-    """A TCP socket as the settings ask for, with the token in its file."""
-    agent.token = agent.settings.token or secrets.token_hex(32)
-    listening, agent.listen = bind_tcp(agent.settings, int_from_env("LOCAL_RANK") or 0)
+    """A TCP socket as the settings ask for, with the tokens in their files."""
+    from .tokens import tokens_for  # not needed by most processes
+
+    agent.token, agent.read_token = tokens_for(agent.settings)
+    bound = bind_tcp(agent.settings, int_from_env("LOCAL_RANK") or 0)
+    agent.listen, agent.certificate = bound.address, bound.certificate
     write_private(agent.folder.token, agent.token.encode())
-    return listening
+    write_private(agent.folder.read_token, agent.read_token.encode())
+    return bound.server
 
 
 def _make_server(agent: Agent) -> Serving:
     """The HTTP server; it and aiohttp are loaded only when somebody asks."""
     with forks.held_back(timeout_s=1.0):  # the agent may be about to leave
+        from ..routes import ROUTES
         from . import worker_process
+        from .handlers import Handlers
         from .server import Server
 
+        agent.asked()
         worker_process.borrowed_places = agent.places
-        return Server(agent)
+        handlers = Handlers(agent)
+        bound = [(route, getattr(handlers, route.name)) for route in ROUTES]
+        return Server(agent, bound, handlers.close)
 
 
 _running: Running | None = None

@@ -3,7 +3,8 @@
 Rules of this file: runs in the agent's own daemon thread, which blocks all signals so that the
 host's handlers run where they always did. Sockets are bound before the thread starts, so that
 a failure is known at once. A ping is answered here, with bytes made beforehand; anything else
-loads the HTTP server, which then goes on in this same thread.
+loads the HTTP server, which then goes on in this same thread. It is loaded in another one, which on
+a busy machine takes seconds: meanwhile pings are answered, for this process does run Python code.
 """
 
 from __future__ import annotations
@@ -14,25 +15,33 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..card import Pong
 from ..codec import encode
+from . import forks
+from .guard import try_each
 from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import is_welcome
 from .state import Agent
 
 _PEEK_S = 1.0
+_RETRY_S = 0.1
 _LIVES = 3
+_LOOK_S = 0.01
+"""How often it is looked whether the server is there."""
+_MOST_WAITING = 8
+"""Connections that are held until then; the next ones stay in the kernel's queue."""
 _PING = b"GET /v1/ping "
 
 
 class Serving(Protocol):
     """What a server must offer to go on in the listener's thread."""
 
-    def run(self, sockets: list[socket.socket], first: socket.socket) -> None:
-        """Serve until stopped, beginning with a connection that is already accepted."""
+    def run(self, sockets: list[socket.socket], waiting: Sequence[socket.socket]) -> None:
+        """Serve until stopped, beginning with connections that are already accepted."""
 
     def stop(self) -> None:
         """End `run`, from any thread."""
@@ -52,7 +61,10 @@ class Listener:
         self._sockets = sockets
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._server: Serving | None = None
+        self._accepted: socket.socket | None = None  # the last one, before there is a server
+        self._waiting: list[socket.socket] = []
         self._is_stopped = False
+        self._is_prepared = False
         self._pong = _pong()
         self._thread = threading.Thread(
             target=self._run, name=f"{AGENT_THREAD_PREFIX}agent", daemon=True
@@ -65,10 +77,12 @@ class Listener:
     def stop(self) -> None:
         """End the thread and close the sockets; returns within 2 s."""
         self._is_stopped = True
-        os.write(self._wake_writer, b"x")
+        if self._wake_writer >= 0:  # it has not been stopped before
+            os.write(self._wake_writer, b"x")
         if self._server is not None:
             self._server.stop()
-        if self._thread is not threading.current_thread():
+        # It is not alive either when it could not be started.
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2.0)
         self._close()
 
@@ -76,12 +90,13 @@ class Listener:
         """Runs in a forked child: close the parent's sockets, and nothing more."""
         if self._server is not None:
             self._server.abandon()
+        for connection in (*self._waiting, *([self._accepted] if self._accepted else [])):
+            connection.close()
         self._close()
 
     def _close(self) -> None:
         """Close every descriptor, once."""
-        for server in self._sockets:
-            server.close()
+        try_each(server.close for server in self._sockets)
         for fd in (self._wake_reader, self._wake_writer):
             if fd >= 0:
                 with contextlib.suppress(OSError):
@@ -89,44 +104,119 @@ class Listener:
         self._wake_reader = self._wake_writer = -1
 
     def _run(self) -> None:
-        """The thread. An exception that gets here must not reach the host's stderr."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        for _ in range(_LIVES):
+        """The thread: serve, again after a failure, and close the sockets after too many.
+
+        Whatever gets here must not reach the host's stderr. A SystemExit would end the thread
+        without a word, and leave sockets on which everybody waits for ever.
+        """
+        problems = self._agent.problems
+        for life in range(1, _LIVES + 1):
             try:
+                self._prepare()
                 self._serve()
                 return
-            except Exception as error:  # noqa: BLE001 - never harm the host
-                self._agent.problems.append(f"the server failed: {type(error).__name__}: {error}")
+            except BaseException as error:  # noqa: BLE001 - never harm the host
+                what = f"{type(error).__name__}: {error}".rstrip(": ")
+                is_last = life == _LIVES
+                problems.append(f"the server failed: {what}" + "; it is off" * is_last)
+                try_each((self._close_sockets,) if is_last else ())
+                try_each((self._agent.write_card,))
+
+    def _close_sockets(self) -> None:
+        """Have clients refused at once from now on, rather than wait."""
+        try_each(server.close for server in self._sockets)
+
+    def _prepare(self) -> None:
+        """Prune old records and make it known, once; what fails of it is only told."""
+        if not self._is_prepared:
+            self._is_prepared = True
+            failed = try_each((_block_signals, self._agent.prune, self._announce))
+            self._agent.problems.extend(f"while the agent started: {what}" for what in failed)
+
+    def _announce(self) -> None:
+        """Make it known to others, if the settings say so."""
+        if self._agent.settings.node or self._agent.settings.job_dir:
+            from .announcing import announce
+
+            announce(self._agent)
 
     def _serve(self) -> None:
-        """Prune old records, wait, and serve from the first real question on."""
-        self._agent.prune()
-        first = self._wait()
-        if first is not None:
-            self._server = self._make_server()
-            if self._is_stopped:  # while it was being loaded
-                self._server.stop()
-            self._server.run(self._sockets, first)
+        """Wait, and serve from the first real question on."""
+        self._waiting = []
+        if not self._wait():
+            return
+        try:
+            self._server = self._load()
+        except BaseException:
+            try_each(connection.close for connection in self._waiting)
+            raise
+        if self._is_stopped:  # while it was being loaded
+            self._server.stop()
+        self._server.run(self._sockets, self._waiting)
 
-    def _wait(self) -> socket.socket | None:
-        """Answer pings until somebody asks more; None when it is time to stop."""
+    def _load(self) -> Serving:
+        """Load the server, and answer pings until it is there."""
+        made: list[Serving] = []
+        failures: list[BaseException] = []
+
+        def load() -> None:
+            try:
+                made.append(self._make_server())
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                failures.append(error)
+
+        name = f"{AGENT_THREAD_PREFIX}load"
+        loading = threading.Thread(target=load, name=name, daemon=True)
+        try:
+            loading.start()
+        except RuntimeError:  # the process may have no more threads
+            return self._make_server()
+        self._wait(loading)
+        loading.join()
+        if failures:
+            raise failures[0]
+        return made[0]
+
+    def _wait(self, loading: threading.Thread | None = None) -> bool:
+        """Answer pings until somebody asks more; False when it is time to stop.
+
+        Args:
+            loading: What loads the server: then until that is done, and who asks more waits.
+        """
         poll = select.poll()
         for fd in (*(server.fileno() for server in self._sockets), self._wake_reader):
             poll.register(fd, select.POLLIN)
         by_fd = {server.fileno(): server for server in self._sockets}
-        while True:
-            for fd, _ in poll.poll():
-                if fd not in by_fd:
-                    return None
-                connection = self._accept(by_fd[fd])
-                if connection is not None:
-                    return connection
+        for server in self._sockets:
+            server.settimeout(0)  # who wanted to connect may have gone
+        is_over = False
+        while not (is_over or self._is_stopped):
+            ready = [fd for fd, _ in poll.poll(None if loading is None else _LOOK_S * 1000)]
+            for fd in ready:
+                if fd in by_fd and len(self._waiting) < _MOST_WAITING:
+                    self._take(by_fd[fd])
+            if loading is None:
+                is_over = bool(self._waiting)
+                continue
+            is_over = not loading.is_alive()
+            if len(self._waiting) == _MOST_WAITING:
+                loading.join(_LOOK_S)
+        return is_over
+
+    def _take(self, server: socket.socket) -> None:
+        """Take a connection, and keep it where it is more than a ping."""
+        connection = self._accept(server)
+        if connection is not None:
+            self._waiting.append(connection)
 
     def _accept(self, server: socket.socket) -> socket.socket | None:
-        """The next connection, unless it is not welcome or was only a ping."""
+        """The next connection, unless it is not welcome, asked nothing or was only a ping."""
         try:
-            connection, _ = server.accept()
-        except OSError:
+            with forks.held_back(timeout_s=_RETRY_S):  # else a child would keep it
+                connection, _ = server.accept()
+                self._accepted = connection
+        except OSError:  # out of descriptors, or a peer gone already: the host needs air
+            time.sleep(_RETRY_S)
             return None
         try:
             if not is_welcome(connection):
@@ -135,16 +225,31 @@ class Listener:
             if connection.family != socket.AF_UNIX:
                 return connection
             connection.settimeout(_PEEK_S)
-            if connection.recv(len(_PING), socket.MSG_PEEK) != _PING:
-                connection.settimeout(0)
+            if _begins_other_than_ping(connection):
                 return connection
-            self._agent.refresh_card()
+            try_each((self._agent.refresh_card,))  # a full disk is no reason to be silent
             connection.recv(65536)
-            connection.sendall(self._pong)
+            connection.sendall(self._pong)  # fails where the other end has only looked who is here
         except OSError:
             pass
         connection.close()
         return None
+
+
+def _block_signals() -> None:
+    """Have the host's handlers run where they always did."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def _begins_other_than_ping(connection: socket.socket) -> bool:
+    """Whether the server is needed for it.
+
+    It is for one that says nothing, too: here the next one would have to wait until it is given up.
+    """
+    try:
+        return connection.recv(len(_PING), socket.MSG_PEEK) not in {_PING, b""}
+    except TimeoutError:
+        return True
 
 
 def _pong() -> bytes:

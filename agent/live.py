@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,10 @@ from ..stacks import rows_of
 from ..tables import (
     BACKTRACE,
     DATALOADERS,
+    ENVIRONMENT,
+    FLIGHT_RECORDER,
     HOST_MEMORY,
+    LEAK_GROWTH,
     LEAK_STEPS,
     LEAKS,
     MEMORY_SEGMENTS,
@@ -26,15 +29,19 @@ from ..tables import (
     MODELS,
     MODULES,
     OPTIMIZERS,
+    PARAMETER_CHECKSUMS,
+    REFERRERS,
     SOURCES,
+    TENSORS,
     THREADS,
 )
 from ..wire import LiveRows
 from .safe_points import AGENT_THREAD_PREFIX
-from .sources.stacks import take_backtrace
+from .sources.stacks.look import take_backtrace
 
 if TYPE_CHECKING:
     from .no_training import NoTraining
+    from .sources.storage.memory_look import Moment
     from .training import TorchTraining
 
 
@@ -44,6 +51,7 @@ class LiveQuestion:
     Attributes:
         wait_s: How long what only the training can show may be waited for; None: not at all.
         patient: Whether to wait even while the training makes no progress.
+        at_step: The step at whose end to look, for what is looked at there; None for the next one.
         cancelled: Set when nobody waits for the answer any more.
     """
 
@@ -55,11 +63,23 @@ class LiveQuestion:
         wait_s: float | None = None,
         patient: bool = False,
     ) -> None:
-        self.table = table
+        self.table, at, step = table.partition("@")
+        self.at_step = _step(step) if at else None
         self.training = training
         self.wait_s = wait_s
         self.patient = patient
         self.cancelled = threading.Event()
+
+
+def _step(text: str) -> int:
+    """The step in ``table@step``.
+
+    Raises:
+        BadRequest: It is no number.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise BadRequest(f"a step is a number, and {text!r} is none")
+    return int(text)
 
 
 def live_rows(question: LiveQuestion) -> LiveRows:
@@ -90,7 +110,7 @@ def rows_in_thread(question: LiveQuestion) -> Future[LiveRows]:
 
 
 def _models(question: LiveQuestion) -> LiveRows:
-    from .sources.model_rows import model_rows
+    from .sources.model.model_rows import model_rows
 
     return model_rows(question.training.watched())
 
@@ -102,13 +122,13 @@ def _modules(question: LiveQuestion) -> LiveRows:
 
 
 def _optimizers(question: LiveQuestion) -> LiveRows:
-    from .sources.optimizer_groups import optimizer_rows
+    from .sources.steps.optimizer_groups import optimizer_rows
 
     return optimizer_rows(question.training.watched())
 
 
 def _dataloaders(question: LiveQuestion) -> LiveRows:
-    from .sources.dataloader_rows import dataloader_rows
+    from .sources.data.dataloader_rows import dataloader_rows
 
     return dataloader_rows(question.training.dataloaders)
 
@@ -131,7 +151,12 @@ def _memory(question: LiveQuestion) -> LiveRows:
 
     table, rows = ROWS[question.table]
     seen = LOOKS.see(question)
-    return live_rows_of(table, rows(seen.moments), seen.note)
+    moments: Sequence[Moment] = seen.moments
+    if table is TENSORS and (history := question.training.allocator_history()) is not None:
+        from .sources.allocation.creating_lines import with_frames
+
+        moments = with_frames(moments, history)
+    return live_rows_of(table, rows(moments), seen.note)
 
 
 def _memory_segments(question: LiveQuestion) -> LiveRows:
@@ -152,6 +177,36 @@ def _leak_steps(question: LiveQuestion) -> LiveRows:
     return leak_step_rows(question.training.leaks)
 
 
+def _leak_growth(question: LiveQuestion) -> LiveRows:
+    from .sources.leaks.rows import leak_growth_rows
+
+    return leak_growth_rows(question.training.leaks)
+
+
+def _referrers(question: LiveQuestion) -> LiveRows:
+    from .sources.leaks.rows import referrer_rows
+
+    return referrer_rows(question.training.referrers)
+
+
+def _flight_recorder(_: LiveQuestion) -> LiveRows:
+    from .sources.collectives.flight_recorder import flight_recorder_rows
+
+    return flight_recorder_rows()
+
+
+def _environment(_: LiveQuestion) -> LiveRows:
+    from .surroundings import environment_rows
+
+    return environment_rows()
+
+
+def _parameter_checksums(question: LiveQuestion) -> LiveRows:
+    from .checksums_now import checksum_rows
+
+    return checksum_rows(question)
+
+
 LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
     THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
@@ -165,4 +220,9 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     MEMORY_SEGMENTS.name: _memory_segments,
     LEAKS.name: _leaks,
     LEAK_STEPS.name: _leak_steps,
+    LEAK_GROWTH.name: _leak_growth,
+    REFERRERS.name: _referrers,
+    FLIGHT_RECORDER.name: _flight_recorder,
+    ENVIRONMENT.name: _environment,
+    PARAMETER_CHECKSUMS.name: _parameter_checksums,
 }

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .evaluation import Stillness
+from .stillness import Stillness
 
 if TYPE_CHECKING:
     from .live import LiveQuestion
@@ -23,6 +23,8 @@ _POLL_S = 0.05
 _STILL = "the training makes no progress"
 _STILL_S = 2.0
 """How long the training must have been proven to stand still before it is looked at from here."""
+_HOLD_S = 60.0
+"""How long a training that goes on meanwhile waits at most."""
 _FRESH_S = 1.0
 """For how long a look answers further questions: one command asks for several tables."""
 
@@ -85,7 +87,8 @@ def _look(recording: Any, question: LiveQuestion) -> Seen:
     if watching.reason is not None:
         note = f"not everything could be looked at: {watching.reason}"
     if not moments and note is not None and note.startswith(_STILL):
-        moments = (look(recording, NOW, training.step()),)
+        with training.safe_points.way_closed(_HOLD_S):
+            moments = (look(recording, NOW, training.step()),)
     elif moments:
         held_s = max(moment.held_s for moment in moments)
         held = f"the training was held for at most {1e3 * held_s:.0f} ms at a time"
@@ -95,19 +98,17 @@ def _look(recording: Any, question: LiveQuestion) -> Seen:
 
 def _wait(watching: MemoryLook, question: LiveQuestion) -> str | None:
     """Wait for the end of the look; returns why it did not come."""
-    stillness, still_since = Stillness(question.training), None
+    stillness = Stillness(question.training)
     wait_s = question.wait_s or 0.0
     end = time.monotonic() + wait_s
     while not watching.is_over.wait(_POLL_S):
         if question.cancelled.is_set():
             return "nobody waits any more"
-        now = time.monotonic()
-        still_since = (still_since or now) if stillness.is_proven() else None
-        if still_since is not None and now - still_since > _STILL_S:
+        if stillness.lasts(_STILL_S):
             if watching.moments:
                 return f"{_STILL} since: the next backward pass was not waited for"
             return f"{_STILL}: shown is what there is now, with nothing of the next backward pass"
-        if now > end:
+        if time.monotonic() > end:
             if watching.moments:
                 return f"no backward pass began within {wait_s:g} s: its activations are not known"
             return f"no step ended within {wait_s:g} s, and while a step runs it must not be"

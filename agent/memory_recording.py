@@ -22,13 +22,14 @@ from ..wire import MOST_STEPS
 from .no_training import NoTraining, watched
 from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling
 from .safe_points import AGENT_THREAD_PREFIX
+from .source import SourceReport
 from .sources.accelerator import CudaHistory
 from .sources.allocation.allocations import AllocationSteps
 from .sources.allocation.census import take_census
 from .sources.allocation.device_history import DeviceHistory
 
 if TYPE_CHECKING:
-    from .training import SourceReport, TorchTraining
+    from .training import TorchTraining
 
 _ENDLESS_S = 86_400.0
 
@@ -121,8 +122,6 @@ class MemoryRecordings:
 
     def report(self) -> SourceReport | None:
         """How it stands, for the list of all that records; None where nothing was recorded."""
-        from .training import SourceReport
-
         status = self.status()
         if self._history is None and self._recorder is None:
             return None

@@ -2,20 +2,172 @@
 
 Rules of this file: names only; nothing is imported, nothing is run. A name is looked for in
 the live ``__main__``, then in the locals of the training thread's frames from the inside out,
-then among what was seen in recorded calls (`model`, `optimizer`). What the code assigns goes
-into ``__main__``.
+then among what was seen in recorded calls (`model`, `optimizer`). What was seen comes before the
+locals of installed packages: a framework's `step` counts something else; only its `model` is what
+the user has given it. A frame that the user has chosen comes before all of these. What the code
+assigns goes to the local variable that has the name, or else into ``__main__``. Once the code is
+done, nothing of the frames is kept.
 """
 
 from __future__ import annotations
 
 import builtins
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
-_NOT_THE_USERS = ("torch.", "probing.")
+from .frame_names import Place, describe_frame, frames_at, has_local, locals_of, write_local
+
+_MOST_NAMES = 40
+_SCRIPT = "the script"
+_KNOWN = "seen in recorded calls"
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+
+
+class Names:
+    """Where names beside those of ``__main__`` come from.
+
+    Args:
+        found: Names that recorded calls have shown, such as ``model``.
+        last: What ``_`` stands for, where it stands for anything.
+        is_held: Whether the thread stands still.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        found: Mapping[str, Any],
+        *,
+        last: Mapping[str, Any] | None = None,
+        is_held: bool = False,
+    ) -> None:
+        self._place = place
+        self._found = found
+        self._last = last or {}
+        self._is_held = is_held
+        self._frames: list[tuple[FrameType, dict[str, Any]]] | None = None
+        self._known: dict[str, Any] = {}
+        self.main: dict[str, Any] = sys.modules["__main__"].__dict__
+
+    def open(self) -> None:
+        """Look at the frames once, for the time that the code runs.
+
+        Raises:
+            NoSuchFrame: The frame that was chosen is not there.
+        """
+        self._frames = self._looked()
+
+    def close(self) -> None:
+        """Keep nothing any more; a function that the code has left looks anew when it is called."""
+        self._frames, self._is_held, self._last = None, False, {}
+        self._known.clear()
+
+    def find(self, name: str) -> Any:
+        """What a name stands for.
+
+        Raises:
+            KeyError: Nothing.
+        """
+        if name in self._last:
+            return self._last[name]
+        if not self._place.is_chosen and name in self.main:
+            return self.main[name]
+        frames = self._frames if self._frames is not None else self._looked()
+        others: list[Any] = []
+        for frame, values in frames:
+            if name in values:
+                if not self._comes_behind(name, frame):
+                    return values[name]
+                others.append(values[name])
+            if self._place.frame is not None and name in frame.f_globals:
+                return frame.f_globals[name]
+        if name in self.main:
+            return self.main[name]
+        try:
+            return self._find_known(name)
+        except KeyError:
+            if not others:
+                raise
+        return others[0]
+
+    def has(self, name: str) -> bool:
+        """Whether a name stands for anything."""
+        try:
+            self.find(name)
+        except KeyError:
+            return False
+        return True
+
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name another value."""
+        if self._place.is_chosen or name not in self.main:
+            frames = self._frames or []
+            for index, (frame, values) in enumerate(frames):
+                is_there = name in values or (
+                    self._place.frame is not None and has_local(frame, name)
+                )
+                is_there = is_there and not self._comes_behind(name, frame)
+                if is_there and frame.f_locals is not frame.f_globals:
+                    write_local(frame, name, value, is_held=self._is_held)
+                    frames[index][1][name] = value
+                    return
+        self.main[name] = value
+
+    def delete(self, name: str) -> None:
+        """Forget a name of ``__main__``.
+
+        Raises:
+            KeyError: There is none.
+        """
+        del self.main[name]
+
+    def needs_frames(self, code: CodeType) -> bool:
+        """Whether code uses names that ``__main__`` does not have and that are known otherwise."""
+        if self._place.is_chosen:
+            return True
+        missing = {n for n in names_in(code) if n not in self.main and not hasattr(builtins, n)}
+        return any(self.has(name) for name in missing | (self._last.keys() & set(names_in(code))))
+
+    def own_names(self) -> set[str]:
+        """The names of ``__main__`` and of the frames."""
+        return {*self._last, *self.main, *(n for _, values in self._looked() for n in values)}
+
+    def hint(self, name: str) -> str:
+        """A sentence about a name that stands for nothing."""
+        if name in getattr(self._found, "possible", ()):
+            return f"probing knows {name} where a training has one; it has seen none here."
+        origins = self.origins()
+        if name in origins:  # Python says so of one that cannot be deleted, too
+            return f"{name} is {origins[name]}; only global names of the script can be deleted."
+        return nearest(name, origins)
+
+    def origins(self) -> dict[str, str]:
+        """Every name there is, and where it comes from."""
+        origins = dict.fromkeys(self._found, _KNOWN)
+        for frame, values in reversed(self._looked()):
+            origins.update(dict.fromkeys(values, f"a local of {describe_frame(frame)}"))
+        origins.update({n: _SCRIPT for n in self.main if not n.startswith("__")})
+        return origins
+
+    def _comes_behind(self, name: str, frame: FrameType) -> bool:
+        """Whether what probing knows by a name comes before the local of a frame."""
+        known = getattr(self._found, "possible", ())
+        if self._place.is_chosen or name == "model" or name not in known:
+            return False
+        return any(folder in frame.f_code.co_filename for folder in _INSTALLED)
+
+    def _find_known(self, name: str) -> Any:
+        """What probing knows by a name; looked for once while the code runs."""
+        if self._frames is None:
+            return self._found[name]
+        if name not in self._known:
+            self._known[name] = self._found[name]
+        return self._known[name]
+
+    def _looked(self) -> list[tuple[FrameType, dict[str, Any]]]:
+        """The frames now, with copies of their locals."""
+        return [(frame, locals_of(frame)) for frame in frames_at(self._place)]
 
 
 class LiveGlobals(dict[str, Any]):
@@ -24,71 +176,54 @@ class LiveGlobals(dict[str, Any]):
     Python asks `__missing__` for every global of a dict subclass that is not in it.
     """
 
-    def __init__(self, main: dict[str, Any], behind: Mapping[str, Any]) -> None:
+    def __init__(self, names: Names) -> None:
         super().__init__(__builtins__=builtins)
-        self._main = main
-        self._behind = behind
+        self._names = names
 
     def __missing__(self, name: str) -> Any:
-        return self._main[name] if name in self._main else self._behind[name]
+        return self._names.find(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._main[name] = value
+        self._names.assign(name, value)
 
     def __delitem__(self, name: str) -> None:
-        del self._main[name]
+        self._names.delete(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._main or name in self._behind
+        return isinstance(name, str) and self._names.has(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names.origins())
+
+    def keys(self) -> Any:
+        """All names, as ``dir()`` lists them."""
+        return self._names.origins().keys()
 
     def settle(self) -> None:
-        """Move what a ``global`` statement stored past `__setitem__` into ``__main__``."""
+        """Move what a ``global`` statement stored past `__setitem__` to where it belongs."""
         for name, value in list(dict.items(self)):
             if name != "__builtins__":
-                self._main[name] = value
+                self._names.assign(name, value)
+                dict.pop(self, name)
 
 
-def globals_for(code: CodeType, thread_id: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The globals to run code in: ``__main__`` itself whenever it has all the names.
-
-    Args:
-        thread_id: The training thread's number in the kernel; 0 for the main thread.
-        found: Names that recorded calls have shown, such as ``model``.
-    """
-    main = sys.modules["__main__"].__dict__
-    missing = {n for n in _names_in(code) if n not in main and not hasattr(builtins, n)}
-    if missing:
-        behind = {**found, **_frame_locals(thread_id)}
-        if missing & behind.keys():
-            return LiveGlobals(main, behind)
-    return main
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
     """Every name that code, or a function defined in it, looks up by name."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield from names_in(constant)
 
 
-def _frame_locals(thread_id: int) -> dict[str, Any]:
-    """The locals of a thread's own frames; those of inner frames hide those of outer ones."""
-    frame = frame_of(thread_id)
-    names: dict[str, Any] = {}
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "") or ""
-        if not f"{module}.".startswith(_NOT_THE_USERS):
-            for name, value in frame.f_locals.items():
-                names.setdefault(name, value)
-        frame = frame.f_back
-    return names
+def nearest(name: str, origins: Mapping[str, str]) -> str:
+    """A sentence about what an unknown name may have been meant to be."""
+    from difflib import get_close_matches  # only after a mistake
 
-
-def frame_of(thread_id: int) -> FrameType | None:
-    """The innermost frame of a thread, by its kernel number; 0 means the main thread."""
-    thread = threading.main_thread()
-    for candidate in threading.enumerate():
-        if candidate.native_id == thread_id:
-            thread = candidate
-    return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - as its docs say
+    close = get_close_matches(name, list(origins), n=4, cutoff=0.5)
+    if close:
+        return "Near it: " + ", ".join(f"{n} ({origins[n]})" for n in close) + "."
+    by_origin: dict[str, list[str]] = {}
+    for known, origin in list(origins.items())[-_MOST_NAMES:]:
+        by_origin.setdefault(origin, []).append(known)
+    there = "; ".join(f"{', '.join(sorted(n))} ({origin})" for origin, n in by_origin.items())
+    return f"There are: {there}." if there else "The script has no names."

@@ -14,10 +14,12 @@ from .safe_points import SafePoints
 
 if TYPE_CHECKING:
     from ..errors import ProbingError
-    from .sources.dataloaders import DataLoaders
+    from .source import SourceReport
+    from .sources.data.dataloaders import DataLoaders
+    from .sources.leaks.referrers import ReferrerSearch
     from .sources.leaks.watch import LeakWatch
-    from .sources.recording import Recording
-    from .training import SourceReport, TorchTraining
+    from .sources.steps.recording import Recording
+    from .training import TorchTraining
 
 
 class NoTraining:
@@ -26,7 +28,11 @@ class NoTraining:
     def __init__(self) -> None:
         self.safe_points = SafePoints()
         self.leaks: LeakWatch | None = None
+        self.referrers: ReferrerSearch | None = None
         self.dataloaders: DataLoaders | None = None
+
+    def begin(self) -> None:
+        """Nothing is waited for."""
 
     def start(self, *, late: bool = False) -> None:
         """Nothing to record."""
@@ -76,6 +82,10 @@ class NoTraining:
 
     def segments(self) -> list[dict[str, Any]] | None:
         """There is no accelerator."""
+        return None
+
+    def allocator_history(self) -> dict[str, Any] | None:
+        """Nor a history of its allocator."""
         return None
 
     def names(self) -> Mapping[str, Any]:

@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..wire import LiveRows
-from .evaluation import Stillness
-from .sources.model_rows import module_rows
-from .sources.observation import Observation
+from .sources.calls.observation import Observation
+from .sources.model.model_rows import module_rows
+from .stillness import Stillness
 
 if TYPE_CHECKING:
     from .live import LiveQuestion
@@ -78,20 +78,13 @@ def _leave(observation: Observation) -> None:
 def _wait(recording: Any, observation: Observation, question: LiveQuestion) -> str | None:
     """Wait for the end of the observation; returns why it did not come."""
     training, wait_s, session = question.training, question.wait_s or 0.0, recording.session
-    stillness, still_since = Stillness(training), None
+    stillness = Stillness(training)
     end = time.monotonic() + wait_s
     while not observation.is_over.wait(_POLL_S):
-        now = time.monotonic()
-        if now > end:
+        if time.monotonic() > end:
             return f"no model was called within {wait_s:g} s"
         if question.cancelled.is_set() or recording.session != session:
             return "recording has stopped meanwhile"
-        if question.patient:
-            continue
-        if not stillness.is_proven():
-            still_since = None
-            continue
-        still_since = still_since or now
-        if now - still_since > _STILL_S:
+        if not question.patient and stillness.lasts(_STILL_S):
             return "no model was called, for the training makes no progress"
     return None

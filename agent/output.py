@@ -1,7 +1,7 @@
 """Catches what one thread prints, and lets everybody else's output through.
 
-Rules of this file: ``sys.stdout`` and ``sys.stderr`` are replaced only while code that was
-sent is running, and put back unless somebody else has replaced them since. Nothing is ever
+Rules of this file: ``sys.stdout``, ``sys.stderr`` and ``sys.stdin`` are replaced only while code
+that was sent is running, and put back unless somebody else has replaced them since. Nothing is ever
 written to the host's streams from here.
 """
 
@@ -55,6 +55,8 @@ class _ByThread:
         """Write where this thread's text belongs."""
         capture = self._captures.get(threading.get_ident())
         if capture is None:
+            if self._stream is None:  # print() says nothing then, and does not fail
+                return len(text)
             written: int = self._stream.write(text)
             return written
         if not isinstance(text, str):
@@ -76,13 +78,50 @@ class _ByThread:
         return getattr(self._stream, name)
 
 
+class _Input:
+    """The standard input, which is at its end for threads that are captured: nobody types there.
+
+    Nor can such a thread close it: ``exit()`` does, before it raises SystemExit.
+    """
+
+    def __init__(self, stream: Any, captures: dict[int, Capture]) -> None:
+        self._stream = stream
+        self._captures = captures
+
+    def readline(self, *args: Any) -> str:
+        """The next line."""
+        return str(self._of("readline", *args))
+
+    def read(self, *args: Any) -> str:
+        """What is left."""
+        return str(self._of("read", *args))
+
+    def close(self) -> None:
+        """Close it."""
+        self._of("close")
+
+    def __iter__(self) -> Any:
+        return iter(self.readline, "")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"fileno", "buffer"} and threading.get_ident() in self._captures:
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def _of(self, name: str, *args: Any) -> Any:
+        """Call a method of the stream, unless this thread is captured."""
+        if threading.get_ident() in self._captures:
+            return ""
+        return getattr(self._stream, name)(*args)
+
+
 class OutputSwitch:
     """Puts the streams in place with the first capture and takes them away with the last."""
 
     def __init__(self) -> None:
         self._captures: dict[int, Capture] = {}
         self._lock = threading.Lock()
-        self._placed: list[tuple[str, Any, _ByThread]] = []
+        self._placed: list[tuple[str, Any, _ByThread | _Input]] = []
 
     def begin(self, limit_bytes: int) -> Capture:
         """Catch what the calling thread prints from now on."""
@@ -90,9 +129,10 @@ class OutputSwitch:
         with self._lock:
             self._captures[threading.get_ident()] = capture
             if not self._placed:
-                for name in ("stdout", "stderr"):
-                    original = getattr(sys, name)
-                    stream = _ByThread(original, self._captures)
+                for name in ("stdout", "stderr", "stdin"):
+                    original = getattr(sys, name, None)
+                    kind = _Input if name == "stdin" else _ByThread
+                    stream = kind(original, self._captures)
                     self._placed.append((name, original, stream))
                     setattr(sys, name, stream)
         return capture
@@ -101,8 +141,8 @@ class OutputSwitch:
         """Stop catching what the calling thread prints."""
         with self._lock:
             self._captures.pop(threading.get_ident(), None)
+            for name, original, stream in self._placed:
+                if getattr(sys, name, stream) is stream:  # or deleted, by the code that was caught
+                    setattr(sys, name, stream if self._captures else original)
             if not self._captures:
-                for name, original, stream in self._placed:
-                    if getattr(sys, name) is stream:
-                        setattr(sys, name, original)
                 self._placed.clear()

@@ -21,7 +21,7 @@ from ..rundir import ProcessFolder
 from ..wire import MOST_STEPS, ProfileProgress, ProfileRequest
 from .no_training import NoTraining, watched
 from .safe_points import AGENT_THREAD_PREFIX
-from .sources.profiler import StepsProfile
+from .sources.calls.profiler import StepsProfile
 from .training import TorchTraining
 
 DEFAULT_TIMEOUT_S = 30.0

@@ -1,7 +1,9 @@
 """Holds the training thread at a safe point while code that was sent looks at its tensors.
 
 Rules of this file: standard library only. A safe point is a place in the training loop where
-no tensor is being changed: after an optimizer step, or before the root module is called.
+no tensor is being changed: after an optimizer step, or before the root module is called. While
+somebody works beside a training that stands still, so is the beginning of a backward pass and of an
+optimizer's step.
 Passing one costs the training thread one attribute look-up when nobody waits. When somebody
 does, the training thread stands still until that code is done or its time is up; the code runs
 in a thread of its own, so that it can be left behind. What must run in the training thread itself,
@@ -11,6 +13,8 @@ a `StepEndJob`, is called there at each step's end until it says that it is done
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from .guard import Guard
@@ -51,7 +55,7 @@ class Visit:
         self._held.wait(timeout_s)
 
     def close_way_back(self) -> None:
-        """The work begins without the training held: a root module called now must wait."""
+        """The work begins without the training held: should it go on now, it must wait."""
         self._gate.closed = True
 
     def hold(self) -> None:
@@ -82,7 +86,8 @@ class SafePoints:
         waiting: True while somebody does, or has a job to run; read by the training thread without
             a lock.
         closed: True while somebody works without the training held: then the call of a root
-            module waits too, where otherwise only a step's end does.
+            module waits too, and so do a backward pass and an optimizer before they begin, where
+            otherwise only a step's end does.
         stepping: Whether an optimizer has stepped: then a step's end is the safe point.
     """
 
@@ -111,6 +116,11 @@ class SafePoints:
                 if not self.stepping:
                     self._work()
                 self._hold()
+
+    def torch_called(self) -> None:
+        """A backward pass or an optimizer's step is about to begin; in the training thread."""
+        if self.closed:
+            self._hold()
 
     def batch_came(self, batch: Any) -> None:
         """A batch has been fetched; runs in the training thread."""
@@ -146,6 +156,16 @@ class SafePoints:
                 self.closed = False
             self._settle()
         visit.finish()
+
+    @contextmanager
+    def way_closed(self, hold_s: float) -> Iterator[None]:
+        """Work beside a training that stands still: should it go on, it waits, at most so long."""
+        visit = self.request(hold_s)
+        visit.close_way_back()
+        try:
+            yield
+        finally:
+            self.withdraw(visit)
 
     def begin_job(self, job: StepEndJob) -> None:
         """Have a job run at the end of each step, from the next one on."""

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from ..tables import (
     ALLOC_EVENTS,
     BATCHES,
+    COLLECTIVES,
+    DEVICE_TIMES,
     GRADIENTS,
     MEMORY,
     METRICS,
+    NAN_STEPS,
     OOMS,
     SAMPLES,
     SOURCES,
@@ -20,7 +23,8 @@ from ..wire import LiveRows
 
 if TYPE_CHECKING:
     from .no_training import NoTraining
-    from .training import SourceReport, TorchTraining
+    from .source import SourceReport
+    from .training import TorchTraining
 
 _TABLES = {
     "allocations": ALLOC_EVENTS,
@@ -29,9 +33,12 @@ _TABLES = {
     "stack samples": SAMPLES,
     "marks": METRICS,
     "memory": MEMORY,
+    "nan-guard": NAN_STEPS,
     "gradient norms": STEPS,
     "gradient scaler": STEPS,
     "out of memory": OOMS,
+    "collectives": COLLECTIVES,
+    "device times": DEVICE_TIMES,
 }
 """The tables that sources write to, where it is not that of the module calls."""
 
@@ -50,7 +57,7 @@ def _compiled(training: TorchTraining | NoTraining) -> str | None:
     recording = training.watched()
     if recording is None:
         return None
-    from .sources.model_rows import compiled_note
+    from .sources.model.model_rows import compiled_note
 
     return compiled_note(recording)
 

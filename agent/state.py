@@ -6,22 +6,42 @@ done is a sentence in `problems`, for nothing is written to the host's streams o
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from .. import process, rundir
 from .._version import VERSION
 from ..card import Card
 from ..errors import ProbingError
+from ..launchers import Place, place_in
 from ..rundir import ProcessFolder
 from ..settings import Setting, Settings, find
+from . import forks
+from .guard import try_each
+from .hold import Hold
 from .leaving import Leaving
 from .no_training import NoTraining, torch_is_ready
-from .training import TorchTraining
+from .sockets import remove_socket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..tables import Table
+    from .certificate import Certificate
+    from .change_record import ChangeRecord
+    from .recorder import Names, RingWriter
+    from .training import TorchTraining
+
+
+_RINGS_MIB = 64
+"""What rings take together where the settings do not say."""
 
 
 class Agent:
@@ -32,8 +52,10 @@ class Agent:
         settings: As they are in force now.
         training: What is recorded.
         token: What TCP requests must carry; empty without a TCP listener.
+        read_token: What those may carry that only read; likewise.
         problems: What could not be done, one sentence each.
-        listen: Where it listens for TCP, as ``host:port``, if it does.
+        listen: Where it listens for TCP, if it does, see `probing.card.Card`.
+        certificate: What it shows there, if that is encrypted.
         places: Folders of the operator's who attached: they hold what may be missing here.
         depart: Makes ready to leave the process, keeping the record or not.
     """
@@ -42,16 +64,84 @@ class Agent:
         self.settings = settings
         self.folder = folder
         self.training: TorchTraining | NoTraining = NoTraining()
-        self.token = ""
+        self.token = self.read_token = ""
+        self.certificate: Certificate | None = None
         self._changed: set[str] = set()
         self._initial = settings
         self.problems: list[str] = []
-        self._ranks: tuple[int | None, ...] = ()
+        self._place: Place | None = None
         self._started_ns = time.time_ns()
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
         self.depart: Callable[[bool], Leaving] | None = None
-        self._recording_begins = threading.Lock()
+        self._recording_begins = threading.RLock()  # a signal's handler may come back here
+        self._is_beginning = False
+        self._names: Names | None = None
+        self._late_rings: list[RingWriter] = []
+        self._changes: ChangeRecord | None = None
+        self._hold = Hold()
+
+    def hold(self) -> None:
+        """Have every machine that sees the run folder see that this process lives."""
+        self._hold.take(self.folder)
+
+    def await_use(self) -> None:
+        """Begin to record at the first use of what is recorded, or when somebody asks."""
+        if self.settings.sampling_hz or not self.settings.recording:
+            self.record()
+        elif type(self.training) is NoTraining and torch_is_ready():
+            from .first_use import AwaitedTraining
+
+            self.training = AwaitedTraining(self.record)
+            self.training.start()
+
+    def asked(self) -> None:
+        """Somebody is about to ask something: have all tables there."""
+        self.training.begin()
+
+    def ended_by(self, error: BaseException) -> None:
+        """An exception ends the process or a thread of it; never raises."""
+        waited_for = self.training
+        waited_for.ended_by(error)
+        if self.training is not waited_for:  # it has made way for one that records
+            self.training.ended_by(error)
+
+    def names(self) -> Names:
+        """The names that rows of this process refer to; their file is made when it is first asked.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        from .recorder import Names, limit_rings
+
+        if self._names is None:
+            folder = self.folder.path
+            mib = self.settings.rings_mib
+            free_bytes = None if mib else _free_bytes(folder)
+            few = limit_rings((mib or _RINGS_MIB) << 20, free_bytes)
+            if few is not None:
+                self.problems.append(f"{folder}: {few}")
+                try_each((self.write_card,))
+            self._names = Names(self.folder.names)
+            if not self._names.goes_on:
+                self._remove_rings_with_names()
+        return self._names
+
+    def _remove_rings_with_names(self) -> None:
+        """Those there have numbers of names that are lost; some are made with their first row."""
+        from ..tables import RECORDED_TABLES
+
+        for table in RECORDED_TABLES:
+            if any(column.type == "text" for column in table.columns):
+                self.folder.ring(table.name).unlink(missing_ok=True)
+
+    def changes(self) -> ChangeRecord:
+        """The record of what is asked of the agent itself; its file is made with the first row."""
+        from .change_record import ChangeRecord
+
+        if self._changes is None:
+            self._changes = ChangeRecord(self)
+        return self._changes
 
     def record(self, *, late: bool = False) -> None:
         """Begin to record, once torch is there.
@@ -59,27 +149,80 @@ class Agent:
         Args:
             late: Whether a training may be in the middle of a step.
         """
-        with self._recording_begins:
-            if not (isinstance(self.training, NoTraining) and torch_is_ready()):
+        with forks.held_back(), self._recording_begins, _without_collections():
+            if self._is_beginning or not (
+                isinstance(self.training, NoTraining) and torch_is_ready()
+            ):
                 return
+            self._is_beginning = True
             try:
-                self.training = TorchTraining(self.folder, self.settings)
-                if self.settings.recording:
-                    self.training.start(late=late)
-            except (ProbingError, OSError) as error:
-                self.problems.append(f"nothing is recorded: {error}")
+                self.training.close()
+                self._record(late=late)
+            finally:
+                self._is_beginning = False
+
+    def _record(self, *, late: bool) -> None:
+        """Put the training that records in its place."""
+        from .training import TorchTraining
+
+        try:
+            training = TorchTraining(self.folder, self.settings, interned=self.names())
+        except (ProbingError, OSError) as error:
+            self.training = NoTraining()
+            self.problems.append(f"nothing is recorded: {error}")
+            try_each((self.write_card,))
+            return
+        self.training = training
+        if self.settings.recording:
+            training.start(late=late)
 
     def close(self) -> None:
-        """Stop recording for good; the record stays, what led to the agent goes."""
-        self.training.close()
-        self.training = NoTraining()
-        self.folder.socket.unlink(missing_ok=True)
-        self.folder.token.unlink(missing_ok=True)
+        """Stop recording for good; the record stays, what led to the agent goes.
+
+        Raises:
+            OSError: Something of it could not be done; the rest was.
+        """
+        training, self.training = self.training, NoTraining()
+        folder = self.folder
+        failed = try_each(
+            (
+                training.close,
+                *([self._changes.close] if self._changes is not None else []),
+                *([self._names.close] if self._names is not None else []),
+                self._remove_socket,
+                self._hold.let_go,
+                lambda: folder.token.unlink(missing_ok=True),
+                lambda: folder.read_token.unlink(missing_ok=True),
+            )
+        )
+        if failed:
+            raise OSError("; ".join(failed))
+
+    def _remove_socket(self) -> None:
+        with contextlib.suppress(FileExistsError):  # what is none of ours stays
+            remove_socket(self.folder.socket)
+
+    def make_ring(self, table: Table, rows: int) -> RingWriter:
+        """A ring that is made when its first row is to be written, closed by who asks for it.
+
+        Raises:
+            RingError: The space cannot be had.
+        """
+        from .recorder import RingWriter
+
+        ring = RingWriter(self.folder.ring(table.name), table, rows)
+        self._late_rings.append(ring)
+        return ring
+
+    def abandon(self) -> None:
+        """Runs in a forked child: let go of the parent's rings and names, whatever lock is held."""
+        names = [self._names.close] if self._names is not None else []
+        rings = (ring.close for ring in self._late_rings)
+        try_each((self.training.close, *names, *rings, self._hold.let_go))
 
     def card(self) -> Card:
         """Who this process is."""
-        self._ranks = _ranks()
-        rank, local_rank, world_size = self._ranks
+        place = self._place = self._place_now()
         return Card(
             pid=self.folder.pid,
             start_time=self.folder.start_time,
@@ -92,12 +235,20 @@ class Agent:
             python=".".join(map(str, sys.version_info[:3])),
             version=VERSION,
             started_ns=self._started_ns,
-            rank=rank,
-            local_rank=local_rank,
-            world_size=world_size,
+            rank=place.rank,
+            local_rank=place.local_rank,
+            world_size=place.world_size,
+            job=place.job,
+            attempt=place.attempt,
             listen=self.listen,
+            fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
         )
+
+    def _place_now(self) -> Place:
+        """Where it stands in its job, as the environment says now."""
+        place = place_in(os.environ)
+        return place._replace(job=self.settings.job) if self.settings.job else place
 
     def write_card(self) -> None:
         """Put the card into the run folder."""
@@ -105,7 +256,7 @@ class Agent:
 
     def refresh_card(self) -> None:
         """Write the card anew when what it says has changed since."""
-        if self._ranks != _ranks() or self.training.problems():
+        if self._place != self._place_now() or self.training.problems():
             self.write_card()
 
     def prune(self) -> None:
@@ -141,12 +292,32 @@ class Agent:
         return "set at start" if was_given else "default"
 
 
-def _ranks() -> tuple[int | None, int | None, int | None]:
-    """Rank, local rank and world size, as the launcher set them."""
-    return int_from_env("RANK"), int_from_env("LOCAL_RANK"), int_from_env("WORLD_SIZE")
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Have the garbage collector wait.
+
+    torch has just made a few hundred thousand objects, and the next few thousand, ours, would have
+    it look through them all: 80 ms for nothing.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def int_from_env(name: str) -> int | None:
     """An integer from the environment of the job."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() else None
+
+
+def _free_bytes(path: Path) -> int | None:
+    """What is free in a file system for everybody; None where it does not tell."""
+    try:
+        space = os.statvfs(path)
+    except OSError:
+        return None
+    return space.f_bavail * space.f_frsize

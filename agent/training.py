@@ -6,12 +6,9 @@ thread, while others train. Stopping leaves torch as it was.
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..rundir import ProcessFolder
 from ..settings import Settings
@@ -31,79 +28,44 @@ from ..tables import (
     STEPS,
     TORCH_TRACE,
 )
-from .guard import Guard
+from .guard import try_each
 from .recorder import Names, RingWriter
-from .safe_points import AGENT_THREAD_PREFIX, SafePoints
-from .sources.accelerator import Accelerator, Cuda
-from .sources.backward import BackwardPasses
-from .sources.boundary import Boundary
-from .sources.budget import Budget
-from .sources.dataloaders import DataLoaders
-from .sources.gradient_norms import GradientNorms
-from .sources.gradient_scaler import GradientScaler
-from .sources.marks import Marks
-from .sources.memory import MemorySampler
-from .sources.memory_rows import MemoryRows
-from .sources.module_backward import ModuleBackward
-from .sources.module_names import ModuleNames
-from .sources.modules import ModuleCalls
-from .sources.optimizers import OptimizerSteps
+from .safe_points import SafePoints
+from .source import Source, SourceReport
+from .sources.accelerator import Accelerator, Cuda, CudaHistory
+from .sources.calls.backward import BackwardPasses
+from .sources.calls.budget import Budget
+from .sources.calls.device_times import DeviceTimes
+from .sources.calls.module_backward import ModuleBackward
+from .sources.calls.module_names import ModuleNames
+from .sources.calls.modules import ModuleCalls
+from .sources.collectives.first_group import Collectives
+from .sources.data.dataloaders import DataLoaders
+from .sources.memory.memory_rows import MemoryRows
+from .sources.memory.sampler import MemorySampler
+from .sources.numbers.gradient_norms import GradientNorms
 from .sources.out_of_memory.ooms import Ooms
 from .sources.out_of_memory.rows import OomRings
-from .sources.progress import Progress
-from .sources.recording import Recording
-from .sources.step_rows import StepRows
+from .sources.steps.boundary import Boundary
+from .sources.steps.gradient_scaler import GradientScaler
+from .sources.steps.marks import Marks
+from .sources.steps.optimizers import OptimizerSteps
+from .sources.steps.progress import Progress
+from .sources.steps.recording import Recording
+from .sources.steps.step_rows import StepRows
+from .training_thread import training_thread
 
 if TYPE_CHECKING:
-    from .sources.gradient_rows import GradientRows
+    from .sources.leaks.referrers import ReferrerSearch
     from .sources.leaks.watch import LeakWatch
-    from .sources.stack_samples import StackSamples
+    from .sources.numbers.gradient_rows import GradientRows
+    from .sources.stacks.stack_samples import StackSamples
 
 _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
-
-
-class Source(Protocol):
-    """Something that records.
-
-    Attributes:
-        guard: Counts its faults.
-    """
-
-    guard: Guard
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-
-    def start(self) -> None:
-        """Record from now on."""
-
-    def stop(self) -> None:
-        """Record no more; `start` goes on."""
-
-    def close(self) -> None:
-        """Stop for good."""
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-
-
-class SourceReport(NamedTuple):
-    """How a source stands.
-
-    Attributes:
-        cost_s: What it has cost in the last step; None where that is not told apart.
-    """
-
-    source: str
-    state: str
-    cost_s: float | None
-    faults: int
-    note: str | None
 
 
 class TorchTraining:
@@ -115,18 +77,28 @@ class TorchTraining:
         numerics_ring: The ring of python.numerics, which is written on demand.
         on_demand: Reports of what records on demand and writes no ring.
         leaks: The last watch for storages that stay; None before the first.
+        referrers: The last search for who refers to storages; None before the first.
     """
 
     def __init__(
-        self, folder: ProcessFolder, settings: Settings, *, accelerator: Accelerator | None = None
+        self,
+        folder: ProcessFolder,
+        settings: Settings,
+        *,
+        accelerator: Accelerator | None = None,
+        interned: Names | None = None,
     ) -> None:
         """Make the rings.
+
+        Args:
+            interned: The names of the process; None for new ones.
 
         Raises:
             RingError: There is no space for them.
         """
         self.safe_points = SafePoints()
         self.leaks: LeakWatch | None = None
+        self.referrers: ReferrerSearch | None = None
         self._rings = [
             RingWriter(folder.ring(table.name), table, rows)
             for table, rows in (
@@ -153,9 +125,12 @@ class TorchTraining:
         self._recording = Recording(
             trace=trace,
             rows=StepRows(steps, batches, accelerator),
-            names=Names(folder.names),
+            names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )
+        before = steps.newest_of("step")
+        if before is not None:  # an agent that this process had before has counted so far
+            self._recording.step = before + 1
         share = settings.overhead / 100
         self._memory_rows = MemoryRows(self._recording, memory_ring, accelerator, share)
         self._recording.rows.watch_memory(self._memory_rows)
@@ -165,16 +140,23 @@ class TorchTraining:
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
-        names = ModuleNames(self._recording.names)
-        modules = ModuleBackward(self._recording, self._memory)
+        names = self._module_names = ModuleNames(self._recording.names)
+        modules = self._backward_hooks = ModuleBackward(self._recording, self._memory)
         self._budget = Budget(self._recording, names, modules, overhead, share)
         self._progress.on_step = self._budget.step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
         self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[11:]))
+        self._collectives = Collectives(
+            self._recording, folder, settings.collective_rows, accelerator
+        )
+        calls = ModuleCalls(*shared, names, modules)
+        self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
+        self._device_times.timed_by = (calls.time_by, modules.time_by)
+        self._recording.rows.watch_device(self._device_times)
         self._sources: tuple[Source, ...] = (
-            ModuleCalls(*shared, names, modules),
+            calls,
             BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
             scaler,
             GradientNorms(self._recording, accelerator, share),
@@ -189,6 +171,8 @@ class TorchTraining:
                 memory=self._memory_rows,
             ),
             self._ooms,
+            self._collectives,
+            self._device_times,
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -196,6 +180,9 @@ class TorchTraining:
             self.sample_gradients(settings.gradients_every)
         if settings.sampling_hz:
             self.sample_stacks(settings.sampling_hz)
+
+    def begin(self) -> None:
+        """Nothing is waited for: it is here."""
 
     def start(self, *, late: bool = False) -> None:
         """Begin to record.
@@ -206,20 +193,25 @@ class TorchTraining:
         """
         if late:
             self._memory.taken_ns = time.perf_counter_ns()  # it moves until it is seen not to
-            self._recording.training_thread = self._recording.training_thread or _training_thread()
+            self._recording.training_thread = self._recording.training_thread or training_thread()
         self._boundary.begin(late=late)
         for source in self._sources:
-            source.start()
+            source.guard.run(source.start)
 
     @property
     def accelerator(self) -> Accelerator:
         """The seam of the device."""
         return self._accelerator
 
+    @property
+    def memory_rows(self) -> MemoryRows:
+        """What writes python.memory."""
+        return self._memory_rows
+
     def gradient_rows(self) -> GradientRows:
         """What writes python.gradients, made when it is first asked for."""
         if self._gradient_rows is None:
-            from .sources.gradient_rows import GradientRows
+            from .sources.numbers.gradient_rows import GradientRows
 
             rows = GradientRows(self._recording, self._gradient_ring, self._accelerator)
             rows.guard.on_fault = self._gradient_ring.count_dropped
@@ -236,7 +228,7 @@ class TorchTraining:
     def sample_stacks(self, hz: float) -> None:
         """Write python.samples so many times per second; 0 for never."""
         if self._stack_samples is None:
-            from .sources.stack_samples import StackSamples
+            from .sources.stacks.stack_samples import StackSamples
 
             self._stack_samples = StackSamples(self._recording, self._sample_ring)
             self._sources += (self._stack_samples,)
@@ -248,19 +240,30 @@ class TorchTraining:
         """Stop recording; `start` goes on."""
         self._boundary.end()
         for source in self._sources:
-            source.stop()
+            source.guard.run(source.stop)
         self._progress.abandon()
         self._budget.forget()
 
     def close(self) -> None:
-        """Stop recording for good; what was recorded stays."""
-        self.pause()
-        for source in self._sources:
-            source.close()
-        self._memory.close()
-        for ring in self._rings:
-            ring.close()
-        self._recording.names.close()
+        """Stop recording for good; what was recorded stays.
+
+        Raises:
+            OSError: Something of it could not be done; the rest was.
+        """
+        births, surveyor = self._recording.births, self._recording.surveyor
+        failed = try_each(
+            (
+                self.pause,
+                *(source.close for source in self._sources),
+                self._memory.close,
+                *([births.close] if births is not None else []),
+                *([surveyor.close] if surveyor is not None else []),
+                *(ring.close for ring in self._rings),
+                self._recording.names.close,
+            )
+        )
+        if failed:
+            raise OSError("; ".join(failed))
 
     def ended_by(self, error: BaseException) -> None:
         """An exception ends the process or a thread of it; never raises."""
@@ -273,20 +276,34 @@ class TorchTraining:
 
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
-        return [s.guard.problem for s in self._sources if s.guard.problem]
+        told = [self._recording.names.problem, *(ring.problem for ring in self._rings)]
+        told += [source.guard.problem for source in self._sources]
+        told += [self._backward_hooks.guard.problem, self._module_names.guard.problem]
+        return [problem for problem in told if problem]
 
     def source_reports(self) -> list[SourceReport]:
         """How each source stands."""
         budget = self._budget
-        costs: dict[str, tuple[float, str | None]] = {}
-        costs["modules"] = (budget.calls_ns * 1e-9, _left_out(budget.thinned))
-        costs["memory"] = (self._memory_rows.last_ns * 1e-9, self._memory_rows.note())
-        costs["backward"] = (budget.hooks_ns * 1e-9, f"{budget.hooked} modules at every step")
+        costs: dict[str, tuple[float | None, str | None]] = {}
+        is_known = bool(budget.row_ns)  # measured at the end of the first step
+        hooked = f"every pass as a whole; those of {budget.hooked} modules at every step"
+        costs["modules"] = (budget.calls_ns * 1e-9 if is_known else None, _left_out(budget.thinned))
+        costs["memory"] = (self._memory_rows.last_ns * 1e-9 or None, self._memory_rows.note())
+        if not is_known:
+            hooked = "every pass as a whole; those of modules after the first step"
+        costs["backward"] = (
+            budget.hooks_ns * 1e-9 if is_known else None,
+            self._backward_hooks.guard.problem or hooked,
+        )
+        costs["device times"] = (None, self._device_times.note())
+        costs["collectives"] = (None, self._collectives.note())
         reports = [self._report(source, costs) for source in self._sources]
         more = [report() for report in self.on_demand.values()]
         return reports + [report for report in more if report is not None]
 
-    def _report(self, source: Source, costs: dict[str, tuple[float, str | None]]) -> SourceReport:
+    def _report(
+        self, source: Source, costs: dict[str, tuple[float | None, str | None]]
+    ) -> SourceReport:
         """How one source stands."""
         guard = source.guard
         cost, note = costs.get(guard.source, (None, None))
@@ -325,6 +342,11 @@ class TorchTraining:
         """What the accelerator's allocator has reserved; None when none is in use."""
         return self._accelerator.segments()
 
+    def allocator_history(self) -> dict[str, Any] | None:
+        """What the accelerator's allocator remembers; None where it keeps no history."""
+        keeper = CudaHistory()
+        return keeper.history() if keeper.is_in_use() and keeper.has_history() else None
+
     @property
     def recording(self) -> Recording:
         """What the sources share."""
@@ -339,10 +361,10 @@ class TorchTraining:
         return self._recording.trace.clock_offset_ns
 
     def names(self) -> Mapping[str, Any]:
-        """The model and the optimizer seen in recorded calls."""
-        found = {"model": self._recording.model, "optimizer": self._recording.optimizer}
-        objects = {name: ref() for name, ref in found.items() if ref is not None}
-        return {name: value for name, value in objects.items() if value is not None}
+        """What is known of the training by name, such as ``model``; each is found when asked."""
+        from .sources.model.known_names import KnownNames
+
+        return KnownNames(self._recording, self.dataloaders, self.step)
 
 
 def _left_out(names: tuple[str, ...]) -> str | None:
@@ -352,24 +374,3 @@ def _left_out(names: tuple[str, ...]) -> str | None:
     shown = ", ".join(names[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"left out, to keep within the budget: {shown}{more}"
-
-
-def _training_thread() -> int:
-    """The kernel number of a thread that is inside torch now, else of the main thread."""
-    frames = sys._current_frames()  # noqa: SLF001 - as its docs say
-    inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
-    frames.clear()  # this very frame is among them, and would hold itself and all others
-    for thread in threading.enumerate():
-        if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
-            return thread.native_id or 0
-    return threading.main_thread().native_id or 0
-
-
-def is_in_torch(frame: FrameType | None) -> bool:
-    """Whether a stack goes through a module, a backward pass or an optimizer."""
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "") or ""
-        if name.startswith(("torch.nn.modules.", "torch.autograd", "torch.optim")):
-            return True
-        frame = frame.f_back
-    return False

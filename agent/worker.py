@@ -2,35 +2,51 @@
 
 Rules of this file: runs on the agent's event loop, inside the training process, and imports no
 SQL engine. One statement runs at a time. A worker that is still sending its answer to a slow
-client does not hold up the next statement: that one gets a new worker.
+client does not hold up the next statement: that one gets a new worker. Where one has ended, the
+next is started at once and not with the next statement: most of the wait is for what it imports.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from .. import wire
-from ..errors import Busy, QueryTimedOut, RemoteError
+from ..errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied, SqlWorkerRests
 from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..sql_frames import WorkerRequest
+from ..sql_gate import check_text
 from .worker_process import WorkerProcess
 
 _KILL_AFTER_S = 1.0
 """How long after its deadline a statement gets to end by itself."""
 _REAP_S = 0.02
+_MOST_ENDS = 5
+_REST_S = 10.0
 
 
 class SqlWorker:
     """Runs statements in helper processes, each one client's own risk.
 
     Args:
-        folder: The run folder of this process, whose tables are asked.
+        folder: The run folder of this process, whose tables are asked; None where each question
+            says whose.
         settings: The settings in force at the moment.
+        rest_s: Within how long the worker may end `_MOST_ENDS` times before it is left alone for
+            the rest of it.
     """
 
-    def __init__(self, folder: ProcessFolder, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        folder: ProcessFolder | None,
+        settings: Callable[[], Settings],
+        *,
+        rest_s: float = _REST_S,
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self._turn = asyncio.Lock()
@@ -38,15 +54,24 @@ class SqlWorker:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._in_use: set[WorkerProcess] = set()
         self._killed: list[WorkerProcess] = []
+        self._rest_s = rest_s
+        self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
 
-    async def query(self, request: wire.QueryRequest) -> AsyncGenerator[bytes, None]:
+    async def query(
+        self, request: wire.QueryRequest, folder: ProcessFolder | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """The pieces of an Arrow IPC stream; close the generator when you leave it early.
+
+        Args:
+            folder: Whose tables are asked; this process's if not given.
 
         Raises:
             ProbingError: Before the first piece: the statement has no answer.
+            SqlWorkerRests: It has ended too often of late.
             SqlWorkerDied: Later: the answer breaks off.
         """
         settings = self._settings()
+        check_text(request.sql, settings.max_sql_bytes, "PROBING_MAX_SQL_BYTES")
         limit_s = min(request.timeout_s or settings.query_timeout_s, settings.query_timeout_s)
         deadline = asyncio.get_running_loop().time() + limit_s
         await self._take_turn(limit_s)
@@ -54,11 +79,15 @@ class SqlWorker:
         try:
             try:
                 worker = self._take_worker(settings)
-                await self._run(worker, request, settings, limit_s, deadline)
+                limits = _question(request, settings, folder)
+                await self._run(worker, limits, limit_s, deadline)
             finally:
                 self._turn.release()
             while piece := await worker.next_piece():
                 yield piece
+        except SqlWorkerDied:
+            self._ends.append(asyncio.get_running_loop().time())
+            raise
         finally:
             if worker is not None:
                 self._put_back(worker, settings)
@@ -78,8 +107,7 @@ class SqlWorker:
     async def _run(
         self,
         worker: WorkerProcess,
-        request: wire.QueryRequest,
-        settings: Settings,
+        question: WorkerRequest,
         limit_s: float,
         deadline: float,
     ) -> None:
@@ -88,7 +116,7 @@ class SqlWorker:
         try:
             await asyncio.wait_for(worker.wait_ready(), deadline - now())
             left_s = deadline - now()
-            question = _question(request, settings, timeout_s=left_s)
+            question = dataclasses.replace(question, timeout_s=left_s)
             await asyncio.wait_for(worker.ask(question), left_s + _KILL_AFTER_S)
         except asyncio.TimeoutError:
             raise QueryTimedOut(limit_s) from None
@@ -113,19 +141,39 @@ class SqlWorker:
                 self._in_use.add(worker)
                 return worker
             self._kill(worker)
+        self._check_rest()
         worker = WorkerProcess(self._folder, settings.query_memory_mib)
         self._in_use.add(worker)
         return worker
 
+    def _check_rest(self) -> None:
+        """Start no worker while one after the other ends: each start costs the training.
+
+        Raises:
+            SqlWorkerRests: It is so.
+        """
+        if len(self._ends) == _MOST_ENDS:
+            left_s = self._ends[0] + self._rest_s - asyncio.get_running_loop().time()
+            if left_s > 0:
+                raise SqlWorkerRests(_MOST_ENDS, self._rest_s, left_s)
+
     def _put_back(self, worker: WorkerProcess, settings: Settings) -> None:
-        """Keep a worker that can be asked again; kill any other."""
+        """Keep a worker that can be asked again; kill any other, and start the next one."""
         if worker not in self._in_use:  # closed meanwhile
             worker.release()
             return
         self._in_use.discard(worker)
-        if not worker.is_free or self._idle is not None:
-            self._kill(worker)
+        if worker.is_free and self._idle is None:
+            self._keep(worker, settings)
             return
+        self._kill(worker)
+        if self._idle is None:
+            with contextlib.suppress(SqlWorkerRests, SqlWorkerDied):  # who asks next is told
+                self._check_rest()
+                self._keep(WorkerProcess(self._folder, settings.query_memory_mib), settings)
+
+    def _keep(self, worker: WorkerProcess, settings: Settings) -> None:
+        """Have a worker wait for the next statement."""
         self._idle = worker
         loop = asyncio.get_running_loop()
         self._idle_timer = loop.call_later(settings.worker_idle_s, self._end_idle)
@@ -157,13 +205,17 @@ class SqlWorker:
         return worker
 
 
-def _question(request: wire.QueryRequest, settings: Settings, *, timeout_s: float) -> WorkerRequest:
+def _question(
+    request: wire.QueryRequest, settings: Settings, folder: ProcessFolder | None
+) -> WorkerRequest:
     """The statement with the limits that apply to it."""
     asked = settings.query_max_rows if request.max_rows is None else request.max_rows
     return WorkerRequest(
         sql=request.sql,
-        timeout_s=timeout_s,
+        timeout_s=settings.query_timeout_s,
         max_rows=max(0, min(asked, settings.query_max_rows)),
         max_bytes=settings.query_max_bytes,
         memory_mib=settings.query_memory_mib,
+        max_sql_bytes=settings.max_sql_bytes,
+        folder="" if folder is None else str(folder.path),
     )

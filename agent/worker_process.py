@@ -45,17 +45,21 @@ class WorkerProcess:
         is_free: Whether it has nothing in hand, so that it may be asked again.
     """
 
-    def __init__(self, folder: ProcessFolder, memory_mib: int) -> None:
+    def __init__(self, folder: ProcessFolder | None, memory_mib: int) -> None:
         """Start the process; `wait_ready` says when it can be asked.
+
+        Args:
+            folder: Whose tables are asked; None where each question says whose.
 
         Raises:
             SqlWorkerDied: It cannot be started.
         """
         script = Path(sql_frames.__file__).with_name("sql_worker.py")
-        places = [*_places("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
+        places = [*places_of("probing", "duckdb", "pyarrow", "numpy"), *borrowed_places]
+        whose = sql_frames.NO_FOLDER if folder is None else str(folder.path)
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", str(script), str(folder.path), str(memory_mib), *places],
+                [sys.executable, "-I", str(script), whose, str(memory_mib), *places],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -211,7 +215,7 @@ def _environment() -> dict[str, str]:
     return kept | _OWN_VARIABLES
 
 
-def _places(*packages: str) -> list[str]:
+def places_of(*packages: str) -> list[str]:
     """Where this process finds packages, without importing them."""
     places: dict[str, None] = {}
     for package in packages:

@@ -2,7 +2,8 @@
 
 Rules of this file: several endpoints are asked at the same time, each on a daemon thread, and
 answer in the order they were named. With one endpoint an error ends the command; with several
-it is told on stderr, the others still answer, and the exit code is that of the first failure.
+it is told on stderr, the others still answer, and the exit code is that of the first failure. An
+endpoint that stands for several processes is replaced by them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ..errors import ProbingError
 from . import terminal
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ..client import Process
 
 T = TypeVar("T")
+
+_LONGEST_S = 86_400.0
+"""Every question keeps a limit of its own; a profile of many steps may take long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,9 @@ class Replies(Generic[T]):
         if self._target.is_single:
             yield self._ask(self._target.endpoints[0])
             return
+        if self._target.has_many:
+            yield from self._ask_members()
+            return
         pending = [(name, self._start(name)) for name in self._target.endpoints]
         for name, outcome in pending:
             result = outcome.get()
@@ -63,6 +70,29 @@ class Replies(Generic[T]):
                 raise result
             else:
                 yield result
+
+    def _ask_members(self) -> Iterator[Reply[T]]:
+        """Ask all that the endpoints stand for, and say who answered."""
+        from ..job.asking import ask_all
+        from .many import membership_of, tell_coverage
+
+        members = membership_of(self._target).members
+        outcomes = ask_all(
+            members,
+            lambda process, _: self._question(process),
+            timeout_s=self._target.limit_s,
+            token=self._target.token,
+            deadline_s=_LONGEST_S,
+        )
+        for outcome in outcomes:
+            name = outcome.member.name
+            if outcome.state == "answered":
+                value = cast("T", outcome.value)  # which may be None
+                yield Reply(endpoint=name, value=value, notes=outcome.notes)
+            elif outcome.error is not None:
+                terminal.complain(outcome.error, endpoint=name)
+                self.exit_code = self.exit_code or outcome.error.exit_code
+        tell_coverage(outcomes)
 
     def _ask(self, endpoint: str) -> Reply[T]:
         process = self._target.connect(endpoint)
@@ -112,13 +142,11 @@ def show_json(
     Returns:
         The exit code.
     """
-    import json
-
     replies = Replies(target, question)
     answers = []
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         answers.append({"endpoint": reply.endpoint, "answer": as_plain(reply.value)})
     shown = answers[0]["answer"] if target.is_single else answers
-    terminal.write(json.dumps(shown, indent=2, ensure_ascii=False))
+    terminal.write_json(shown)
     return replies.exit_code

@@ -24,11 +24,18 @@ COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 COMMANDS = {
     "run": "run",
     "list": "list_",
+    "serve": "serve",
     "attach": "attach",
     "detach": "detach",
     "backtrace": "backtrace",
+    "hang": "hang",
+    "stragglers": "stragglers",
+    "diff": "diff",
     "query": "query",
     "eval": "eval_",
+    "jobs": "jobs",
+    "repl": "repl",
+    "act": "act",
     "profile": "profile",
     "arm": "arm",
     "gradients": "gradients",
@@ -46,7 +53,8 @@ COMMANDS = {
 }
 """Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""
 
-_LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|.*[:/].*")
+_ASK_NOBODY = ("run", "list", "serve", "attach", "detach", "file")
+_LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 
 class CommandGroup(click.Group):
@@ -160,7 +168,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def _nothing_asked(endpoint: str) -> UsageError:
     """The error for an endpoint without a command."""
-    asking = [name for name in COMMANDS if name not in ("run", "list", "attach", "detach", "file")]
+    asking = [name for name in COMMANDS if name not in _ASK_NOBODY]
     return UsageError(
         f"nothing is asked of {endpoint}: add one of {', '.join(asking[:-1])} or {asking[-1]}.",
         help=f"For example: `probing {endpoint} backtrace`.",
@@ -183,7 +191,8 @@ def probing() -> None:
 
     ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N, a process
     name, or the run folder of a process that has ended. `probing list` shows what there is. To
-    ask several processes at once, name each with -t.
+    ask several processes at once, name each with -t, or what stands for several: all, job:NAME,
+    rank:0-7, a node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:, store:HOST:PORT.
 
     \b
     Examples:
@@ -193,6 +202,8 @@ def probing() -> None:
       probing 4242 query "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL"
       probing 4242 eval "print(optimizer.param_groups[0]['lr'])"
       probing -t node1:8080 -t node2:8080 query "SELECT max(step) FROM python.steps"
+      probing list --job                  which ranks are there, which are missing?
+      probing -t all backtrace            where are all of them?
 
     Exit codes: 0 done, 1 the SQL or the code failed, 2 wrong usage, 3 no such process or not
     reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the output went away.

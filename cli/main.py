@@ -8,6 +8,7 @@ reader of the output went away (``| head``), as tools have that die of SIGPIPE.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from .group import COMPLETE_VARIABLE, probing
 
 INTERRUPTED = 130
 READER_GONE = 141
+_EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
+_TEXTS = frozenset({"sql", "code"})
+"""The arguments that are text with spaces in it."""
 
 
 def main() -> NoReturn:
@@ -76,8 +80,28 @@ def _dispatch(argv: list[str]) -> int:
 
 def _sentence(error: click.ClickException) -> str:
     """What click has to say, as one sentence."""
+    if isinstance(error, click.UsageError) and (words := _too_many(error)):
+        return words
     text = error.format_message().strip()
     return text if text.endswith((".", "!", "?", ")")) else f"{text}."
+
+
+def _too_many(error: click.UsageError) -> str | None:
+    """The sentence on arguments that a command does not take; mostly quotes were left out."""
+    found = _EXTRA.fullmatch(error.format_message())
+    if found is None or error.ctx is None:
+        return None
+    name, words = error.ctx.info_name, found[1]
+    takes_text = any(
+        isinstance(parameter, click.Argument) and parameter.name in _TEXTS
+        for parameter in error.ctx.command.params
+    )
+    if takes_text:
+        return (
+            f"{name} takes its text as one argument, and {words!r} is left over:"
+            f' put all of it in quotes, `probing ENDPOINT {name} "..."`.'
+        )
+    return f"{name} takes no further argument, but {words!r} was given."
 
 
 def _how_to_use(error: click.ClickException) -> str:

@@ -45,10 +45,10 @@ def summary_of(models: LiveRows, modules: LiveRows, *, depth: int) -> Summary:
     Args:
         depth: How many levels below the root are shown.
     """
-    rows = _dicts(modules)
+    rows = modules.dicts()
     found = tuple(
         _model(facts, [row for row in rows if row["model_id"] == facts["model_id"]], depth)
-        for facts in _dicts(models)
+        for facts in models.dicts()
     )
     notes = dict.fromkeys(note for note in (modules.note, models.note) if note is not None)
     return Summary(models=found, notes=tuple(notes))
@@ -83,12 +83,3 @@ def _leaf_output_bytes(rows: list[Row]) -> int | None:
         and (following is None or following["depth"] <= row["depth"])
     ]  # fmt: skip
     return sum(sizes) if sizes else None
-
-
-def _dicts(answer: LiveRows) -> list[Row]:
-    """The rows with names, in which nothing is missing that is shown."""
-    from ..tables import TABLES_BY_NAME
-
-    table = TABLES_BY_NAME[answer.table]
-    nothing = dict.fromkeys(column.name for column in table.columns)
-    return [{**nothing, **dict(zip(answer.columns, row, strict=True))} for row in answer.rows]

@@ -75,7 +75,7 @@ def report_on(process: Process) -> StatusReport:
         silence = error.message
     else:
         silence = live.note
-        rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+        rows = live.dicts()
         sources = tuple(_source(row, tables) for row in rows)
     return StatusReport(card=card, sources=sources, silence=silence, **costs)
 

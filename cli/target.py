@@ -7,6 +7,7 @@ command and after it; a command reads them as one frozen `Target`.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,15 @@ class Target:
 
     @property
     def is_single(self) -> bool:
-        """Whether one endpoint is asked."""
-        return len(self.endpoints) == 1
+        """Whether one endpoint is asked that names one process."""
+        return len(self.endpoints) == 1 and not self.has_many
+
+    @property
+    def has_many(self) -> bool:
+        """Whether one of the endpoints stands for several processes."""
+        from .many import stands_for_many
+
+        return any(stands_for_many(self, word) for word in self.endpoints)
 
     def connect(self, endpoint: str) -> Process:
         """The process at an endpoint.
@@ -116,8 +124,8 @@ def refuse_target(context: click.Context) -> None:
 
 
 def target_options(function: F) -> F:
-    """The options ``-t``, ``--timeout`` and ``--token-file``, stored in the context's `Target`."""
-    for decorate in (_TOKEN_OPTION, _TIMEOUT_OPTION, _ENDPOINT_OPTION):
+    """The options that say whom to ask, stored in the context's `Target` or the environment."""
+    for decorate in (*_TLS_OPTIONS, _TOKEN_OPTION, _TIMEOUT_OPTION, _ENDPOINT_OPTION):
         function = decorate(function)
     return function
 
@@ -165,6 +173,17 @@ def _read_token(ctx: click.Context, _: click.Parameter, value: str | None) -> No
     ctx.obj = dataclasses.replace(Target.of(ctx), token=token)
 
 
+def _set_variable(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Say it where all that is asked under this command finds it, processes of its own, too."""
+    if value is None or ctx.resilient_parsing:
+        return
+    if parameter.name == "tls_fingerprint":
+        from ..trust import read_fingerprint
+
+        read_fingerprint(value)
+    os.environ[f"PROBING_{parameter.name}".upper()] = value
+
+
 _ENDPOINT_OPTION = click.option(
     "-t",
     "--target",
@@ -189,6 +208,22 @@ _TOKEN_OPTION = click.option(
     expose_value=False,
     callback=_read_token,
     help="The file that holds the token of TCP endpoints; else PROBING_TOKEN is used.",
+)
+_TLS_OPTIONS = (
+    click.option(
+        "--tls-fingerprint",
+        metavar="SHA256",
+        expose_value=False,
+        callback=_set_variable,
+        help="The only certificate that is trusted; the same as PROBING_TLS_FINGERPRINT.",
+    ),
+    click.option(
+        "--tls-ca",
+        metavar="FILE",
+        expose_value=False,
+        callback=_set_variable,
+        help="Certificates of authorities or servers that are trusted; the same as PROBING_TLS_CA.",
+    ),
 )
 _ATTACH_OPTION = click.option(
     "--attach",

@@ -7,11 +7,12 @@ to do is asked once per command and handed to the renderers.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
 from .render.errors import render_error
@@ -60,6 +61,11 @@ def write(text: str) -> None:
     """Write text to stdout, ending it with a line break where it lacks one."""
     if text:
         _write(text if text.endswith("\n") else f"{text}\n")
+
+
+def write_json(value: Any) -> None:
+    """Write a value of plain parts to stdout as JSON; what is not plain, as the text it prints."""
+    write(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def write_chunks(chunks: Iterable[bytes]) -> None:

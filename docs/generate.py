@@ -1,7 +1,8 @@
 """Writes the reference pages from the declarations, so that they cannot say anything else.
 
 Rules of this file: a page is a pure function of the vocabulary (tables, settings, routes, errors,
-commands); words about a thing stand where the thing is declared, never here.
+commands, faults) and of what the tests of the faults reached; words about a thing stand where the
+thing is declared, never here.
 
     python docs/generate.py          write the pages
     python docs/generate.py --check  exit 1 and name each page that is not what would be written
@@ -13,6 +14,7 @@ import argparse
 import dataclasses
 import inspect
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,15 +22,25 @@ from typing import Any
 
 import click
 
-from probing import allocation_wire, wire
+import probing.union.errors  # noqa: F401 - that all errors are in the tree
+from probing import (
+    act_wire,
+    allocation_wire,
+    eval_wire,
+    job_wire,
+    labels_wire,
+    tree_wire,
+    union_wire,
+    wire,
+)
 from probing.cli.group import probing as cli
 from probing.cli.render.catalog import sql_type
 from probing.errors import ProbingError, error_classes
-from probing.routes import ROUTES, Route, openapi
+from probing.routes import NODE_ROUTES, ROUTES, Route, openapi
 from probing.settings import SETTINGS, Setting
 from probing.tables import TABLES, Column
 
-REFERENCE = Path(__file__).resolve().parent / "reference"
+DOCS = Path(__file__).resolve().parent
 NOTICE = "<!-- Written by docs/generate.py from the declarations: change those, then run it. -->"
 
 
@@ -46,6 +58,12 @@ _HTTP_INTRO = (
 _HTTP_ERRORS = (
     'An error has the same body on every route: `{"error": {"code", "status", "exit_code",'
     ' "message", "help", "detail"}}`. The codes are listed in [Errors](errors.md).'
+)
+_RELIABILITY_INTRO = (
+    "Every fault of this list is caused on purpose by a test, and what comes of it is compared with"
+    " the promise. `sh tests/run.sh -m fault -s` does it, and prints a line for each case: the"
+    " fault, what is expected, what was got. The figures are those of the run that is kept in"
+    " `docs/reliability.json`; `--record-faults` writes it anew."
 )
 _WHICH_ERROR = "Which error leaves with which code: [Errors](errors.md)."
 
@@ -136,7 +154,7 @@ def _usage_and_options(command: click.Command, context: click.Context) -> list[s
 
 def http_page() -> str:
     """Every route and body."""
-    schemas: dict[str, Any] = openapi("")["components"]["schemas"]
+    schemas: dict[str, Any] = openapi("", (*ROUTES, *NODE_ROUTES))["components"]["schemas"]
     parts = [
         "# HTTP",
         _HTTP_INTRO,
@@ -144,7 +162,10 @@ def http_page() -> str:
         "## Routes",
         _grid(
             ("route", "request", "answer", "meaning"),
-            ((f"`{r.method} {r.path}`", _body(r.request), _answer(r), r.doc) for r in ROUTES),
+            (
+                (f"`{r.method} {r.path}`", _body(r.request), _answer(r), r.doc)
+                for r in (*ROUTES, *NODE_ROUTES)
+            ),
         ),
         "## Bodies",
     ]
@@ -155,9 +176,17 @@ def http_page() -> str:
 
 def _wire_class(name: str) -> type[Any]:
     """The class of a body."""
-    found: type[Any] = next(
-        getattr(module, name) for module in (wire, allocation_wire) if hasattr(module, name)
+    modules = (
+        wire,
+        allocation_wire,
+        act_wire,
+        eval_wire,
+        job_wire,
+        labels_wire,
+        tree_wire,
+        union_wire,
     )
+    found: type[Any] = next(getattr(module, name) for module in modules if hasattr(module, name))
     return found
 
 
@@ -174,6 +203,7 @@ def _answer(route: Route) -> str:
             "document": "OpenAPI 3.1",
             "trace": f"`{wire.TRACE_TYPE}`",
             "allocations": f"`{wire.TRACE_TYPE}`",
+            "results": f"lines of {_body(wire.EvalResult)}",
         }[route.answer]
     return _body(route.answer)
 
@@ -289,18 +319,28 @@ def _page(parts: Iterable[str]) -> str:
     return "\n\n".join((NOTICE, *filter(None, parts))) + "\n"
 
 
+def reliability_page() -> str:
+    """Every fault that a test causes, and what came of it."""
+    faults = runpy.run_path(str(DOCS.parent / "tests" / "faults.py"))
+    rows = faults["rows"](faults["read_results"](faults["RESULTS"]))
+    head = ("fault", "what is done", "what must come of it", "cases that hold", "figures (limit)")
+    return _page(["# Reliability, shown by attack", _RELIABILITY_INTRO, _grid(head, rows)])
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
-    "tables.md": tables_page,
-    "settings.md": settings_page,
-    "cli.md": cli_page,
-    "http.md": http_page,
-    "errors.md": errors_page,
+    "reference/tables.md": tables_page,
+    "reference/settings.md": settings_page,
+    "reference/cli.md": cli_page,
+    "reference/http.md": http_page,
+    "reference/errors.md": errors_page,
+    "reliability.md": reliability_page,
 }
 
 
 def write(folder: Path) -> None:
     """Write every page."""
     for name, make in PAGES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(make(), "utf-8")
 
 
@@ -318,7 +358,7 @@ def main(argv: list[str] | None = None) -> int:
     """Write or check the pages; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, name stale pages")
-    parser.add_argument("--folder", type=Path, default=REFERENCE, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, default=DOCS, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if not options.check:
         write(options.folder)

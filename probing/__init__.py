@@ -8,6 +8,9 @@
     job.eval("optimizer.param_groups[0]['lr']").value
     job.backtrace()
 
+    ranks = probing.connect_many(["all"])            # every rank of this machine, as one database
+    ranks.query("SELECT rank, max(step) FROM python.steps GROUP BY rank").to_arrow()
+
 Importing this package loads nothing else: each name is loaded as it is first used.
 """
 
@@ -23,12 +26,14 @@ if TYPE_CHECKING:
     from .host import start, stop
     from .listing import list_processes
     from .marks import metric, see_memory, span, step
+    from .union.job import connect_many
 
 __all__ = [
     "ProbingError",
     "Process",
     "__version__",
     "connect",
+    "connect_many",
     "list_processes",
     "metric",
     "see_memory",
@@ -42,7 +47,9 @@ _HOMES = {
     "ProbingError": "errors",
     "Process": "client",
     "connect": "client",
+    "connect_many": "union.job",
     "list_processes": "listing",
+    "load_ipython_extension": "magic",
     "metric": "marks",
     "see_memory": "marks",
     "span": "marks",

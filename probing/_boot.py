@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import off_switch
+
 TYPE_CHECKING = False  # `typing` is not worth importing at the start of every interpreter
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +110,7 @@ class _Boot:
 def start() -> None:
     """The start-up hook: see the module's rules."""
     mode = os.environ.get("PROBING", "0").strip().lower()
-    if _boot is not None or mode in ("", "0", "off"):
+    if _boot is not None or mode in ("", "0", "off") or off_switch.is_off(os.environ):
         return
     command = getattr(sys, "orig_argv", [])
     if _is_helper(command):
@@ -172,10 +174,10 @@ def _start_agent() -> None:
             settings = Settings.from_env(os.environ)
             if lifecycle.is_answered_for(settings):  # every sub-interpreter runs the hook, too
                 return
-            lifecycle.start(settings, Arrival(forget=forget))
+            lifecycle.start(settings, Arrival(is_early=True, forget=forget))
             _watch_children()
         else:
-            agent.record()
+            agent.await_use()
     except Exception:  # noqa: BLE001 - never harm the host
         report()
     finally:

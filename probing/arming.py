@@ -82,10 +82,17 @@ def sample_gradients(
 
 
 def arm_and_wait(
-    process: Process, what: str, steps: int, *, timeout_s: float, tell: Tell | None = None
+    process: Process,
+    what: str,
+    steps: int,
+    *,
+    timeout_s: float,
+    tell: Tell | None = None,
+    addresses: tuple[int, ...] = (),
+    cleaning: tuple[str, ...] = (),
 ) -> wire.Armed:
     """Arm something, and wait for its end; see `watch_numbers`."""
-    armed = _one(process.arm(what, steps), what)
+    armed = _one(process.arm(what, steps, addresses=addresses, cleaning=cleaning), what)
     try:
         while armed.state not in _ENDED:
             _check_time(armed, timeout_s)

@@ -30,6 +30,8 @@ from .ring import (
 from .ring_reader import RingSnapshot
 from .rundir import ProcessFolder
 from .tables import TABLES_BY_NAME, Column, Table
+from .tables.columns import FAILED as FAILED_COLUMN
+from .tables.columns import SEQ
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 _TYPES: dict[str, pa.DataType] = {
@@ -149,8 +151,8 @@ def _undeclared(header: RingHeader) -> Table:
         Column(name=f.name, type=f.type, doc=f.doc, unit=f.unit, values=f.values)  # type: ignore[arg-type]
         for f in header.fields
     ]
-    columns.append(Column(name="failed", type="bool", doc=""))
-    columns.append(Column(name="seq", type="int64", doc=""))
+    stored = {column.name for column in columns}
+    columns += [c for c in (FAILED_COLUMN, SEQ) if c.name not in stored]
     return Table(name=header.table, doc="", kind="recorded", columns=tuple(columns))
 
 
@@ -173,7 +175,7 @@ class _Decoder:
 
     def column(self, table: Table, column: Column) -> pa.Array:
         """One column of the declared table."""
-        if column.name in IMPLICIT:
+        if column in IMPLICIT:
             return self._implicit(column)
         if column.scaled is not None:
             return self._scaled(table, column, column.scaled.column, column.scaled.factor)
@@ -184,7 +186,7 @@ class _Decoder:
         return self._build(column, field, values, self._nulls(column, field, values))
 
     def _implicit(self, column: Column) -> pa.Array:
-        if column.name == "seq":
+        if column == SEQ:
             return pa.array(self._rows.numbers)
         states = self._rows.states
         return self._pack(column, states == FAILED, states == OPEN)

@@ -22,6 +22,7 @@ from typing import Any
 from . import process
 from .errors import (
     AttachFailed,
+    AttachRefused,
     AttachWaiting,
     InternalError,
     NoSuchProcess,
@@ -34,7 +35,7 @@ from .injection.names import AUTO, NAMES
 from .injection.script import bootstrap_text
 from .ladder import who_holds_gil
 from .ping import ping
-from .preflight import find_obstacle
+from .preflight import OPEN_IT, find_obstacle
 from .rundir import ProcessFolder, directory_of, write_private
 
 _LIMIT_S = 10.0
@@ -158,6 +159,8 @@ class _Order:
                 "home": str(self._folder.path.parent),
                 "python": list(sys.version_info[:2]),
                 "places": _places(),
+                "uid": os.getuid(),
+                "operator": os.getpid(),
             }
         )
         write_private(self._script, text.encode("ascii"), owner=process.owner(pid))
@@ -211,6 +214,8 @@ class _Order:
 def _failure(pid: int, facts: dict[str, Any]) -> ProbingError:
     """The error for an agent that could not start."""
     python, executable = facts.get("python", "?"), facts.get("executable", "its Python")
+    if "refused" in facts:
+        return AttachRefused(pid, str(facts["refused"]), help=OPEN_IT)
     if "missing" not in facts:
         return AttachFailed(pid, f"the agent failed to start there ({facts.get('error')})")
     own = ".".join(map(str, sys.version_info[:3]))

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Protocol
 from . import wire
 from .endpoint import Local, Stranger, resolve
 from .injection.names import AUTO
+from .labels_wire import LabelsAnswer
 from .limits import DEFAULT_TIMEOUT_S
 from .local_process import LocalProcess
 from .remote_process import RemoteProcess
 from .rundir import from_env
 from .strange_process import StrangeProcess
+from .trust import Trust, read_fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .act_wire import Act, Acts, Asked, Commit, Prepared
     from .allocation_wire import RecordStatus
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .eval_wire import Completions, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -54,15 +60,66 @@ class Process(Protocol):
         timeout_s: float | None = None,
         now: bool = False,
         unsafe: bool = False,
+        thread: str | None = None,
+        frame: int | None = None,
+        session: str | None = None,
     ) -> wire.EvalResult:
         """Run Python code in it, at a safe point unless `now`.
 
         Without `timeout_s` the limit is the process's own setting `eval_timeout_s`.
 
         Args:
+            thread: Whose locals it sees, by name or number; None for the training thread.
+            frame: Which frame of that thread, 0 being the innermost of the script's.
+            session: Evals with the same one share ``_``, the last value.
             unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
                 the process; only on this machine. See `probing.injection.holder`.
         """
+
+    def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+    ) -> Iterator[wire.EvalResult]:
+        """Run Python code in it at the end of every so many steps; gives results as they come.
+
+        Args:
+            timeout_s: How long each wait for a step, and each run, may take.
+        """
+
+    def jobs(self) -> EvalJobs:
+        """The evals that it has in hand."""
+
+    def cancel(self, number: int) -> EvalJobs:
+        """Interrupt an eval that is in hand; what then still is."""
+
+    def complete(self, text: str, *, session: str | None = None) -> Completions:
+        """How a line of Python can go on; runs nothing."""
+
+    def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
+        """Change something in its training, between two of its steps.
+
+        Args:
+            asked: What, such as ``Lr(scale=0.1)`` of `probing.act_wire`.
+            timeout_s: How long the end of a step may be waited for.
+        """
+
+    def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
+        """Begin with a change that several ranks are to apply at one step of all.
+
+        See `probing.job.acting`; returns once this one could.
+        """
+
+    def commit_act(self, commit: Commit) -> None:
+        """Say where a prepared change is applied, or give it up."""
+
+    def acts(self) -> Acts:
+        """The last actions, and how they stand."""
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """The stack of every thread.
@@ -111,11 +168,22 @@ class Process(Protocol):
             tell: Called with the seconds that have passed, now and then.
         """
 
-    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+    def arm(
+        self,
+        what: str,
+        steps: int,
+        *,
+        addresses: tuple[int, ...] = (),
+        cleaning: tuple[str, ...] = (),
+    ) -> wire.ArmedAnswer:
         """Record something in the next training steps, or with 0 steps end that; returns at once.
 
         Args:
-            what: ``nan`` for python.numerics, ``gradients`` for python.gradients.
+            what: ``nan`` for python.numerics, ``gradients`` for python.gradients, ``leak`` for
+                python.leaks, ``referrers`` for python.referrers, ``clean`` to clean up memory at
+                the end of a step.
+            addresses: Where the storages are that ``referrers`` asks about.
+            cleaning: What ``clean`` does: ``gc``, ``empty_cache`` or ``reset_peaks``.
         """
 
     def armed(self) -> wire.ArmedAnswer:
@@ -146,7 +214,7 @@ class Process(Protocol):
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
 
-    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
 
     def fit(self, request: FitRequest) -> FitAnswer:
@@ -176,7 +244,12 @@ class Process(Protocol):
 
 
 def connect(
-    endpoint: str | int, *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    endpoint: str | int,
+    *,
+    token: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    tls_ca: str | None = None,
+    tls_fingerprint: str | None = None,
 ) -> Process:
     """Find a process by what the user calls it; nothing is sent to it yet.
 
@@ -185,12 +258,19 @@ def connect(
             a process name, or the run folder of a process.
         token: The token of a TCP listener; see also PROBING_TOKEN.
         timeout_s: The time limit of each question that names none, in seconds.
+        tls_ca: A PEM file of the certificates that are trusted; see also PROBING_TLS_CA.
+        tls_fingerprint: SHA-256 of the only certificate that is, instead; see also
+            PROBING_TLS_FINGERPRINT.
 
     Raises:
         BadEndpoint: The endpoint is none of these, or fits several processes.
         NoSuchProcess: Nothing matches it.
     """
-    place = resolve(endpoint, from_env(), token=token)
+    trust = None
+    if tls_ca is not None or tls_fingerprint is not None:
+        pinned = (read_fingerprint(tls_fingerprint),) if tls_fingerprint else ()
+        trust = Trust(ca=tls_ca or "", fingerprints=pinned)
+    place = resolve(endpoint, from_env(), token=token, trust=trust)
     label = str(endpoint)
     if isinstance(place, Local):
         return LocalProcess(label, place.folder, timeout_s)

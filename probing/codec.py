@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from typing import Any, TypeVar
@@ -23,18 +24,40 @@ def encode(value: Any) -> bytes:
     return json.dumps(dataclasses.asdict(value), separators=(",", ":")).encode()
 
 
-def decode(cls: type[T], data: bytes | str) -> T:
+def decode(
+    cls: type[T], data: bytes | str, *, may_be_newer: bool = False, is_finite: bool = False
+) -> T:
     """The object of class `cls` that `encode` made these bytes from.
+
+    Args:
+        may_be_newer: Whether a later version may have written them: members of the object that are
+            not known yet are passed over.
+        is_finite: Whether numbers must be finite, as in a request: no time that is none is waited
+            for.
 
     Raises:
         BadRequest: The bytes are no such object.
     """
     try:
-        raw = json.loads(data)
+        raw = json.loads(data, **(_FINITE if is_finite else {}))
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON ({error})") from None
+    if may_be_newer and isinstance(raw, dict):
+        known = {spec.name for spec in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        raw = {name: member for name, member in raw.items() if name in known}
     value: T = _build(cls, raw, cls.__name__)
     return value
+
+
+def _finite(text: str) -> float:
+    """A number that is one, whatever JSON in Python takes for it."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number")
+    return value
+
+
+_FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite}
 
 
 def _build(kind: Any, raw: Any, where: str) -> Any:
@@ -50,7 +73,10 @@ def _build(kind: Any, raw: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _build_object(kind, raw, where)
     if kind is float and type(raw) is int:
-        return float(raw)
+        try:
+            return float(raw)
+        except OverflowError:
+            raise BadRequest(f"{where} is too large") from None
     if type(raw) is not kind:
         raise BadRequest(f"{where} must be {kind.__name__}")
     return raw

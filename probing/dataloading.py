@@ -7,10 +7,9 @@ which worker; the stack of that worker, a process of its own, is had as any othe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from . import waits
 from .client import Process, connect
@@ -118,12 +117,9 @@ def report_on(process: Process) -> LoaderReport:
 
 def _loaders_of(live: LiveRows) -> Iterator[Loader]:
     """The rows put together by iterator: those of one follow each other."""
-    rows: Iterable[dict[str, Any]] = (
-        dict(zip(live.columns, row, strict=True)) for row in live.rows
-    )
     of_worker = tuple(Worker.__dataclass_fields__)
     of_loader = tuple(name for name in Loader.__dataclass_fields__ if name != "workers")
-    for facts, group in groupby(rows, key=lambda row: tuple(row.get(n) for n in of_loader)):
+    for facts, group in groupby(live.dicts(), key=lambda row: tuple(row.get(n) for n in of_loader)):
         found = [row for row in group if row.get("worker") is not None]
         workers = tuple(Worker(**{name: row.get(name) for name in of_worker}) for row in found)  # type: ignore[arg-type]
         yield Loader(**dict(zip(of_loader, facts, strict=True)), workers=workers)

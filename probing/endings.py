@@ -99,6 +99,9 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
     card = folder.read_card()
     if card is not None and card.boot_id != process.boot_id():
         return Ending(certain=("The machine has been started anew since.",), was_killed=True)
+    if folder.is_foreign():
+        where = "It belongs to another container: from here nothing tells whether it still runs."
+        return Ending(certain=(where,))
     is_here = card is not None and card.pid_namespace == _FIRST_PID_NAMESPACE
     kills = kernel_kills(read_kernel_log()) if is_here else []
     return judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))

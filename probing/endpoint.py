@@ -6,19 +6,29 @@ and /proc and asks nobody. An endpoint that fits several processes is refused, n
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from . import process
 from .card import Card
 from .errors import BadEndpoint, NoSuchProcess
+from .node_card import read_node, read_token, token_path
 from .rundir import ProcessFolder, RunDirectory, environment_directory, folder_at
 from .transport import Address
+from .trust import NOTHING_SAID, Trust
 
+_TLS = "https://"
+_OF_NODE = re.compile(r"/v1/ranks/(\d+-\d+)")
+_HOST = re.compile(
+    r"localhost|\d{1,3}(\.\d{1,3}){3}|[A-Za-z][\w-]*(\.[A-Za-z][\w-]*)*\.[a-z]{2,}(?<!\.py)"
+)
+"""What is more likely a machine than a program."""
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
@@ -39,28 +49,47 @@ class Stranger:
 Place = Local | Stranger | Address
 
 
-def resolve(endpoint: str | int, directory: RunDirectory, *, token: str | None = None) -> Place:
+class _Given(NamedTuple):
+    """What is sent over TCP and to whom, as far as it was said."""
+
+    token: str | None
+    trust: Trust
+
+
+def resolve(
+    endpoint: str | int,
+    directory: RunDirectory,
+    *,
+    token: str | None = None,
+    trust: Trust | None = None,
+) -> Place:
     """Find the process that an endpoint means.
 
     Args:
         token: For TCP; without one, that of a local process which listens there is taken.
+        trust: Whose certificates are believed; without, as the environment says. That of a local
+            process is known here.
 
     Raises:
         BadEndpoint: It is none of the forms, or fits several processes.
         NoSuchProcess: Nothing matches.
     """
     text = str(endpoint).strip()
+    given = _Given(
+        token=token or os.environ.get("PROBING_TOKEN"),
+        trust=Trust.from_env(os.environ) if trust is None else trust,
+    )
     if text.isdecimal():
         return _by_pid(int(text), directory)
     if text.startswith(("http://", "https://")):
-        return _by_url(text, directory, token)
+        return _by_url(text, directory, given)
     if text.startswith("rank:"):
         return _by_rank(text, directory)
     if "/" in text:
         return _by_path(text)
     match = _HOST_PORT.fullmatch(text)
     if match:
-        return _address(match[1].strip("[]"), int(match[2]), directory, token, tls=False)
+        return _address(match[1].strip("[]"), int(match[2]), directory, given, tls=None)
     return _by_name(text, directory)
 
 
@@ -79,48 +108,92 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
     return Stranger(pid=pid)
 
 
-def _by_url(url: str, directory: RunDirectory, token: str | None) -> Address:
+def _by_url(url: str, directory: RunDirectory, given: _Given) -> Address:
     """An http(s) URL of host and port."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise BadEndpoint(url, str(error)) from None
-    if not host or parts.path not in ("", "/") or parts.username or parts.query:
+    of_node = _OF_NODE.fullmatch(parts.path)
+    if not host or (parts.path not in ("", "/") and not of_node) or parts.username or parts.query:
         raise BadEndpoint(url, "a URL must be http(s)://host:port and nothing more")
     tls = parts.scheme == "https"
-    return _address(host, port or (443 if tls else 80), directory, token, tls=tls)
+    address = _address(host, port or (443 if tls else 80), directory, given, tls=tls)
+    return dataclasses.replace(address, key=of_node[1]) if of_node else address
 
 
 def _address(
-    host: str, port: int, directory: RunDirectory, token: str | None, *, tls: bool
+    host: str, port: int, directory: RunDirectory, given: _Given, *, tls: bool | None
 ) -> Address:
-    """Host and port, with the token they need where it is known here."""
+    """Host and port, with what is known here of who listens there.
+
+    Args:
+        tls: Whether it is encrypted; None where that was not said: as the local process there does
+            it, else if anything was said of certificates.
+    """
     if not 0 < port < 65536:
         raise BadEndpoint(f"{host}:{port}", "a port is between 1 and 65535")
-    address = Address(host=host, port=port, tls=tls)
-    known = token or os.environ.get("PROBING_TOKEN") or _local_token(str(address), directory)
-    return Address(host=host, port=port, tls=tls, token=known)
+    known = _local_listener(host, port, directory)
+    if tls is None:
+        tls = known.listen.startswith(_TLS) if known else given.trust != NOTHING_SAID
+    trust = given.trust if tls else NOTHING_SAID
+    if tls and known is not None and known.fingerprint is not None:
+        trust = Trust(fingerprints=(known.fingerprint,))
+    token = given.token or (known.token if known else None)
+    return Address(host=host, port=port, tls=tls, token=token, trust=trust)
 
 
-def _local_token(address: str, directory: RunDirectory) -> str | None:
-    """The token of a live process of this user that listens at an address."""
-    names = {address, address.replace("localhost:", "127.0.0.1:")}
+class _Listener(NamedTuple):
+    """What a live process of this user says of its TCP listener."""
+
+    listen: str
+    fingerprint: str | None
+    token: str | None
+
+
+def _local_listener(host: str, port: int, directory: RunDirectory) -> _Listener | None:
+    """The live process of this user that listens at an address."""
+    shown = f"[{host}]" if ":" in host else host
+    hosts = {shown, "127.0.0.1"} if host == "localhost" else {shown}
+    if hosts & {"127.0.0.1", "[::1]"}:
+        hosts |= {"0.0.0.0", "[::]"}  # noqa: S104 - who listens everywhere listens there, too
+    names = {f"{scheme}{name}:{port}" for name in hosts for scheme in ("", _TLS)}
+    node = read_node(directory)
+    if node is not None and node.listen in names:
+        return _Listener(node.listen, node.fingerprint, read_token(token_path(directory)))
     for folder, card in _alive(directory):
         if card.listen in names:
-            try:
-                return folder.token.read_text("ascii").strip()
-            except OSError:
-                return None
+            return _Listener(card.listen or "", card.fingerprint, read_token(folder.token))
     return None
 
 
 def _by_rank(text: str, directory: RunDirectory) -> Local:
-    """The one live process of that rank."""
+    """The one live process of that rank, else the record of the one that started last."""
     number = text.removeprefix("rank:")
     if not number.isdecimal():
         raise BadEndpoint(text, "the rank must be a number, as in rank:0")
-    return _the_one(text, directory, lambda card: card.rank == int(number))
+    rank = int(number)
+    try:
+        return _the_one(text, directory, lambda card: card.rank == rank)
+    except NoSuchProcess:
+        ended = _last_ended(directory, lambda card: card.rank == rank)
+        if ended is None:
+            raise
+        return ended
+
+
+def _last_ended(directory: RunDirectory, matches: Callable[[Card], bool]) -> Local | None:
+    """Of the ended processes that match, the one that started last."""
+    found = [
+        (card.started_ns, folder)
+        for folder in directory.folders()
+        if (card := folder.read_card()) is not None
+        and matches(card)
+        and not (folder.is_alive() or folder.may_run_elsewhere())
+    ]
+    last = max(found, key=lambda pair: pair[0], default=None)
+    return Local(folder=last[1]) if last is not None else None
 
 
 def _by_path(text: str) -> Place:
@@ -137,7 +210,13 @@ def _by_path(text: str) -> Place:
 
 def _by_name(text: str, directory: RunDirectory) -> Local:
     """The one live process that runs a script, module or executable of that name."""
-    return _the_one(text, directory, lambda card: text in _names_of(card))
+    try:
+        return _the_one(text, directory, lambda card: text in _names_of(card))
+    except NoSuchProcess:
+        if not _HOST.fullmatch(text):
+            raise
+        why = f"a host needs its port, as in {text}:9741, and no process is called so"
+        raise BadEndpoint(text, why) from None
 
 
 def _names_of(card: Card) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import duckdb
@@ -19,12 +19,12 @@ import pyarrow as pa
 from . import sql_gate
 from .answer import Answer
 from .arrow_tables import RecordedTable, schema_of
-from .errors import InternalError, ProbingError
+from .errors import InternalError, ProbingError, SqlError
 from .sql_errors import SqlContext, translate
 from .sql_session import Session
 from .tables import OWN_SCHEMA, SCHEMA, Table
 
-__all__ = ["Engine", "RecordedTable", "TableProvider"]
+__all__ = ["Engine", "RecordedTable", "TableProvider", "locked_database"]
 
 _BATCH_ROWS = 65_536
 _PLAN_PREFIX = "EXPLAIN (FORMAT json)\n"
@@ -32,7 +32,10 @@ _CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE
 
 
 class TableProvider(Protocol):
-    """One table that SQL can name."""
+    """One table that SQL can name.
+
+    One whose columns are not the declared ones has an attribute `arrow_schema` that says them.
+    """
 
     table: Table
 
@@ -53,11 +56,22 @@ class Engine:
     Args:
         providers: The tables.
         memory_mib: What a query may use.
+        tell_plan: Called with a statement's plan, as JSON, before anything is read; not for a
+            statement whose plan cannot be asked for.
     """
 
-    def __init__(self, providers: Sequence[TableProvider], *, memory_mib: int = 512) -> None:
+    def __init__(
+        self,
+        providers: Sequence[TableProvider],
+        *,
+        memory_mib: int = 512,
+        max_sql_bytes: int = sql_gate.MAX_SQL_BYTES,
+        tell_plan: Callable[[str], None] | None = None,
+    ) -> None:
         self._providers = tuple(providers)
+        self._max_sql_bytes = max_sql_bytes
         self._memory_mib = memory_mib
+        self._tell_plan = tell_plan
 
     def run(
         self,
@@ -80,7 +94,7 @@ class Engine:
             QueryTimedOut: Its time is up.
             ProbingError: A table that it reads cannot be had.
         """
-        sql_gate.check_text(sql)
+        sql_gate.check_text(sql, self._max_sql_bytes)
         context = SqlContext(
             sql=sql,
             tables=[provider.table for provider in self._providers],
@@ -88,6 +102,7 @@ class Engine:
             memory_mib=self._memory_mib,
         )
         query = _Query(self._providers, context, max_rows=max_rows, max_bytes=max_bytes)
+        query.tell_plan = self._tell_plan
         try:
             query.start()
         except BaseException:
@@ -119,6 +134,7 @@ class _Query:
         self._is_over = False
         self.schema = pa.schema([])
         self.truncated: str | None = None
+        self.tell_plan: Callable[[str], None] | None = None
 
     def start(self) -> None:
         """Plan the statement and compute its first rows, so that its errors come at once."""
@@ -171,6 +187,7 @@ class _Query:
         relation = connection.sql(sql)
         if relation is None:
             raise InternalError("the statement gave no rows")
+        _check_types(relation)
         self._reader = relation.to_arrow_reader(_BATCH_ROWS)
         self.schema = self._reader.schema
 
@@ -184,6 +201,8 @@ class _Query:
             raise translate(error, context) from None
         plan = str(rows[0][1])
         sql_gate.check_plan(plan, sql)
+        if self.tell_plan is not None:
+            self.tell_plan(plan)
         columns = sql_gate.planned_columns(plan)
         if columns is not None:
             for scan in self._scans:
@@ -242,7 +261,7 @@ class _Scan:
         self.schema = provider.table.schema
         self.columns: frozenset[str] | None = None
         self.error: BaseException | None = None
-        self._declared = schema_of(provider.table)
+        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
         self._fields = [f"{self.name}.{name}" for name in self._declared.names]
         self._loaded: pa.Table | None = None
 
@@ -277,6 +296,23 @@ class _Scan:
         if not table.schema.equals(self._declared):
             raise InternalError(f"the table {self.name} was not loaded as it is declared")
         return table.rename_columns(self._fields)
+
+
+def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
+    """Refuse what would come out as another number: Arrow has no unsigned integer of 128 bits."""
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if "UHUGEINT" in str(kind):
+            raise SqlError(
+                f"the column {name} is of type UHUGEINT, which an answer cannot hold: cast it to"
+                " VARCHAR or DOUBLE"
+            )
+
+
+def locked_database() -> duckdb.DuckDBPyConnection:
+    """A database without tables, in which only constants can be computed and SQL be parsed."""
+    connection = _connect(64)
+    _lock(connection)
+    return connection
 
 
 def _connect(memory_mib: int) -> duckdb.DuckDBPyConnection:

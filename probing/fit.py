@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .fit_errors import FitRefused
+from .errors import FitRefused
 
 MOST_RUNS = 8
 """How many batch sizes the search for the largest may try."""
@@ -82,6 +82,9 @@ class FitAnswer:
         room: What sets that limit, in words.
         held_s: How long the training stood still for the prediction.
         notes: What the reader should know.
+        basis: What it rests on, where that is measured steps; None where the step was simulated.
+        shapes: How many sizes of batches were measured; None where it was simulated.
+        miss: By how much it misses, at most, what was measured of another size; None without one.
     """
 
     model: str
@@ -100,6 +103,9 @@ class FitAnswer:
     room: str | None
     held_s: float
     notes: tuple[str, ...] = ()
+    basis: str | None = None
+    shapes: int | None = None
+    miss: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def start(**settings: object) -> None:
-    """Start the agent in this process; does nothing when it is running.
+    """Start the agent in this process; does nothing when it is running, or with PROBING_DISABLE=1.
 
     The settings come from the environment; those given here go before it.
 
@@ -31,10 +31,14 @@ def start(**settings: object) -> None:
         ProbingError: The run directory is not safe to use.
         OSError: The run folder or the socket cannot be made.
     """
-    from . import _boot
+    from . import _boot, off_switch
+
+    if off_switch.is_off(os.environ):
+        return
     from .agent import lifecycle
     from .agent.leaving import Arrival
-    from .settings import Settings, find, parse
+    from .setting_values import parse
+    from .settings import Settings, find
 
     given = {find(name): value for name, value in settings.items()}
     texts = {setting.env: str(value) for setting, value in given.items()}
@@ -57,7 +61,9 @@ def stop() -> None:
     _boot.forget()
 
 
-def start_attached(home: str, *, places: Sequence[str] = ()) -> None:
+def start_attached(
+    home: str, *, places: Sequence[str] = (), uid: int | None = None, pid: int | None = None
+) -> str:
     """Start the agent in a process that was not prepared; does nothing when it is running.
 
     Runs in a thread of its own, at any moment of whatever the process does. Never raises: what
@@ -67,25 +73,56 @@ def start_attached(home: str, *, places: Sequence[str] = ()) -> None:
         home: The run directory.
         places: Folders of the operator's, who attaches from there: they hold what may be missing
             here.
+        uid: The user who attaches.
+        pid: The process from which he does.
+
+    Returns:
+        Why the process wants no agent; empty when it does not mind.
     """
     from .agent import forks
 
     try:
+        refused = _why_refused(uid, pid)
+        if refused:
+            return refused
         with forks.held_back():
-            _start_late(home, tuple(places))
+            _start_late(home, tuple(places), uid=uid, pid=pid)
         _record_once_imported()
     except Exception:  # noqa: BLE001 - never harm the host
         from . import _boot
 
         _boot.report(home=home)
+    return ""
 
 
-def _start_late(home: str, places: tuple[str, ...]) -> None:
+def _why_refused(uid: int | None, pid: int | None) -> str:
+    """Why no agent may start here, which the operator may not have been able to see."""
+    from .agent import forks
+
+    with forks.held_back():  # a hook may take its time, and then a fork need not wait
+        from . import off_switch
+        from .agent.audit import ask_hooks
+        from .errors import Vetoed
+
+    closed = off_switch.why_closed(os.environ, sys._xoptions)  # noqa: SLF001 - as its docs say
+    if closed is not None:
+        return closed
+    try:
+        ask_hooks("attach", uid, pid)
+    except Vetoed as error:
+        return error.message.rstrip(".")
+    return ""
+
+
+def _start_late(
+    home: str, places: tuple[str, ...], *, uid: int | None = None, pid: int | None = None
+) -> None:
     """Start the agent, and have it record once a training step has ended."""
     loaded = frozenset(sys.modules)
     is_guest = "probing._boot" not in loaded  # the start-up hook, and whoever has used `probing`
     from . import _boot
     from .agent import lifecycle
+    from .agent.asked_record import Sender
     from .agent.leaving import Arrival
     from .settings import Settings
 
@@ -98,7 +135,9 @@ def _start_late(home: str, places: tuple[str, ...]) -> None:
         arrival = Arrival(
             late=True, is_guest=is_guest, places=places, forget=_boot.forget, loaded=loaded
         )
-        lifecycle.start(settings, arrival)
+        agent = lifecycle.start(settings, arrival)
+        with agent.changes().change(Sender(uid=uid, pid=pid), "attach", audited=False):
+            pass
     _boot.watch_for_torch()
 
 

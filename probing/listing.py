@@ -7,7 +7,6 @@ is asked of it, by a ping that loads nothing, of all of them at once.
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +20,16 @@ from .ping import ping
 from .preflight import find_obstacle
 from .rundir import ProcessFolder, from_env
 
-State = Literal["training", "idle", "stopped", "not answering", "attaching", "no agent", "dead"]
+State = Literal[
+    "training",
+    "idle",
+    "stopped",
+    "not answering",
+    "attaching",
+    "no agent",
+    "elsewhere",
+    "dead",
+]
 
 _PING_S = 0.5
 _RECENT_S = 10.0
@@ -36,6 +44,8 @@ class ProcessSummary:
             last step's duration. ``idle``: it answers, but makes no steps. ``not answering``:
             alive, but runs no Python code. ``attaching``: an agent has been put in and waits for
             the interpreter lock. ``no agent``: its agent is stopped or did not start.
+            ``elsewhere``: it is another container's or another machine's, and shares this run
+            directory; whether it runs cannot be told from here.
         step: The last step recorded.
         step_age_s: Seconds since that step began.
         folder: Its run folder; an endpoint, too.
@@ -63,15 +73,21 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
     Args:
         dead: Whether to include ended processes whose record is still there.
         every: Whether to include the Python processes without an agent, behind the others.
+
+    Raises:
+        UnsafeRunDirectory: No agent would use the run directory as it is.
     """
-    folders = [folder for folder in from_env().folders() if dead or folder.is_alive()]
+    directory = from_env()
+    if os.path.lexists(directory.path):
+        directory.verify()
+    folders = [folder for folder in directory.folders() if dead or folder.is_alive()]
     known = {folder.pid for folder in folders if folder.is_alive()}
     strangers = [pid for pid in _python_processes() if pid not in known] if every else []
     if not (folders or strangers):
         return ()
     with ThreadPoolExecutor(max_workers=min(32, len(folders) + len(strangers))) as pool:
         seen = filter(None, pool.map(_stranger, strangers))
-        return (*pool.map(_summary, folders), *seen)
+        return (*pool.map(summarize, folders), *seen)
 
 
 def _python_processes() -> list[int]:
@@ -85,7 +101,7 @@ def _is_ours(command: tuple[str, ...]) -> bool:
     words = command[1:6]  # the interpreter's options come first
     for option, word in zip(words, (*words[1:], ""), strict=True):
         if option == "-m":
-            return word in ("probing", "probing.injection")
+            return word in ("probing", "probing.injection", "probing.node")
         if not option.startswith("-"):
             return os.path.basename(option) in ("probing", "sql_worker.py")
     return False
@@ -101,7 +117,7 @@ def _stranger(pid: int) -> ProcessSummary | None:
     except NoSuchProcess:
         return None
     if isinstance(place, Local):
-        return _summary(place.folder)
+        return summarize(place.folder)
     obstacle = find_obstacle(pid)
     return ProcessSummary(
         pid=pid,
@@ -119,14 +135,14 @@ def _stranger(pid: int) -> ProcessSummary | None:
     )
 
 
-def _summary(folder: ProcessFolder) -> ProcessSummary:
-    """Look at one process."""
+def summarize(folder: ProcessFolder) -> ProcessSummary:
+    """Look at one process with a run folder."""
     reached = _reach(folder)
     row = ring_peek.last_step(folder)
     step = age = duration = None
     if row is not None:
         step = int(row.values["step"] or 0)
-        age = max(0.0, time.time() - (row.values["start_ns"] or 0) * 1e-9)
+        age = row.age_s(is_of_this_boot=not folder.is_foreign())
         duration = row.values["duration_ns"]
     card = folder.read_card()
     state = reached or _activity(folder, step, age, duration)
@@ -167,7 +183,7 @@ def _agent_problems(card: Card | None, state: State) -> tuple[str, ...]:
 def _reach(folder: ProcessFolder) -> State | None:
     """Why the process cannot be asked; None when it can."""
     if not folder.is_alive():
-        return "dead"
+        return "elsewhere" if folder.may_run_elsewhere() else "dead"
     if stacks.is_stopped(folder.pid):
         return "stopped"
     if folder.attach_script.exists():

@@ -8,6 +8,8 @@ needs them.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from . import ladder, ring_peek, wire
@@ -15,9 +17,11 @@ from .errors import (
     ConnectionLost,
     InternalError,
     NotProbed,
+    NotProbing,
     ProcessEnded,
 )
 from .injection.names import AUTO
+from .labels_wire import LabelsAnswer
 from .limits import DEFAULT_TIMEOUT_S, READY_S
 from .ping import ping
 from .providers import providers_for
@@ -26,16 +30,24 @@ from .rundir import ProcessFolder
 from .transport import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .act_wire import Act, Acts, Asked, Commit, Prepared
     from .allocation_wire import RecordStatus
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .eval_wire import Completions, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
     from .profiling import Samples
     from .recording_client import Tell as TellRecording
     from .sampling import Tell as TellSeconds
+
+_ENDING_S = 0.5
+"""How long a process may take to end once it has closed its connections."""
+_POLL_S = 0.01
 
 
 class LocalProcess:
@@ -70,14 +82,70 @@ class LocalProcess:
         timeout_s: float | None = None,
         now: bool = False,
         unsafe: bool = False,
+        thread: str | None = None,
+        frame: int | None = None,
+        session: str | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe and self._folder.is_alive():
             from .unsafe_eval import eval_in_holder
 
             return eval_in_holder(self._folder.pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
-        self._require_agent("it can run no code any more")
-        return self._agent.eval(code, timeout_s=timeout_s, now=now)
+        with self._asking("it can run no code any more") as agent:
+            return agent.eval(
+                code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+            )
+
+    def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+    ) -> Iterator[wire.EvalResult]:
+        """See `Process`."""
+        with self._asking("it makes no steps any more") as agent:
+            yield from agent.eval_steps(
+                code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+            )
+
+    def jobs(self) -> EvalJobs:
+        """See `Process`."""
+        with self._asking("python.evals has the evals that it had") as agent:
+            return agent.jobs()
+
+    def cancel(self, number: int) -> EvalJobs:
+        """See `Process`."""
+        with self._asking("it runs no code any more") as agent:
+            return agent.cancel(number)
+
+    def complete(self, text: str, *, session: str | None = None) -> Completions:
+        """See `Process`."""
+        with self._asking("it has no names any more") as agent:
+            return agent.complete(text, session=session)
+
+    def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
+        """See `Process`."""
+        with self._asking("nothing can be changed in it") as agent:
+            return agent.act(asked, timeout_s=timeout_s)
+
+    def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
+        """See `Process`."""
+        with self._asking("nothing can be changed in it") as agent:
+            return agent.prepare_act(asked, ranks=ranks, timeout_s=timeout_s)
+
+    def commit_act(self, commit: Commit) -> None:
+        """See `Process`."""
+        with self._asking("nothing can be changed in it") as agent:
+            agent.commit_act(commit)
+
+    def acts(self) -> Acts:
+        """See `Process`."""
+        with self._asking("python.actions has those that it had") as agent:
+            return agent.acts()
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`; from outside when the agent does not answer at once."""
@@ -87,8 +155,8 @@ class LocalProcess:
         self, table: str, *, wait_s: float | None = None, patient: bool = False
     ) -> wire.LiveRows:
         """See `Process`."""
-        self._require_agent(f"the table {table} can no longer be asked")
-        return self._agent.live(table, wait_s=wait_s, patient=patient)
+        with self._asking(f"the table {table} can no longer be asked") as agent:
+            return agent.live(table, wait_s=wait_s, patient=patient)
 
     def profile(
         self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
@@ -96,14 +164,11 @@ class LocalProcess:
         """See `Process`."""
         from .profile_client import profile_steps, read_profile
 
-        lost = "its steps can be profiled no more"
-        self._require_agent(lost)
         address, limit = Address(path=self._folder.socket), timeout_s or self._timeout_s
         try:
-            data = profile_steps(address, steps, timeout_s=limit, tell=tell)
+            with self._asking("its steps can be profiled no more"):
+                data = profile_steps(address, steps, timeout_s=limit, tell=tell)
         except ConnectionLost:
-            if not self._folder.is_alive():
-                raise ProcessEnded(self._folder.pid, lost) from None
             raise NotProbed(self._folder.pid, "its agent left it meanwhile") from None
         return read_profile(data, self.query)
 
@@ -122,20 +187,27 @@ class LocalProcess:
         how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
         return sample(self._folder.pid, how, self._notes, tell)
 
-    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+    def arm(
+        self,
+        what: str,
+        steps: int,
+        *,
+        addresses: tuple[int, ...] = (),
+        cleaning: tuple[str, ...] = (),
+    ) -> wire.ArmedAnswer:
         """See `Process`."""
-        self._require_agent("nothing can be armed in it")
-        return self._agent.arm(what, steps)
+        with self._asking("nothing can be armed in it") as agent:
+            return agent.arm(what, steps, addresses=addresses, cleaning=cleaning)
 
     def armed(self) -> wire.ArmedAnswer:
         """See `Process`."""
-        self._require_agent("nothing is armed in it")
-        return self._agent.armed()
+        with self._asking("nothing is armed in it") as agent:
+            return agent.armed()
 
     def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
         """See `Process`."""
-        self._require_agent("nothing can be recorded in it")
-        return self._agent.record_allocations(state, steps=steps)
+        with self._asking("nothing can be recorded in it") as agent:
+            return agent.record_allocations(state, steps=steps)
 
     def snapshot(
         self,
@@ -150,22 +222,22 @@ class LocalProcess:
         if not self._folder.is_alive() and (last := last_recording(self._folder.allocations)):
             self._notes.append("the process has ended; this is the last that it recorded")
             return last
-        self._require_agent("nothing was recorded in it")
-        return self._agent.snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
+        with self._asking("nothing was recorded in it") as agent:
+            return agent.snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
         return ring_peek.tables_answer(self._folder)
 
-    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """See `Process`."""
-        self._require_agent("it reads no batch any more")
-        return self._agent.labels(samples=samples, timeout_s=timeout_s)
+        with self._asking("it reads no batch any more") as agent:
+            return agent.labels(samples=samples, timeout_s=timeout_s)
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """See `Process`."""
-        self._require_agent("it trains no more")
-        return self._agent.fit(request)
+        with self._asking("it trains no more") as agent:
+            return agent.fit(request)
 
     def status(self) -> wire.Card:
         """See `Process`."""
@@ -176,13 +248,13 @@ class LocalProcess:
 
     def settings(self) -> wire.SettingsAnswer:
         """See `Process`."""
-        self._require_agent("its settings are gone")
-        return self._agent.settings()
+        with self._asking("its settings are gone") as agent:
+            return agent.settings()
 
     def set(self, name: str, value: str) -> wire.SettingsAnswer:
         """See `Process`."""
-        self._require_agent("nothing can be set in it")
-        return self._agent.set(name, value)
+        with self._asking("nothing can be set in it") as agent:
+            return agent.set(name, value)
 
     def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
         """See `Process`."""
@@ -194,15 +266,43 @@ class LocalProcess:
 
     def detach(self, *, keep_record: bool = False) -> wire.Detached:
         """See `Process`."""
-        self._require_agent("its agent has ended with it")
-        return self._agent.detach(keep_record=keep_record)
+        with self._asking("its agent has ended with it") as agent:
+            detached = agent.detach(keep_record=keep_record)
+        last = self._folder.socket if keep_record else self._folder.path
+        end = time.monotonic() + READY_S
+        while last.exists() and time.monotonic() < end:  # it answers before it leaves
+            time.sleep(_POLL_S)
+        return detached
 
     def notes(self) -> list[str]:
         """See `Process`."""
         return list(self._notes)
 
-    def _require_agent(self, lost: str) -> None:
-        """Find out quickly whether the process can answer at all."""
+    @contextlib.contextmanager
+    def _asking(self, lost: str) -> Iterator[RemoteProcess]:
+        """The agent, once it is known that it answers at all.
+
+        Args:
+            lost: What cannot be had of a process that has ended.
+
+        Raises:
+            ProcessEnded: It has ended, or does before it has answered.
+        """
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, lost)
         ping(self._folder, timeout_s=READY_S)
+        try:
+            yield self._agent
+        except (ConnectionLost, NotProbing):
+            if self._ends():
+                raise ProcessEnded(self._folder.pid, lost) from None
+            raise
+
+    def _ends(self) -> bool:
+        """Whether the process has ended; its connections close a moment before."""
+        end = time.monotonic() + _ENDING_S
+        while self._folder.is_alive():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_POLL_S)
+        return True

@@ -8,7 +8,21 @@ torch.compile compiles: there it would break the graph.
 from __future__ import annotations
 
 from contextlib import ContextDecorator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class Cleaning(NamedTuple):
+    """What is to be done about memory before it is read, or right after.
+
+    Attributes:
+        gc: Collect garbage first.
+        empty_cache: Give back first what is allocated and not in use.
+        reset_peaks: Have the device's peaks begin anew after.
+    """
+
+    gc: bool = False
+    empty_cache: bool = False
+    reset_peaks: bool = False
 
 
 class Recorder(Protocol):
@@ -26,7 +40,7 @@ class Recorder(Protocol):
     def measured(self, values: dict[str, Any]) -> None:
         """Something has been measured."""
 
-    def memory_seen(self, label: str) -> None:
+    def memory_seen(self, label: str, cleaning: Cleaning) -> None:
         """The script wants to know what memory is in use now."""
 
 
@@ -57,16 +71,24 @@ def metric(**values: Any) -> None:
         recorder.measured(values)
 
 
-def see_memory(label: str) -> None:
+def see_memory(
+    label: str, *, gc: bool = False, empty_cache: bool = False, reset_peaks: bool = False
+) -> None:
     """Record what memory is in use now, into python.memory, as a row of phase ``mark``.
 
-    Resets no peak and waits for no device.
+    As it stands it resets no peak and waits for no device.
 
     Args:
         label: What to call this moment, such as ``"before fwd"``.
+        gc: Collect garbage first, which takes tens of milliseconds and more.
+        empty_cache: First give back what is allocated and not in use: the cache of the
+            accelerator's allocator, which waits for the device; without one, what the C library
+            holds free.
+        reset_peaks: Have the device's peaks begin anew after, so that the next row tells those
+            since this one. What the script itself reads of peaks begins anew, too.
     """
     if recorder is not None:
-        recorder.memory_seen(label)
+        recorder.memory_seen(label, Cleaning(gc, empty_cache, reset_peaks))
 
 
 class span(ContextDecorator):  # noqa: N801 - called like a function, as contextlib's are

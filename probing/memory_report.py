@@ -12,10 +12,11 @@ from typing import Any
 
 from .activation_theory import Transformer, transformer_in
 from .advice import Advice, Usage, advise_on_usage
+from .arming import arm_and_wait
 from .client import Process
 from .limits import WAIT_S
-from .tables import CATEGORIES, MOMENTS, TABLES_BY_NAME
-from .wire import LiveRows
+from .tables import CATEGORIES, MOMENTS
+from .wire import REFERRERS
 
 Row = Mapping[str, Any]
 
@@ -35,6 +36,11 @@ _BASELINE = (
 _PEAK = (
     "SELECT step, module, stage, allocated_bytes FROM python.torch_trace"
     " WHERE allocated_bytes IS NOT NULL ORDER BY allocated_bytes DESC, depth DESC LIMIT 1"
+)
+_STILL = "the training makes no progress"
+_NOT_SEARCHED = (
+    "who refers to the tensors was not looked for: that is done at the ends of steps, and the"
+    " training makes none; `backtrace` tells where it is"
 )
 _NO_TRANSFORMER = (
     "there is no formula to compare with: its calls show no list of layers that each turn a tensor"
@@ -73,6 +79,7 @@ class MemoryReport:
         baseline: By device: the row as the agent came.
         peak: The largest figure in python.torch_trace, and where it was.
         transformer: The sizes of the model, if they were asked for and shown.
+        referrers: Rows of python.referrers by the address of the storage; None if not asked for.
         suggestions: What to do, if anything.
         notes: What the reader should know.
     """
@@ -87,36 +94,53 @@ class MemoryReport:
     transformer: Transformer | None
     suggestions: tuple[Advice, ...]
     notes: tuple[str, ...]
+    referrers: Mapping[int, tuple[Row, ...]] | None = None
 
 
 def report_on(
-    process: Process, *, top: int, theory: bool = False, timeout_s: float | None = None
+    process: Process,
+    *,
+    top: int,
+    theory: bool = False,
+    referrers: bool = False,
+    timeout_s: float | None = None,
 ) -> MemoryReport:
     """Ask a process where its memory is.
 
     Args:
         top: How many of the largest tensors to name.
         theory: Whether the sizes of a transformer are to be found.
+        referrers: Whether to look for who refers to those tensors; they are then those that are
+            there as a step ends.
         timeout_s: How long its next step may be waited for.
     """
     wait_s = WAIT_S if timeout_s is None else timeout_s
     answers = [process.live("memory_categories", wait_s=wait_s)]
     answers += [process.live(name) for name in ("tensors", "activations")]
-    categories, tensors, activations = [_dicts(answer) for answer in answers]
+    categories, tensors, activations = [answer.dicts() for answer in answers]
     transformer, notes = None, list[str]()
     if theory:
         modules = process.live("modules", wait_s=wait_s)
         answers.append(modules)
-        transformer = transformer_in(_dicts(modules))
+        transformer = transformer_in(modules.dicts())
         notes = [] if transformer is not None else [_NO_TRANSFORMER]
-    segments = tuple(_dicts(process.live("memory_segments")))
+    segments = tuple(process.live("memory_segments").dicts())
     newest, baseline = _by_device(process, _NEWEST), _by_device(process, _BASELINE)
     peaks = process.query(_PEAK).to_pylist()
     devices = _devices(categories)
-    latest = max((row["moment"] for row in tensors), key=MOMENTS.index, default=None)
+    moments = {row["moment"] for row in tensors}
+    shown = max(moments & {MOMENTS[0]} if referrers else moments, key=MOMENTS.index, default=None)
+    largest = tuple([row for row in tensors if row["moment"] == shown][:top])
+    found: dict[int, tuple[Row, ...]] | None = None
+    stands_still = any(answer.note and answer.note.startswith(_STILL) for answer in answers)
+    if referrers and stands_still:
+        notes.append(_NOT_SEARCHED)
+    elif referrers:
+        found, more = referrers_of(process, largest, timeout_s=2 * wait_s)
+        notes += more
     return MemoryReport(
         devices=devices,
-        tensors=tuple([row for row in tensors if row["moment"] == latest][:top]),
+        tensors=largest,
         activations=tuple(activations),
         segments=segments,
         newest=newest,
@@ -124,12 +148,39 @@ def report_on(
         peak=peaks[0] if peaks else None,
         transformer=transformer,
         suggestions=tuple(
-            found
+            advice
             for device in devices
-            for found in advise_on_usage(_usage(device, newest, segments))
+            for advice in advise_on_usage(_usage(device, newest, segments))
         ),
         notes=(*dict.fromkeys(answer.note for answer in answers if answer.note), *notes),
+        referrers=found,
     )
+
+
+def referrers_of(
+    process: Process, tensors: Sequence[Row], *, timeout_s: float
+) -> tuple[dict[int, tuple[Row, ...]], tuple[str, ...]]:
+    """Who refers to the storages of some rows of python.tensors, by their addresses.
+
+    What has come to lie at an address since is left out.
+
+    Args:
+        timeout_s: How long the end of any one step may be waited for.
+
+    Raises:
+        ProbingError: It cannot be looked for, or no step ends in time.
+    """
+    sizes = {row["address"]: row["bytes"] for row in tensors}
+    if not sizes:
+        return {}, ()
+    armed = arm_and_wait(process, REFERRERS, 1, timeout_s=timeout_s, addresses=tuple(sizes))
+    if armed.state == "failed":
+        return {}, (f"who refers to them could not be looked for: {armed.reason}",)
+    found: dict[int, tuple[Row, ...]] = {}
+    for row in process.live(REFERRERS).dicts():
+        if row["bytes"] == sizes.get(row["address"]):
+            found[row["address"]] = (*found.get(row["address"], ()), row)
+    return found, armed.notes
 
 
 def scattered_bytes(segments: Sequence[Row]) -> int | None:
@@ -184,9 +235,3 @@ def _devices(rows: Sequence[Row]) -> tuple[Device, ...]:
 
 def _by_device(process: Process, sql: str) -> dict[str, Row]:
     return {row["device"]: row for row in process.query(sql).to_pylist()}
-
-
-def _dicts(answer: LiveRows) -> list[Row]:
-    """The rows with names; a column that the other side does not know is None."""
-    nothing = dict.fromkeys(column.name for column in TABLES_BY_NAME[answer.table].columns)
-    return [{**nothing, **dict(zip(answer.columns, row, strict=True))} for row in answer.rows]

@@ -8,6 +8,7 @@ A record that is cut short ends the list: its row has not been published yet.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 _LENGTH = struct.Struct("<I")
 MAX_NAME_BYTES = 1024
@@ -21,13 +22,21 @@ def encode_name(name: str) -> bytes:
 
 def decode_names(data: bytes) -> list[str | None]:
     """All whole records; item 0 is None, so that a number is an index."""
-    names: list[str | None] = [None]
+    return [None, *(name for name, _ in _records(data))]
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether these are records and nothing else, so that more may be put behind them."""
+    return max((end for _, end in _records(data)), default=0) == len(data)
+
+
+def _records(data: bytes) -> Iterator[tuple[str, int]]:
+    """Each whole record's name, and where it ends."""
     position = 0
     while position + 4 <= len(data):
         (length,) = _LENGTH.unpack_from(data, position)
         end = position + 4 + length
         if length > MAX_NAME_BYTES or end > len(data):
-            break
-        names.append(data[position + 4 : end].decode("utf-8", "replace"))
+            return
+        yield data[position + 4 : end].decode("utf-8", "replace"), end
         position = end
-    return names

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import time
 
-from . import process
+from . import off_switch, process
 from .errors import AttachRefused, NoSuchProcess, ProbingError
 from .permission import why_forbidden
 
+OPEN_IT = (
+    "Start it without that, if it may be looked into. `backtrace` works from outside all the same."
+)
 _BRIEF_S = 0.3
 _POLL_S = 0.005
 
@@ -29,7 +32,14 @@ def find_obstacle(pid: int) -> ProbingError | None:
             "it is not a Python process",
             help="`probing list --all` shows the Python processes.",
         )
-    return why_forbidden(pid) or _in_another_world(pid) or _not_running(pid)
+    return why_forbidden(pid) or _closed(pid) or _in_another_world(pid) or _not_running(pid)
+
+
+def _closed(pid: int) -> ProbingError | None:
+    """The obstacle of a process that was started so that nobody comes in."""
+    options = off_switch.x_options(process.command(pid))
+    why = off_switch.why_closed(process.environment(pid), options)
+    return AttachRefused(pid, why, help=OPEN_IT) if why is not None else None
 
 
 def _in_another_world(pid: int) -> ProbingError | None:

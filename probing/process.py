@@ -244,7 +244,7 @@ def is_python(pid: int) -> bool:
 
 def boot_id() -> str:
     """What tells this boot of the machine from any other."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
 
 
 def pid_namespace() -> int:

@@ -22,6 +22,7 @@ from .tables import (
     MEMORY_TABLES,
     MODULES,
     OBSERVED_COLUMNS,
+    PARAMETER_CHECKSUMS,
     RECORDED_TABLES,
     TABLES,
     Table,
@@ -69,6 +70,10 @@ def providers_for(
     ]
 
 
+_AT_STEP_END = frozenset({*MEMORY_TABLES, PARAMETER_CHECKSUMS.name})
+"""Live tables that the training fills at the end of a step."""
+
+
 class _LiveTable:
     """A live table, asked of the agent once per query."""
 
@@ -99,7 +104,7 @@ class _LiveTable:
             raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
         ping(self._folder, timeout_s=self._timeout_s)
         is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
-        is_observed = bool(is_observed) or self.table.name in MEMORY_TABLES
+        is_observed = bool(is_observed) or self.table.name in _AT_STEP_END
         agent = RemoteProcess("", Address(path=self._folder.socket), self._timeout_s)
         live = agent.live(self.table.name, wait_s=self._wait_s if is_observed else None)
         if live.note is not None:

@@ -5,20 +5,28 @@ Rules of this file: one request for each question; nothing is read but the answe
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, TypeVar
 
 from . import wire
+from .act_wire import Act, Acts, Commit, Prepared, request_for
 from .errors import (
     InternalError,
     ProbingError,
     UsageError,
 )
+from .eval_client import results_of
+from .eval_wire import CancelRequest, CompleteRequest, Completions, EvalJobs, RepeatRequest
 from .fit import FitAnswer
 from .injection.names import AUTO
+from .labels_wire import LabelsAnswer, LabelsRequest
 from .limits import GRACE_S
-from .transport import Address, ask
+from .transport import Address, Held, ask
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .act_wire import Asked
     from .allocation_wire import RecordStatus
     from .allocations import Recording
     from .answer import Answer
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIT_S = 60.0
+_LONGEST_ACT_S = 3600.0
+"""How long an action may take once it has begun, such as a checkpoint being written."""
 
 
 class RemoteProcess:
@@ -43,6 +53,16 @@ class RemoteProcess:
         self._address = address
         self._timeout_s = timeout_s
         self._notes: list[str] = []
+
+    @property
+    def address(self) -> Address:
+        """Where it is asked."""
+        return self._address
+
+    def holding(self, held: Held) -> RemoteProcess:
+        """The same process, of which some answers are here already."""
+        address = dataclasses.replace(self._address, held=held)
+        return RemoteProcess(self.label, address, self._timeout_s)
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
@@ -62,14 +82,73 @@ class RemoteProcess:
         timeout_s: float | None = None,
         now: bool = False,
         unsafe: bool = False,
+        thread: str | None = None,
+        frame: int | None = None,
+        session: str | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
             raise _only_there(self.label, "an unsafe eval")
-        request = wire.EvalRequest(code=code, timeout_s=timeout_s, now=now)
+        request = wire.EvalRequest(
+            code=code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+        )
         wait_s = (timeout_s or self._timeout_s) + GRACE_S
         data = ask(self._address, "eval", body=request, timeout_s=wait_s)
         return _received(wire.EvalResult, data)
+
+    def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+    ) -> Iterator[wire.EvalResult]:
+        """See `Process`."""
+        request = RepeatRequest(
+            code=code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+        )
+        return results_of(self._address, request, timeout_s or self._timeout_s)
+
+    def jobs(self) -> EvalJobs:
+        """See `Process`."""
+        return self._get(EvalJobs, "jobs")
+
+    def cancel(self, number: int) -> EvalJobs:
+        """See `Process`."""
+        request = CancelRequest(number=number)
+        data = ask(self._address, "cancel", body=request, timeout_s=self._timeout_s)
+        return _received(EvalJobs, data)
+
+    def complete(self, text: str, *, session: str | None = None) -> Completions:
+        """See `Process`."""
+        request = CompleteRequest(text=text, session=session)
+        data = ask(self._address, "complete", body=request, timeout_s=self._timeout_s)
+        return _received(Completions, data)
+
+    def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
+        """See `Process`; what has begun is waited for, however long it takes."""
+        limit = timeout_s or self._timeout_s
+        request = request_for(asked, limit)
+        data = ask(self._address, "act", body=request, timeout_s=limit + _LONGEST_ACT_S)
+        return _received(Act, data)
+
+    def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
+        """See `Process`."""
+        limit = timeout_s or self._timeout_s
+        request = request_for(asked, limit, ranks)
+        data = ask(self._address, "act_prepare", body=request, timeout_s=limit + GRACE_S)
+        return _received(Prepared, data)
+
+    def commit_act(self, commit: Commit) -> None:
+        """See `Process`."""
+        ask(self._address, "act_commit", body=commit, timeout_s=self._timeout_s)
+
+    def acts(self) -> Acts:
+        """See `Process`."""
+        return self._get(Acts, "acts")
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`."""
@@ -120,9 +199,16 @@ class RemoteProcess:
         """See `Process`."""
         raise _only_there(self.label, "profile --sampling")
 
-    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+    def arm(
+        self,
+        what: str,
+        steps: int,
+        *,
+        addresses: tuple[int, ...] = (),
+        cleaning: tuple[str, ...] = (),
+    ) -> wire.ArmedAnswer:
         """See `Process`."""
-        request = wire.ArmRequest(what=what, steps=steps)
+        request = wire.ArmRequest(what=what, steps=steps, addresses=addresses, cleaning=cleaning)
         data = ask(self._address, "arm", body=request, timeout_s=self._timeout_s)
         return _received(wire.ArmedAnswer, data)
 
@@ -154,12 +240,12 @@ class RemoteProcess:
         """See `Process`."""
         return self._get(wire.TablesAnswer, "tables")
 
-    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """See `Process`."""
         limit = timeout_s or self._timeout_s
-        request = wire.LabelsRequest(samples=samples, timeout_s=limit)
+        request = LabelsRequest(samples=samples, timeout_s=limit)
         data = ask(self._address, "labels", body=request, timeout_s=limit + GRACE_S)
-        return _received(wire.LabelsAnswer, data)
+        return _received(LabelsAnswer, data)
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """See `Process`."""

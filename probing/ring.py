@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 
 from .errors import RingError
 from .tables import Column, Table
+from .tables.columns import FAILED as FAILED_COLUMN
+from .tables.columns import SEQ
 
 MAGIC = b"PRBRING1"
 HEADER_SIZE = 8192
@@ -48,7 +50,7 @@ MARKER = struct.Struct("<Q")
 _CODES = {"int64": "q", "time": "q", "float64": "d", "text": "I", "bool": "B", "enum": "B"}
 _NARROW = {8: "B", 32: "I", 64: "q"}
 _WIDTHS = {"q": 8, "d": 8, "I": 4, "B": 1}
-IMPLICIT = frozenset({"seq", "failed"})
+IMPLICIT = frozenset({SEQ, FAILED_COLUMN})
 """Columns that no row stores: both are read from the row's markers."""
 
 
@@ -82,7 +84,7 @@ class RingLayout(NamedTuple):
 
 def layout_of(table: Table) -> RingLayout:
     """Lay a recorded table's columns out: wide ones first, so that all are aligned."""
-    stored = [c for c in table.stored_columns if c.name not in IMPLICIT]
+    stored = [c for c in table.stored_columns if c not in IMPLICIT]
     opening, offset, pad = _place([c for c in stored if not c.closing], start=8, widest_first=True)
     closing, end, end_pad = _place(
         [c for c in stored if c.closing], start=offset, widest_first=False
@@ -208,7 +210,7 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         described: dict[str, Any] = json.loads(text)
         fields = tuple(_decode_field(item, row_size) for item in described["fields"])
         table = str(described["table"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RingError(source, f"its header is damaged ({error})") from error
     return RingHeader(
         table=table,

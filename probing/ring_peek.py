@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +41,24 @@ class Row:
         seq: Its number.
         state: `OPEN`, `DONE` or `FAILED`.
         values: Stored columns by name; NULL is None, but for texts: those are still numbers.
+        clock_offset_ns: What has been added to its times, which were the monotonic clock's.
     """
 
     seq: int
     state: int
     values: dict[str, int | float | None]
+    clock_offset_ns: int = 0
+
+    def age_s(self, *, is_of_this_boot: bool = True) -> float:
+        """How long ago it was opened; setting the machine's clock meanwhile changes nothing.
+
+        Args:
+            is_of_this_boot: Whether its process shares the monotonic clock with this one; if not,
+                the time of day must do.
+        """
+        offset_ns = self.clock_offset_ns
+        now_ns = time.perf_counter_ns() + offset_ns if is_of_this_boot else time.time_ns()
+        return max(0.0, (now_ns - (self.values["start_ns"] or 0)) * 1e-9)
 
 
 class RingPeek:
@@ -100,7 +114,10 @@ class RingPeek:
                 return None
             begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
             if begin >> 2 == seq == end >> 2 and end & 3 <= FAILED:
-                return Row(seq=seq, state=end & 3, values=self._values(data))
+                offset_ns = header.clock_offset_ns
+                return Row(
+                    seq=seq, state=end & 3, values=self._values(data), clock_offset_ns=offset_ns
+                )
         return None
 
     def _values(self, data: bytes) -> dict[str, int | float | None]:
@@ -122,10 +139,13 @@ class RingPeek:
         return HEADER_SIZE + slot * self.header.row_size
 
     def _seq_at(self, slot: int) -> int:
-        """The number in a slot's begin marker; 0 for an empty slot or nonsense."""
-        data = os.pread(self._fd, 8, self._offset(slot))
-        seq: int = MARKER.unpack(data)[0] >> 2 if len(data) == 8 else 0
-        return seq if seq % self.header.capacity == slot else 0
+        """The number of the row in a slot; 0 for an empty slot, half a row, or nonsense."""
+        data = os.pread(self._fd, self.header.row_size, self._offset(slot))
+        if len(data) < self.header.row_size:
+            return 0
+        begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
+        seq: int = begin >> 2
+        return seq if seq == end >> 2 and seq % self.header.capacity == slot else 0
 
 
 def table_status(folder: ProcessFolder, table: Table) -> TableStatus:

@@ -27,6 +27,8 @@ from .ring import DONE, FAILED, HEADER_SIZE, MARKER, RingHeader, decode_header
 
 CHUNK_BYTES = 1 << 19
 ATTEMPTS = 3
+_NEAR = 64
+"""How many rows before the newest are asked whether it can be: some may not be written yet."""
 
 _NUMPY_CODES = {"q": "<i8", "d": "<f8", "I": "<u4", "B": "u1"}
 _CODES_OF_TYPE = {
@@ -168,6 +170,21 @@ class _RingFile:
                 high = middle - 1
         return self._number(low)
 
+    def can_hold(self, newest: int) -> bool:
+        """Whether the rows before it do not all say that a number is nonsense.
+
+        Damage can give both markers of a row the same number, and one that is far too large would
+        make all the others look as if they had been overwritten.
+        """
+        is_contradicted = False
+        for number in range(newest - 1, newest - 2 - min(_NEAR, self.slots // 4), -1):
+            slot = number % self.header.capacity
+            held = self._number(slot) if slot < self.slots else 0
+            if held >= number:
+                return True
+            is_contradicted |= held > 0
+        return not is_contradicted
+
     def _number(self, slot: int) -> int:
         row = self.read_row(slot)
         return _markers(row)[0] >> 2 if row else 0
@@ -248,6 +265,9 @@ class _Scan:
     def _found(self) -> tuple[int, npt.NDArray[np.bool_]]:
         """The newest number, and which rows are among the last `capacity` up to it."""
         newest = int(self._numbers.max(initial=0))
+        while newest > self._capacity and not self._ring.can_hold(newest):
+            self._numbers[self._numbers == newest] = 0
+            newest = int(self._numbers.max(initial=0))
         return newest, self._numbers > max(0, newest - self._capacity)
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -303,7 +323,7 @@ class _Scan:
         slots = np.arange(slot, slot + len(rows))
         right &= (begin & 3 == 0) & (numbers > 0) & (numbers % self._capacity == slots)
         self._numbers[here] = np.where(right, numbers, 0)
-        words = rows.view(np.uint64).reshape(len(rows), -1)
+        words = rows.view(np.uint64).reshape(len(rows), self._row_size // 8)  # there may be none
         self._empty[here] = ~words.any(axis=1)
 
 

@@ -9,10 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import allocation_wire, wire
+from . import (
+    act_wire,
+    allocation_wire,
+    eval_wire,
+    job_wire,
+    labels_wire,
+    tree_wire,
+    union_wire,
+    wire,
+)
+
+Access = Literal["read", "change", "eval"]
+"""What a route does: answers from what is recorded and what can be looked at; changes, holds or
+slows the training, or interrupts what others have begun; runs code that was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +55,12 @@ class Route:
         flags: Its query parameters that are true or false.
         times: Its query parameters that are times.
         answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
-            for the description of the routes itself; ``trace`` for a gzipped Chrome trace;
+            for the description of the routes itself; ``results`` for lines of JSON, each an
+            `EvalResult` or an error body, as they come; ``trace`` for a gzipped Chrome trace;
             ``allocations`` for the gzipped lines of a recording of allocations.
+        access: What one must be allowed to do; over TCP a token or a setting decides.
+        writes: Whether a body has a file written where its sender says, which over TCP needs what
+            "eval" needs; None where none has.
     """
 
     name: str
@@ -52,7 +70,9 @@ class Route:
     request: type[Any] | None = None
     flags: tuple[Flag, ...] = ()
     times: tuple[Seconds, ...] = ()
-    answer: type[Any] | Literal["arrow", "document", "trace", "allocations"]
+    answer: type[Any] | Literal["arrow", "document", "trace", "allocations", "results"]
+    access: Access
+    writes: Callable[[bytes], bool] | None = None
 
 
 ROUTES: tuple[Route, ...] = (
@@ -60,14 +80,23 @@ ROUTES: tuple[Route, ...] = (
         name="ping",
         method="GET",
         path="/v1/ping",
+        access="read",
         answer=wire.Pong,
         doc="Whether the process can run Python code. Answered before anything else is loaded.",
     ),
-    Route(name="status", method="GET", path="/v1/status", answer=wire.Card, doc="Who it is."),
+    Route(
+        name="status",
+        method="GET",
+        path="/v1/status",
+        access="read",
+        answer=wire.Card,
+        doc="Who it is.",
+    ),
     Route(
         name="query",
         method="POST",
         path="/v1/query",
+        access="read",
         request=wire.QueryRequest,
         answer="arrow",
         doc="Run one read-only SQL statement in the SQL worker. An answer that was cut says so in"
@@ -77,6 +106,7 @@ ROUTES: tuple[Route, ...] = (
         name="eval",
         method="POST",
         path="/v1/eval",
+        access="eval",
         request=wire.EvalRequest,
         answer=wire.EvalResult,
         doc="Run Python code in the process: at the next safe point while training makes progress.",
@@ -85,6 +115,7 @@ ROUTES: tuple[Route, ...] = (
         name="backtrace",
         method="GET",
         path="/v1/backtrace",
+        access="read",
         answer=wire.Backtrace,
         flags=(Flag(name="locals", doc="Also short texts of the local variables."),),
         doc="The stack of every thread; with `?locals=true` also short texts of the local"
@@ -94,14 +125,16 @@ ROUTES: tuple[Route, ...] = (
         name="labels",
         method="POST",
         path="/v1/labels",
-        request=wire.LabelsRequest,
-        answer=wire.LabelsAnswer,
+        access="change",
+        request=labels_wire.LabelsRequest,
+        answer=labels_wire.LabelsAnswer,
         doc="Tokens beside labels of the next batch that the training reads.",
     ),
     Route(
         name="profile",
         method="POST",
         path="/v1/profile",
+        access="change",
         request=wire.ProfileRequest,
         answer="trace",
         doc="Run torch.profiler over the next steps of the training. Closing the connection ends it"
@@ -111,6 +144,7 @@ ROUTES: tuple[Route, ...] = (
         name="profile_progress",
         method="GET",
         path="/v1/profile",
+        access="read",
         answer=wire.ProfileProgress,
         doc="How far the profile in hand is.",
     ),
@@ -118,6 +152,7 @@ ROUTES: tuple[Route, ...] = (
         name="arm",
         method="POST",
         path="/v1/arm",
+        access="change",
         request=wire.ArmRequest,
         answer=wire.ArmedAnswer,
         doc="Record something in the next steps of the training, or end that. The answer comes at"
@@ -127,6 +162,7 @@ ROUTES: tuple[Route, ...] = (
         name="armed",
         method="GET",
         path="/v1/arm",
+        access="read",
         answer=wire.ArmedAnswer,
         doc="What is recorded on demand, and how far it is.",
     ),
@@ -134,6 +170,7 @@ ROUTES: tuple[Route, ...] = (
         name="tables",
         method="GET",
         path="/v1/tables",
+        access="read",
         answer=wire.TablesAnswer,
         doc="How many rows each table holds and has lost.",
     ),
@@ -141,6 +178,7 @@ ROUTES: tuple[Route, ...] = (
         name="live",
         method="GET",
         path="/v1/live/{table}",
+        access="read",
         answer=wire.LiveRows,
         flags=(Flag(name="patient", doc="Wait even while the training makes no progress at all."),),
         times=(
@@ -151,12 +189,14 @@ ROUTES: tuple[Route, ...] = (
                 " anew.",
             ),
         ),
-        doc="The rows of one live table.",
+        doc="The rows of one live table. `parameter_checksums@120` are those at the end of step"
+        " 120.",
     ),
     Route(
         name="settings",
         method="GET",
         path="/v1/settings",
+        access="read",
         answer=wire.SettingsAnswer,
         doc="The settings in force.",
     ),
@@ -164,6 +204,7 @@ ROUTES: tuple[Route, ...] = (
         name="set",
         method="POST",
         path="/v1/settings",
+        access="change",
         request=wire.SettingChange,
         answer=wire.SettingsAnswer,
         doc="Change one setting of the running process.",
@@ -172,6 +213,7 @@ ROUTES: tuple[Route, ...] = (
         name="detach",
         method="POST",
         path="/v1/detach",
+        access="change",
         request=wire.DetachRequest,
         answer=wire.Detached,
         doc="Take the agent out of the process. The answer comes first; then everything of the"
@@ -181,6 +223,7 @@ ROUTES: tuple[Route, ...] = (
         name="record",
         method="POST",
         path="/v1/memory/record",
+        access="change",
         request=allocation_wire.RecordRequest,
         answer=allocation_wire.RecordStatus,
         doc="Begin or end to record allocations. The answer comes at once.",
@@ -189,6 +232,7 @@ ROUTES: tuple[Route, ...] = (
         name="recording",
         method="GET",
         path="/v1/memory/record",
+        access="read",
         answer=allocation_wire.RecordStatus,
         doc="How the recording of allocations stands.",
     ),
@@ -196,6 +240,7 @@ ROUTES: tuple[Route, ...] = (
         name="snapshot",
         method="POST",
         path="/v1/memory/snapshot",
+        access="change",
         request=allocation_wire.SnapshotRequest,
         answer="allocations",
         doc="The allocations that were recorded; where none were, those of the next steps. Closing"
@@ -205,28 +250,160 @@ ROUTES: tuple[Route, ...] = (
         name="fit",
         method="POST",
         path="/v1/fit",
+        access="change",
         request=wire.FitRequest,
         answer=wire.FitAnswer,
         doc="Predict the peak of memory of a training step in another shape, on a copy of the model"
         " without data. The training is held for it at the end of a step.",
     ),
     Route(
+        name="repeat",
+        method="POST",
+        path="/v1/eval/repeat",
+        access="eval",
+        request=eval_wire.RepeatRequest,
+        answer="results",
+        doc="Run Python code at the end of every so many steps. A line comes for each run; closing"
+        " the connection ends it.",
+    ),
+    Route(
+        name="jobs",
+        method="GET",
+        path="/v1/jobs",
+        access="read",
+        answer=eval_wire.EvalJobs,
+        doc="The evals in hand.",
+    ),
+    Route(
+        name="cancel",
+        method="POST",
+        path="/v1/jobs/cancel",
+        access="change",
+        request=eval_wire.CancelRequest,
+        answer=eval_wire.EvalJobs,
+        doc="Interrupt an eval, or do not run it at all; the answer is what is still in hand.",
+    ),
+    Route(
+        name="complete",
+        method="POST",
+        path="/v1/complete",
+        access="eval",
+        request=eval_wire.CompleteRequest,
+        answer=eval_wire.Completions,
+        doc="How a line of Python that is being typed can go on. Runs no code of the objects.",
+    ),
+    Route(
+        name="act",
+        method="POST",
+        path="/v1/act",
+        access="change",
+        request=act_wire.ActRequest,
+        writes=act_wire.writes_file,
+        answer=act_wire.Act,
+        doc="Change something in the training, in its own thread and between two steps; exactly"
+        " one action. The answer comes when it has been applied. Over TCP a `checkpoint` needs what"
+        " an eval needs: it writes a file where the request says.",
+    ),
+    Route(
+        name="act_prepare",
+        method="POST",
+        path="/v1/act/prepare",
+        access="change",
+        request=act_wire.ActRequest,
+        writes=act_wire.writes_file,
+        answer=act_wire.Prepared,
+        doc="Begin with an action that several ranks are to apply at one step of all. The answer"
+        " comes when this rank could; `commit` says where.",
+    ),
+    Route(
+        name="act_commit",
+        method="POST",
+        path="/v1/act/commit",
+        access="change",
+        request=act_wire.Commit,
+        answer=act_wire.Commit,
+        doc="Say where a prepared action is applied, or give it up; refused where it is too late."
+        " What comes of it is among the actions.",
+    ),
+    Route(
+        name="acts",
+        method="GET",
+        path="/v1/act",
+        access="read",
+        answer=act_wire.Acts,
+        doc="The last actions, and how they stand.",
+    ),
+    Route(
         name="openapi",
         method="GET",
         path="/v1/openapi.json",
+        access="read",
         answer="document",
         doc="This description, as OpenAPI 3.1.",
     ),
 )
 
-ROUTES_BY_NAME: dict[str, Route] = {route.name: route for route in ROUTES}
+NODE_ROUTES: tuple[Route, ...] = (
+    Route(
+        name="members",
+        method="GET",
+        path="/v1/members",
+        access="read",
+        answer=job_wire.MembersAnswer,
+        flags=(Flag(name="states", doc="Also what each of them does; asks them all for a sign."),),
+        doc="Only of a node server: every process of its machine, alive or ended. The routes of"
+        " each are at `/v1/ranks/{key}/...`, as `/v1/ranks/4242-81234567/query`.",
+    ),
+    Route(
+        name="union",
+        method="POST",
+        path="/v1/union",
+        access="read",
+        request=union_wire.UnionRequest,
+        answer="arrow",
+        doc="Only of a node server: one SQL statement over one table of several of its processes,"
+        " in which `rank`, `host` and `pid` are the first columns. The schema's metadata tell, as"
+        " `probing.members`, what became of each process.",
+    ),
+    Route(
+        name="union_tree",
+        method="POST",
+        path="/v1/union/tree",
+        access="read",
+        request=tree_wire.TreeRequest,
+        answer="arrow",
+        doc="Only of a node server: the same over processes of several machines, whose node servers"
+        " it asks with the token that it was asked with. The schema's metadata tell, as"
+        " `probing.nodes`, what became of each process of each machine that it has reached.",
+    ),
+    Route(
+        name="collect",
+        method="POST",
+        path="/v1/collect",
+        access="read",
+        request=tree_wire.CollectRequest,
+        answer=tree_wire.CollectAnswer,
+        doc="Only of a node server: the answers to the same requests of many processes, of its own"
+        " and of those of other machines, as of `union/tree`.",
+    ),
+)
+"""What a node server answers for itself."""
+
+RANK_ROUTES: tuple[Route, ...] = tuple(
+    dataclasses.replace(route, path=f"/v1/ranks/{{key}}{route.path.removeprefix('/v1')}")
+    for route in ROUTES
+    if route.name != "openapi"
+)
+"""What it answers for each of its processes, or passes on to the agent there."""
+
+ROUTES_BY_NAME: dict[str, Route] = {route.name: route for route in (*ROUTES, *NODE_ROUTES)}
 
 
-def openapi(version: str) -> dict[str, Any]:
-    """The OpenAPI 3.1 description of the routes."""
+def openapi(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of some routes; those of an agent, if not given."""
     schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in routes:
         operation: dict[str, Any] = {
             "operationId": route.name,
             "summary": route.doc,
@@ -279,11 +456,11 @@ _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     """What stands in the path and behind it."""
-    found: list[dict[str, Any]] = []
-    if "{table}" in route.path:
-        found.append(
-            {"name": "table", "in": "path", "required": True, "schema": {"type": "string"}}
-        )
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in ("key", "table")
+        if f"{{{name}}}" in route.path
+    ]
     for flag in route.flags:
         schema: dict[str, Any] = {"type": "boolean", "default": False}
         found.append({"name": flag.name, "in": "query", "description": flag.doc, "schema": schema})
@@ -299,6 +476,8 @@ def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         return {wire.ARROW_TYPE: {}}
     if route.answer in {"trace", "allocations"}:
         return {wire.TRACE_TYPE: {}}
+    if route.answer == "results":
+        return {eval_wire.LINES_TYPE: {}}
     if route.answer == "document":
         return {wire.JSON_TYPE: {"schema": {"type": "object"}}}
     return {wire.JSON_TYPE: {"schema": _schema_of(route.answer, schemas)}}

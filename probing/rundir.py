@@ -1,12 +1,14 @@
 """The run directory: one folder per process, found by anybody of the same user.
 
-    $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid>
+    $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid> | /tmp/probing-<uid>
         4242-81234567/          pid and start time, so that a recycled pid is never mistaken
             card.json           who it is (`probing.card.Card`)
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
             sock                the agent's unix socket
+            held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
+            read_token          the token that may only read
             attach.py           what an agent on its way in will run, see `probing.attaching`
             fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
             exception.json      the unhandled exception that ended it
@@ -20,41 +22,65 @@ total size, not at exit.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from . import process
 from .card import Card
 from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
+from .frozen import frozen
 from .settings import Settings
 
 _LONGEST_SOCKET_PATH = 107
 
 
-def default_path(settings: Settings, *, runtime_dir: str | None, uid: int | None = None) -> Path:
+def default_path(
+    settings: Settings,
+    *,
+    runtime_dir: str | None,
+    uid: int | None = None,
+    memory_dir: str = "/dev/shm",  # noqa: S108 - `verify` makes it safe
+) -> Path:
     """Where the run directory is.
 
     Args:
         runtime_dir: The value of XDG_RUNTIME_DIR, if it is set.
         uid: The user whose directory it is; this process's if not given.
+        memory_dir: Where files are kept in memory; /tmp takes its place where it is missing.
     """
     if settings.home:
         return Path(settings.home)
     if runtime_dir and os.path.isdir(runtime_dir):
         return Path(runtime_dir) / "probing"
-    return Path(f"/dev/shm/probing-{os.getuid() if uid is None else uid}")  # noqa: S108 - `verify` makes it safe
+    base = memory_dir if os.path.isdir(memory_dir) else "/tmp"  # noqa: S108 - as above
+    return Path(f"{base}/probing-{os.getuid() if uid is None else uid}")
 
 
 def from_env() -> RunDirectory:
-    """The run directory that this process's environment asks for."""
+    """The run directory that this process's environment asks for, where it can be believed.
+
+    Raises:
+        UnsafeRunDirectory: Others may have written what is there.
+    """
     settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
-    return RunDirectory(default_path(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR")))
+    path = default_path(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        info = os.stat(path)
+        if stat.S_IMODE(info.st_mode) & 0o022:
+            raise UnsafeRunDirectory(str(path), f"its mode is {stat.S_IMODE(info.st_mode):o}")
+        # One that was asked for by name may be another user's, whom root looks after.
+        if not settings.home and info.st_uid != os.getuid():
+            raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
+    return RunDirectory(path)
 
 
 def directory_of(pid: int) -> RunDirectory:
@@ -78,7 +104,7 @@ def environment_directory(pid: int) -> RunDirectory:
     return RunDirectory(path, owner=uid)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessFolder:
     """The folder of one process, alive or ended."""
 
@@ -90,6 +116,11 @@ class ProcessFolder:
     def socket(self) -> Path:
         """The agent's unix socket."""
         return self.path / "sock"
+
+    @property
+    def held(self) -> Path:
+        """The file that the process of the agent keeps locked."""
+        return self.path / "held"
 
     @property
     def names(self) -> Path:
@@ -110,6 +141,11 @@ class ProcessFolder:
     def token(self) -> Path:
         """The file that holds the TCP token."""
         return self.path / "token"
+
+    @property
+    def read_token(self) -> Path:
+        """The file that holds the TCP token that may only read."""
+        return self.path / "read_token"
 
     @property
     def fatal_signal(self) -> Path:
@@ -136,13 +172,69 @@ class ProcessFolder:
         return self.path / f"{table}.ring"
 
     def is_alive(self) -> bool:
-        """Whether the process still runs."""
-        return process.is_alive(self.pid, self.start_time)
+        """Whether the process still runs, as far as this pid namespace can tell."""
+        return process.is_alive(self.pid, self.start_time) and not self.is_foreign()
+
+    def is_foreign(self) -> bool:
+        """Whether its pid is one of another pid namespace or another boot, so means nothing here.
+
+        Containers may share a run directory; a directory on a disk outlives its machine's boot.
+        """
+        card = self.read_card()
+        here = (process.pid_namespace(), process.boot_id())
+        return card is not None and (card.pid_namespace, card.boot_id) != here
+
+    def may_run_elsewhere(self) -> bool:
+        """Whether its process may run though its pid is nobody's here.
+
+        It is of another container or machine that shares the run directory, or answers there.
+        """
+        card = self.read_card()
+        if card is None or not self.is_foreign():
+            return False
+        return card.host != socket.gethostname() or self.is_listened_to()
+
+    def is_listened_to(self) -> bool:
+        """Whether an agent holds the socket: it is alive, whatever its pid is to us."""
+        with socket.socket(socket.AF_UNIX) as caller, short_path(self.socket) as path:
+            caller.settimeout(0)
+            return caller.connect_ex(path) in (0, errno.EAGAIN)
+
+    def is_held(self) -> bool:
+        """Whether the process keeps its lock, or that cannot be told: it is alive, wherever it is.
+
+        Not to be asked about the own folder: to close the file gives the lock back.
+        """
+        try:
+            fd = os.open(self.held, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def may_live(self) -> bool:
+        """Whether a process that cannot be seen from here may be alive.
+
+        Of another machine's, which a disk without locks says nothing of, that is never known.
+        """
+        if self.is_listened_to() or self.is_held():
+            return True
+        card = self.read_card()
+        if card is None or card.boot_id == process.boot_id():
+            return False
+        return card.host != socket.gethostname() and not self.held.exists()
 
     def read_card(self) -> Card | None:
         """The card, or None when it is missing or damaged."""
         try:
-            return decode(Card, (self.path / "card.json").read_bytes())
+            return decode(Card, (self.path / "card.json").read_bytes(), may_be_newer=True)
         except (OSError, BadRequest):
             return None
 
@@ -151,12 +243,8 @@ class ProcessFolder:
         write_private(self.path / "card.json.new", encode(card))
         os.replace(self.path / "card.json.new", self.path / "card.json")
 
-    def size(self) -> int:
-        """Bytes that the folder's files take."""
-        return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in _scan(self.path))
 
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunDirectory:
     """All process folders of one user.
 
@@ -175,13 +263,14 @@ class RunDirectory:
         """Make the folder of a process, and the run directory where it is missing.
 
         Raises:
-            UnsafeRunDirectory: Somebody else could write to the run directory.
+            UnsafeRunDirectory: Somebody else could write to the run directory, or the folder.
             OSError: The folder cannot be made.
         """
         self._make(self.path)
         self.verify()
         folder = self.folder_for(pid, start_time)
         self._make(folder.path)
+        self._verify(folder.path)
         return folder
 
     def _make(self, path: Path) -> None:
@@ -199,42 +288,47 @@ class RunDirectory:
         Raises:
             UnsafeRunDirectory: It is a link, not a directory, another user's, or open to others.
         """
-        info = os.lstat(self.path)
+        self._verify(self.path)
+
+    def _verify(self, path: Path) -> None:
+        """See `verify`."""
+        info = os.lstat(path)
         if not stat.S_ISDIR(info.st_mode):
-            raise UnsafeRunDirectory(str(self.path), "it is not a directory")
+            raise UnsafeRunDirectory(str(path), "it is not a directory")
         if info.st_uid != self.owner:
-            raise UnsafeRunDirectory(str(self.path), f"it belongs to user {info.st_uid}")
+            raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
         if stat.S_IMODE(info.st_mode) & 0o077:
             raise UnsafeRunDirectory(
-                str(self.path), f"its mode is {stat.S_IMODE(info.st_mode):o}, not 700"
+                str(path), f"its mode is {stat.S_IMODE(info.st_mode):o}, not 700"
             )
 
     def folders(self) -> list[ProcessFolder]:
         """Every process folder, newest first."""
         found = []
-        for entry in _scan(self.path):
+        for entry, info in _scan(self.path):
             folder = folder_at(Path(entry.path))
             if folder is not None:
-                found.append((entry.stat(follow_symlinks=False).st_mtime_ns, folder))
+                found.append((info.st_mtime_ns, folder))
         found.sort(key=lambda item: item[0], reverse=True)
         return [folder for _, folder in found]
 
     def prune(self, *, keep_hours: float, keep_bytes: int) -> list[ProcessFolder]:
         """Remove records of ended processes: the too old, then the oldest over the quota.
 
-        A folder of another boot or pid namespace is judged by age alone: whether its process
-        lives cannot be told from here.
+        Several agents may do so at once. A folder of another boot or pid namespace is judged by age
+        alone, as is one whose card is not there yet, and left alone as long as its process may be
+        alive: age does not tell that, for the files of a process that hangs do not change.
         """
-        now, namespace, boot = time.time(), process.pid_namespace(), process.boot_id()
-        removed, total = [], 0
+        now, removed, total = time.time(), [], 0
         for folder in self.folders():
             if folder.is_alive():
                 continue
-            card = folder.read_card()
-            foreign = card is not None and (card.pid_namespace, card.boot_id) != (namespace, boot)
-            age_h = (now - _newest_change(folder.path)) / 3600
-            total += folder.size()
-            if age_h > keep_hours or (total > keep_bytes and not foreign):
+            size, changed = _weigh(folder.path)
+            total += size
+            is_old = now - changed > keep_hours * 3600
+            is_ours = folder.read_card() is not None and not folder.is_foreign()
+            is_over = total > keep_bytes and is_ours
+            if (is_old or is_over) and not folder.may_live():
                 shutil.rmtree(folder.path, ignore_errors=True)
                 removed.append(folder)
         return removed
@@ -253,31 +347,41 @@ def write_private(path: Path, data: bytes, *, owner: int | None = None) -> None:
 
     Args:
         owner: The user whom root gives it to.
+
+    Raises:
+        OSError: It cannot be written whole.
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
-        os.write(fd, data)
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if owner is not None and owner != os.getuid():
             os.fchown(fd, owner, -1)
     finally:
         os.close(fd)
 
 
-def _scan(path: Path) -> Iterator[os.DirEntry[str]]:
-    """The entries of a directory; none when it is not there."""
-    try:
-        with os.scandir(path) as entries:
-            yield from entries
-    except OSError:
-        return
+def _scan(path: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """The entries of a directory, without those that go meanwhile; none when it is not there."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                yield entry, entry.stat(follow_symlinks=False)
 
 
-def _newest_change(path: Path) -> float:
-    """When anything in a folder last changed, in seconds since the epoch."""
-    times = [entry.stat(follow_symlinks=False).st_mtime for entry in _scan(path)]
-    return max(times, default=0.0)
+def _weigh(path: Path) -> tuple[int, float]:
+    """How many bytes a folder's files take, and when one last changed in seconds since the epoch.
+
+    A folder without any may be in the making: what counts is when it was made.
+    """
+    infos = [info for _, info in _scan(path)]
+    if not infos:
+        with contextlib.suppress(OSError):
+            return 0, path.lstat().st_mtime
+    changed = max((info.st_mtime for info in infos), default=0.0)
+    return sum(info.st_blocks for info in infos) * 512, changed
 
 
 @contextlib.contextmanager

@@ -8,11 +8,13 @@ handed down; nothing else in probing reads an environment variable to decide wha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import BadSetting
+from .frozen import frozen
+from .setting_values import parse
 
 T = TypeVar("T")
 
@@ -25,11 +27,11 @@ def _setting(
 ) -> T:
     """Declare one setting; the field's type is the setting's."""
     metadata = {"env": env, "doc": doc, "live": live, "secret": secret, "minimum": minimum}
-    value: T = field(default=default, metadata=metadata)
+    value: T = field(default=default, repr=not secret, metadata=metadata)
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@frozen
 class Settings:
     """All settings of one process, as they are in force."""
 
@@ -38,6 +40,12 @@ class Settings:
         "off",
         "`1` puts the agent into every Python process that imports torch, `all` into every Python"
         " process, `0` (or unset) into none.",
+    )
+    disable: str = _setting(
+        "PROBING_DISABLE",
+        "",
+        "`1` switches all of probing off in a process: its start, by whatever asks for it,"
+        " `probing.start()` too, and attaching to it. Anything but `0`, `off`, `false`, `no` does.",
     )
     home: str = _setting(
         "PROBING_HOME",
@@ -48,13 +56,45 @@ class Settings:
         "PROBING_LISTEN",
         "",
         "`host:port` to listen on beside the unix socket; LOCAL_RANK is added to the port, and port"
-        " 0 takes a free one. Unset: no TCP. Every TCP request needs the token.",
+        " 0 takes a free one. Unset: no TCP. Every TCP request needs a token.",
     )
     insecure_plaintext: bool = _setting(
         "PROBING_INSECURE_PLAINTEXT",
         default=False,
-        doc="`1` allows PROBING_LISTEN on an address that other machines reach. Tokens, code and"
-        " answers then cross the network unencrypted.",
+        doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
+        " certificate. Tokens, code and answers then cross the network unencrypted.",
+    )
+    tls_cert: str = _setting(
+        "PROBING_TLS_CERT",
+        "",
+        "A PEM file with the certificate that TCP listeners show, and those that lead from it to an"
+        " authority. Unset: no encryption.",
+    )
+    tls_key: str = _setting(
+        "PROBING_TLS_KEY",
+        "",
+        "A PEM file with the certificate's key, without a pass phrase. Unset: it is in the file of"
+        " PROBING_TLS_CERT.",
+    )
+    tls_ca: str = _setting(
+        "PROBING_TLS_CA",
+        "",
+        "For the command line: a PEM file with the certificates of authorities, or of servers"
+        " themselves, that are trusted. `host:port` then means `https://host:port`. Unset: the"
+        " authorities that the system trusts.",
+    )
+    tls_fingerprint: str = _setting(
+        "PROBING_TLS_FINGERPRINT",
+        "",
+        "For the command line: SHA-256 fingerprints, separated by commas, of the only certificates"
+        " that are trusted, whatever name and authority they have. `host:port` then means"
+        " `https://host:port`.",
+    )
+    allow_eval: bool = _setting(
+        "PROBING_ALLOW_EVAL",
+        default=False,
+        doc="`1` runs code that comes over TCP, and writes a checkpoint where such a request says."
+        " What comes over the unix socket is always run.",
     )
     hosts: str = _setting(
         "PROBING_HOSTS",
@@ -67,6 +107,13 @@ class Settings:
         "",
         "The token of TCP requests, for the agent and for the command line. Unset: the agent makes"
         " one and keeps it in the file `token` of its run folder.",
+        secret=True,
+    )
+    read_token: str = _setting(
+        "PROBING_READ_TOKEN",
+        "",
+        "A second token of TCP requests, that may read but not eval, act or change anything. Unset:"
+        " the agent makes one and keeps it in the file `read_token` of its run folder.",
         secret=True,
     )
     recording: bool = _setting(
@@ -82,7 +129,7 @@ class Settings:
         "PROBING_STEP_ROWS",
         16_384,
         "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
-        " oldest is overwritten; 192, 112 and 80 bytes each.",
+        " oldest is overwritten; 224, 120 and 80 bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(
@@ -134,6 +181,12 @@ class Settings:
         "Rows that python.samples holds before the oldest is overwritten; 72 bytes each.",
         minimum=64,
     )
+    rings_mib: int = _setting(
+        "PROBING_RINGS_MIB",
+        0,
+        "What the recorded tables of a process may take together; one for which there is no room"
+        " holds fewer rows than it was to. 0: 64, and no more than a tenth of what is free.",
+    )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
     )
@@ -153,13 +206,15 @@ class Settings:
     query_max_rows: int = _setting(
         "PROBING_QUERY_MAX_ROWS",
         1_000_000,
-        "Rows of a remote answer; what is beyond is cut, and the answer says so.",
+        "Rows of a remote answer; what is beyond is cut, and the answer says so. A live table"
+        " that has more is refused.",
         live=True,
     )
     query_max_bytes: int = _setting(
         "PROBING_QUERY_MAX_BYTES",
         64 << 20,
-        "Bytes of a remote answer; what is beyond is cut, and the answer says so.",
+        "Bytes of a remote answer; what is beyond is cut, and the answer says so. A live table"
+        " that has more is refused.",
         live=True,
     )
     worker_idle_s: float = _setting(
@@ -181,13 +236,85 @@ class Settings:
         "PROBING_EVAL_MAX_RUNNING", 4, "Evals in hand at once.", live=True, minimum=1
     )
     max_connections: int = _setting(
-        "PROBING_MAX_CONNECTIONS", 64, "Connections the agent holds at once.", minimum=1
+        "PROBING_MAX_CONNECTIONS",
+        64,
+        "Connections the agent holds at once; for one more, the one that has been idle longest is"
+        " closed. 64 descriptors are left to the program in any case.",
+        minimum=1,
     )
     max_requests: int = _setting(
         "PROBING_MAX_REQUESTS", 16, "Requests the agent has in hand at once.", live=True, minimum=1
     )
+    max_requests_per_s: float = _setting(
+        "PROBING_MAX_REQUESTS_PER_S",
+        200.0,
+        "Requests that one process, or one address, may send in a second; more are refused.",
+        live=True,
+        minimum=1,
+    )
     max_body_bytes: int = _setting(
         "PROBING_MAX_BODY_BYTES", 1 << 20, "Bytes of a request's body.", minimum=1024
+    )
+    max_sql_bytes: int = _setting(
+        "PROBING_MAX_SQL_BYTES", 64 << 10, "Bytes of a remote statement.", live=True, minimum=64
+    )
+    max_code_bytes: int = _setting(
+        "PROBING_MAX_CODE_BYTES", 64 << 10, "Bytes of the code of an eval.", live=True, minimum=64
+    )
+    header_timeout_s: float = _setting(
+        "PROBING_HEADER_TIMEOUT_S",
+        5.0,
+        "How long a connection is held on which no whole header of a request comes.",
+        minimum=0.5,
+    )
+    body_timeout_s: float = _setting(
+        "PROBING_BODY_TIMEOUT_S",
+        5.0,
+        "How long the body of a request may take to come.",
+        live=True,
+        minimum=0.5,
+    )
+    send_timeout_s: float = _setting(
+        "PROBING_SEND_TIMEOUT_S",
+        8.0,
+        "How long a client that takes nothing of its answer is waited for.",
+        live=True,
+        minimum=0.5,
+    )
+    job: str = _setting(
+        "PROBING_JOB",
+        "",
+        "What the job is called, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id,"
+        " else where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
+    )
+    job_dir: str = _setting(
+        "PROBING_JOB_DIR",
+        "",
+        "A directory that all machines of a job see: node servers, and agents that listen on TCP,"
+        " leave their address there, and commands find them by it.",
+    )
+    node: bool = _setting(
+        "PROBING_NODE",
+        default=False,
+        doc="Whether the first agent of a machine starts a node server, see `probing serve`.",
+    )
+    node_listen: str = _setting(
+        "PROBING_NODE_LISTEN",
+        "127.0.0.1:9741",
+        "`host:port` of the node server. On an address that other machines reach it needs"
+        " PROBING_TLS_CERT, or PROBING_INSECURE_PLAINTEXT=1.",
+    )
+    node_idle_s: float = _setting(
+        "PROBING_NODE_IDLE_S",
+        300.0,
+        "How long a node server that an agent has started outlives the last process with an agent.",
+    )
+    collective_rows: int = _setting(
+        "PROBING_COLLECTIVE_ROWS",
+        16_384,
+        "Rows that python.collectives holds before the oldest is overwritten; 120 bytes each. It is"
+        " made with the first process group.",
+        minimum=64,
     )
 
     @classmethod
@@ -258,40 +385,8 @@ def find(name: str) -> Setting:
     for setting in SETTINGS:
         if name in (setting.name, setting.env):
             return setting
-    raise BadSetting(name, "there is no such setting")
+    import difflib  # only after a mistake
 
-
-_MODES = {"0": "off", "off": "off", "1": "on", "on": "on", "all": "all"}
-_BOOLS = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
-
-
-def parse(setting: Setting, text: str) -> Any:
-    """The value that a text stands for.
-
-    Raises:
-        BadSetting: The text is not a value of the setting's type, or out of its range.
-    """
-    word = text.strip()
-    if setting.name == "mode":
-        return _choose(setting, _MODES, word)
-    if setting.type == "bool":
-        return _choose(setting, _BOOLS, word)
-    if setting.type == "str":
-        return word
-    convert: Callable[[str], float] = int if setting.type == "int" else float
-    try:
-        value = convert(word)
-    except ValueError:
-        shown = "an integer" if setting.type == "int" else "a number"
-        raise BadSetting(setting.env, f"{word!r} is not {shown}") from None
-    if not setting.minimum <= value < float("inf"):
-        raise BadSetting(setting.env, f"{word} is less than {setting.minimum:g} or not finite")
-    return value
-
-
-def _choose(setting: Setting, choices: Mapping[str, Any], word: str) -> Any:
-    """The choice that a word names, whatever its case."""
-    try:
-        return choices[word.lower()]
-    except KeyError:
-        raise BadSetting(setting.env, f"{word!r} is not one of {', '.join(choices)}") from None
+    near = difflib.get_close_matches(name.lower(), [s.name for s in SETTINGS], n=1)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    raise BadSetting(name, f"there is no such setting{hint}")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 LENGTH = struct.Struct("<I")
 READY = b"ready"
 OK = b"ok"
+NO_FOLDER = "-"
+"""In place of a run folder: every request names its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class WorkerRequest:
         max_rows: Where to cut the answer.
         max_bytes: Where to cut the answer, in bytes of Arrow data.
         memory_mib: What the engine may use.
+        max_sql_bytes: How long the statement may be.
+        folder: The run folder whose tables are asked; empty for the worker's own.
     """
 
     sql: str
@@ -32,6 +36,8 @@ class WorkerRequest:
     max_rows: int
     max_bytes: int
     memory_mib: int
+    max_sql_bytes: int
+    folder: str = ""
 
 
 def encode_frame(data: bytes | memoryview) -> bytes:

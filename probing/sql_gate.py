@@ -32,8 +32,12 @@ _CALL_WITH_SIDE_EFFECTS = re.compile(rf"{_SIDE_EFFECTS}\"?{_BLANK}\(", re.IGNORE
 _READING_WORDS = frozenset({"select", "from", "with", "pivot", "unpivot", "pivot_wider"})
 
 
-def check_text(sql: str) -> None:
+def check_text(sql: str, limit: int = MAX_SQL_BYTES, setting: str = "") -> None:
     """Refuse what need not be parsed.
+
+    Args:
+        limit: How many bytes it may have.
+        setting: Which setting says so, if one does.
 
     Raises:
         RequestTooLarge: The text is too long.
@@ -43,8 +47,8 @@ def check_text(sql: str) -> None:
         size = len(sql.encode())
     except UnicodeEncodeError as error:
         raise SqlError("the statement is not valid Unicode", sql=sql) from error
-    if size > MAX_SQL_BYTES:
-        raise RequestTooLarge("the SQL text", MAX_SQL_BYTES)
+    if size > limit:
+        raise RequestTooLarge("the SQL text", limit, setting)
 
 
 def check_statements(kinds: Sequence[str], sql: str) -> bool:

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
 
 from probing import sql_frames, wire  # run as a script, they are found by now
-from probing.errors import InternalError, ProbingError, SqlTooLarge
+from probing.errors import InternalError, NoSuchProcess, ProbingError, SqlTooLarge
 from probing.rundir import ProcessFolder, folder_at
 from probing.sql_frames import WorkerRequest
 
@@ -33,9 +33,14 @@ _LIVE_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
-_NICE = 15
+_NICE, _NICER = 10, 5
+"""How far it stands behind the training while it starts, and how much further at work: at 15 its
+imports alone take half a minute where every core is busy, and a query has ended before it begins.
+"""
 _BESIDE_ENGINE_BYTES = 2 << 30
 """Address space for what is not the engine's memory: libraries, the rows, the answer."""
+_BESIDE_STATEMENT_S = 5
+"""Processor time for what is not the statement: the tables that it reads, sending the answer."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,15 +49,17 @@ def main(arguments: list[str]) -> int:
     limit_process(int(arguments[1]))
     requests, answers = _take_pipes()
     try:
-        if folder is None:
+        if folder is None and arguments[0] != sql_frames.NO_FOLDER:
             raise InternalError(f"{arguments[0]} is not the run folder of a process")
         _import_engine()
+        os.nice(_NICER)
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
         return 1
     _send(answers, sql_frames.READY)
     while (data := _receive(requests)) is not None:
-        _answer(folder, wire.decode(WorkerRequest, data), answers)
+        request = wire.decode(WorkerRequest, data)
+        _answer(folder_at(Path(request.folder)) if request.folder else folder, request, answers)
     return 0
 
 
@@ -77,6 +84,15 @@ def limit_process(memory_mib: int) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
+def limit_processor_time(limit_s: float) -> None:
+    """Have the kernel end this process when a statement takes more, should its parent not do so."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime + limit_s) + _BESIDE_STATEMENT_S
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
 def _take_pipes() -> tuple[int, int]:
     """The descriptors of requests and answers; nothing else may read or write there."""
     requests, answers = os.dup(0), os.dup(1)
@@ -94,9 +110,11 @@ def _import_engine() -> None:
         raise InternalError(f"the SQL engine cannot be loaded ({error})") from error
 
 
-def _answer(folder: ProcessFolder, request: WorkerRequest, answers: int) -> None:
+def _answer(folder: ProcessFolder | None, request: WorkerRequest, answers: int) -> None:
     """Run one statement and send what comes of it."""
     try:
+        if folder is None:  # removed meanwhile
+            raise NoSuchProcess(f"in {request.folder}")
         schema, batches = _run(folder, request)
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
@@ -113,8 +131,9 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
     from probing.providers import providers_for
 
     limit_s = request.timeout_s
+    limit_processor_time(limit_s)
     providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
-    engine = Engine(providers, memory_mib=request.memory_mib)
+    engine = Engine(providers, memory_mib=request.memory_mib, max_sql_bytes=request.max_sql_bytes)
     with engine.run(
         request.sql,
         timeout_s=request.timeout_s,
@@ -142,7 +161,10 @@ def _send_rows(answers: int, schema: pa.Schema, batches: list[pa.RecordBatch]) -
 
 
 class _FrameWriter(io.RawIOBase):
-    """A file whose every write is a frame."""
+    """A file whose every write is a frame, or some where it is large.
+
+    The agent holds a whole frame in memory, for every client that does not take it.
+    """
 
     def __init__(self, answers: int) -> None:
         super().__init__()
@@ -153,9 +175,11 @@ class _FrameWriter(io.RawIOBase):
         return True
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
-        """Send it all as one frame."""
-        _send(self._answers, bytes(data))
-        return len(data)
+        """Send it all."""
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _PIECE_BYTES):
+            _send(self._answers, bytes(view[start : start + _PIECE_BYTES]))
+        return len(view)
 
 
 def _send(answers: int, data: bytes) -> None:

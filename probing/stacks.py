@@ -8,6 +8,7 @@ frames are left out: they are not the job's.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,15 +25,9 @@ FROZEN = frozenset("DTt")
 """States of a thread that whoever waits for it to pause waits for ever."""
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
-_OUR_FILES = (
-    "/agent/sources/modules.py",
-    "/agent/sources/dataloaders.py",
-    "/agent/sources/stand_in.py",
-    "/agent/sources/backward.py",
-    "/agent/sources/out_of_memory/step_errors.py",
-    "/agent/sources/gradient_norms.py",
-    "/agent/sources/gradient_scaler.py",
-    "/probing/_run.py",
+_OUR_FILES = re.compile(
+    r"/agent/sources/(?:calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
+    r"|/agent/(?:first_use|sources/stand_in)\.py$|/probing/_run\.py$"
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
 
@@ -78,7 +73,7 @@ def _thread_rows(backtrace: Backtrace) -> list[tuple[Any, ...]]:
 
 def is_ours(file: str) -> bool:
     """Whether a frame of that file is the recorder's and not the job's."""
-    return file.endswith(_OUR_FILES)
+    return _OUR_FILES.search(file) is not None
 
 
 def is_stopped(pid: int) -> bool:

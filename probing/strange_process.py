@@ -18,14 +18,19 @@ from .errors import (
     ProbingError,
 )
 from .injection.names import AUTO
+from .labels_wire import LabelsAnswer
 from .limits import DEFAULT_TIMEOUT_S
 from .rundir import directory_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .act_wire import Act, Acts, Asked, Commit, Prepared
     from .allocation_wire import RecordStatus
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
+    from .eval_wire import Completions, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -59,12 +64,56 @@ class StrangeProcess:
         timeout_s: float | None = None,
         now: bool = False,
         unsafe: bool = False,
+        thread: str | None = None,
+        frame: int | None = None,
+        session: str | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
             from .unsafe_eval import eval_in_holder
 
             return eval_in_holder(self._pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+        raise self._no_agent()
+
+    def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+    ) -> Iterator[wire.EvalResult]:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def jobs(self) -> EvalJobs:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def cancel(self, number: int) -> EvalJobs:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def complete(self, text: str, *, session: str | None = None) -> Completions:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def commit_act(self, commit: Commit) -> None:
+        """See `Process`."""
+        raise self._no_agent()
+
+    def acts(self) -> Acts:
+        """See `Process`."""
         raise self._no_agent()
 
     def live(
@@ -94,7 +143,14 @@ class StrangeProcess:
         how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
         return sample(self._pid, how, self._notes, tell)
 
-    def arm(self, what: str, steps: int) -> wire.ArmedAnswer:
+    def arm(
+        self,
+        what: str,
+        steps: int,
+        *,
+        addresses: tuple[int, ...] = (),
+        cleaning: tuple[str, ...] = (),
+    ) -> wire.ArmedAnswer:
         """See `Process`."""
         raise self._no_agent()
 
@@ -120,7 +176,7 @@ class StrangeProcess:
         """See `Process`."""
         raise self._no_agent()
 
-    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> wire.LabelsAnswer:
+    def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """See `Process`."""
         raise self._no_agent()
 

@@ -13,16 +13,30 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import wire
-from .errors import BadRequest, ConnectionLost, NotAnswering, NotProbing, ProbingError
+from .errors import (
+    BadRequest,
+    ConnectionLost,
+    NotAnswering,
+    NotProbing,
+    ProbingError,
+    Untrusted,
+    UsageError,
+)
 from .routes import ROUTES_BY_NAME
 from .rundir import short_path
+from .trust import NOTHING_SAID, Trust, context_for
 
 _RETRY_S = 0.02
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+"""What OpenSSL calls an answer that is not encrypted."""
+
+Held = dict[tuple[str, tuple[str, ...], Any], bytes]
+"""Answers that are here already, by route, flags and body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +44,11 @@ class Address:
     """Where an agent listens: a unix socket's path, or host and port.
 
     Attributes:
+        tls: Whether the connection is encrypted.
         token: Sent with every TCP request.
+        trust: Whose certificate is believed.
+        key: Which process of a node server's is meant, by the name of its run folder.
+        held: What need not be asked for any more.
     """
 
     path: Path | None = None
@@ -38,11 +56,18 @@ class Address:
     port: int = 0
     tls: bool = False
     token: str | None = None
+    key: str = ""
+    trust: Trust = NOTHING_SAID
+    held: Held = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         if self.path is not None:
             return str(self.path)
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def path_of(self, path: str) -> str:
+        """Where a route is to be found there."""
+        return f"/v1/ranks/{self.key}{path.removeprefix('/v1')}" if self.key else path
 
 
 def ask(
@@ -67,10 +92,15 @@ def ask(
 
     Raises:
         NotProbing: Nobody, or something else, listens there.
+        Untrusted: Who listens there is not who it should be; it was sent nothing.
         NotAnswering: The answer did not come in time.
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
     """
+    if address.held and not (times or names):
+        held = address.held.get((route, flags, body))
+        if held is not None:
+            return held
     with open_answer(
         address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
     ) as response:
@@ -93,9 +123,9 @@ def open_answer(
     connection = _connection(address, timeout_s)
     headers = {"Content-Type": wire.JSON_TYPE}
     if address.token and address.path is None:
-        headers["Authorization"] = f"Bearer {address.token}"
+        headers["Authorization"] = f"Bearer {_checked(address.token)}"
     content = wire.encode(body) if body is not None else None
-    path = record.path.format(**names)
+    path = address.path_of(record.path.format(**names))
     parameters = [f"{flag}=true" for flag in flags]
     parameters += [f"{name}={seconds:g}" for name, seconds in (times or {}).items()]
     if parameters:
@@ -103,10 +133,11 @@ def open_answer(
     try:
         with _our_errors(address, timeout_s):
             connection.request(record.method, path, content, headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                raise _error_in(response, address)
-            yield response
+            # Closed by itself: it holds the socket where the other side ends the connection.
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    raise _error_in(response, address)
+                yield response
     finally:
         connection.close()
 
@@ -122,8 +153,13 @@ def _our_errors(address: Address, timeout_s: float) -> Iterator[None]:
         raise NotProbing(str(address), "the host name is not known") from None
     except ConnectionRefusedError:
         raise NotProbing(str(address), "the connection was refused") from None
+    except ssl.SSLCertVerificationError as error:
+        raise Untrusted(str(address), error.verify_message.rstrip(".")) from None
     except ssl.SSLError as error:
-        raise NotProbing(str(address), f"TLS failed ({error.reason})") from None
+        why = f"TLS failed ({error.reason})"
+        if error.reason in _NO_TLS:
+            why = "what answers there does not speak TLS; it may be reached without, by http://"
+        raise NotProbing(str(address), why) from None
     except (ConnectionError, http.client.IncompleteRead):
         raise ConnectionLost(str(address)) from None
     except http.client.HTTPException:
@@ -146,8 +182,37 @@ def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnectio
     if address.path is not None:
         return _UnixConnection(address.path, timeout_s)
     if address.tls:
-        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s)
+        return _TlsConnection(address, timeout_s)
     return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+
+
+def _checked(token: str) -> str:
+    """A token that can be sent.
+
+    Raises:
+        UsageError: It cannot; what it is, is not told.
+    """
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise UsageError(
+            "the token is not one: it holds something else than printable ASCII characters.",
+            help="Look at the file of --token-file, or at PROBING_TOKEN.",
+        )
+    return token
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    """HTTP over TLS; nothing is sent before the certificate is one that is trusted."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        context = context_for(address.trust)
+        super().__init__(address.host, address.port, timeout=timeout_s, context=context)
+        self._address = address
+
+    def connect(self) -> None:
+        """Connect, and compare the certificate with those that are pinned."""
+        super().connect()
+        shown = cast("ssl.SSLSocket", self.sock).getpeercert(binary_form=True)
+        self._address.trust.check(str(self._address), shown)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from .card import Card as Card  # noqa: PLC0414 - part of the wire, as the next are
 from .card import Pong as Pong  # noqa: PLC0414
 from .codec import decode as decode  # noqa: PLC0414
 from .codec import encode as encode  # noqa: PLC0414
 from .errors import BadRequest, ProbingError, RemoteError
+from .eval_wire import EvalRequest as EvalRequest  # noqa: PLC0414
+from .eval_wire import EvalResult as EvalResult  # noqa: PLC0414
 from .fit import FitAnswer as FitAnswer  # noqa: PLC0414
 from .fit import FitPart as FitPart  # noqa: PLC0414
 from .fit import FitPeak as FitPeak  # noqa: PLC0414
 from .fit import FitRequest as FitRequest  # noqa: PLC0414
 from .fit import FitShape as FitShape  # noqa: PLC0414
+from .tables import TABLES_BY_NAME
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"
@@ -28,6 +32,10 @@ MOST_STEPS = 1000
 """The most steps of one profile."""
 ARMABLE = ("nan", "gradients", "leak")
 """What can be recorded on demand."""
+REFERRERS = "referrers"
+"""Armed with addresses: who refers to the storages there is looked for, at the ends of steps."""
+CLEAN = "clean"
+"""Armed with what to do: memory is cleaned up at the end of a step, with a row before and after."""
 EVAL_INTERRUPTED = "EvalInterrupted"
 """The `error_type` of code that was ended by its time limit."""
 TRUNCATED_KEY = b"probing.truncated"
@@ -119,69 +127,20 @@ class QueryRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvalRequest:
-    """Python code to run in the process.
-
-    Attributes:
-        now: Do not wait for a safe point of the training.
-    """
-
-    code: str
-    timeout_s: float | None = None
-    now: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalResult:
-    """What came of an eval.
-
-    Attributes:
-        output: What the code printed.
-        value: The representation of the last expression, unless it is None.
-        error: The traceback of the exception that ended it, if one did.
-        error_type: The class name of that exception.
-        omitted_bytes: Bytes printed beyond the limit, which were not kept.
-        duration_s: How long the code ran.
-        waited_s: How long it waited for a safe point.
-        where: ``safe point`` when training was held meanwhile, else ``agent thread``.
-        step: The training step at that moment, if one is counted.
-    """
-
-    output: str
-    value: str | None
-    error: str | None
-    error_type: str | None
-    omitted_bytes: int
-    duration_s: float
-    waited_s: float
-    where: str
-    step: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelsRequest:
-    """The tokens and labels of the next batch that the training reads.
-
-    Attributes:
-        samples: How many samples to show token by token.
-        timeout_s: How long to wait for a batch.
-    """
-
-    samples: int = 2
-    timeout_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRequest:
     """Something to be recorded in the next steps of the training.
 
     Attributes:
-        what: One of `ARMABLE`.
+        what: One of `ARMABLE`, or `REFERRERS`, or `CLEAN`.
         steps: In how many steps; 0 ends what is armed.
+        addresses: Where the storages are that `REFERRERS` asks about.
+        cleaning: What `CLEAN` is to do: fields of `marks.Cleaning`.
     """
 
     what: str
     steps: int
+    addresses: tuple[int, ...] = ()
+    cleaning: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,80 +157,11 @@ class ProfileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledSample:
-    """One sample of a batch, cut at its end where it is long.
-
-    Attributes:
-        sample: Its place in the batch.
-        length: How many labels it has in all.
-        tokens: Token numbers; as many as there are, where labels are not one for each token.
-        labels: Their labels; -100 where ignored.
-    """
-
-    sample: int
-    length: int
-    tokens: tuple[int, ...]
-    labels: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenText:
-    """What a tokenizer calls a token."""
-
-    token: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelsAnswer:
-    """Tokens and labels of one batch.
-
-    Attributes:
-        origin: Where they were read.
-        inputs: Name, type and size of the tokens.
-        labels: Name, type and size of the labels.
-        step: The training step then, if one is counted.
-        waited_s: How long the batch was waited for.
-        samples: Samples in the batch.
-        read: Samples that all that follows is about.
-        trained: Labels that are trained on.
-        ignored: Labels that are ignored.
-        all_ignored: Samples without any label that is trained on.
-        same: The share of trained labels that are the token at their own place.
-        next: The share of those that are the token after it.
-        previous: The share of those that are the token before it.
-        shift: ``equal``, ``shifted by one``, ``shifted backwards`` or ``unrelated``; None where
-            there is nothing to compare.
-        tokenizer: The class of the tokenizer that gave the texts, if there is one.
-        texts: Of the tokens and labels that are shown.
-        shown: The samples that were asked for.
-    """
-
-    origin: str
-    inputs: str
-    labels: str
-    step: int | None
-    waited_s: float
-    samples: int
-    read: int
-    trained: int
-    ignored: int
-    all_ignored: tuple[int, ...]
-    same: float | None
-    next: float | None
-    previous: float | None
-    shift: str | None
-    tokenizer: str | None
-    texts: tuple[TokenText, ...]
-    shown: tuple[LabelledSample, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Armed:
     """Something that is recorded on demand, and how far it is.
 
     Attributes:
-        what: One of `ARMABLE`.
+        what: One of `ARMABLE`, or `REFERRERS`, or `CLEAN`.
         number: Which arming it is, counted from 1.
         state: ``waiting`` for a step to begin; ``armed``; ``over``; ``failed``.
         steps: The steps asked for.
@@ -415,6 +305,12 @@ class LiveRows:
     rows: tuple[tuple[str | int | float | bool | None, ...], ...]
     note: str | None = None
 
+    def dicts(self) -> list[dict[str, Any]]:
+        """The rows by the names of their columns; one that the other side has not is None."""
+        table = TABLES_BY_NAME.get(self.table)
+        nothing = dict.fromkeys(column.name for column in table.columns) if table else {}
+        return [{**nothing, **dict(zip(self.columns, row, strict=True))} for row in self.rows]
+
 
 def encode_error(error: ProbingError) -> bytes:
     """The one error body of every route."""
@@ -441,5 +337,5 @@ def decode_error(data: bytes) -> RemoteError:
             help=str(body["help"]),
             detail=body["detail"],
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise BadRequest("the answer is not an error body of probing") from None

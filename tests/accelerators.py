@@ -11,7 +11,7 @@ from probing.agent.sources.accelerator import (
     PendingNumber,
     PendingNumbers,
 )
-from probing.agent.sources.nvml import DeviceTotals
+from probing.agent.sources.memory.nvml import DeviceTotals
 
 
 class NoAccelerator:
@@ -37,6 +37,9 @@ class NoAccelerator:
         """So nothing lies between marks."""
         raise AssertionError((first, last))
 
+    def give_back(self, marks: Iterable[Any]) -> None:
+        """Marks are cheap here."""
+
     def device_name(self) -> str | None:
         """No name."""
         return None
@@ -57,6 +60,10 @@ class NoAccelerator:
         """Nothing is reserved."""
         return None
 
+    def generator_states(self) -> list[Any] | None:
+        """No generator."""
+        return None
+
     def watch_out_of_memory(self, told: OutOfMemory) -> bool:
         """No allocator can tell."""
         return False
@@ -65,18 +72,28 @@ class NoAccelerator:
         """Nobody asks."""
         raise AssertionError(index)
 
+    def empty_cache(self) -> bool:
+        """There is none."""
+        return False
+
+    def reset_peaks(self) -> bool:
+        """Nothing has peaks."""
+        return False
+
 
 class RecordedMemory(NoAccelerator):
     """One that comes into use when it has figures, and replays them, one per question.
 
     Attributes:
         asked: How often the whole device was asked for.
+        cleaned: What it was told to do, in order.
     """
 
     def __init__(self, figures: Iterable[DeviceMemory | None], totals: DeviceTotals | None) -> None:
         self._figures = iter(figures)
         self._totals = totals
         self.asked = 0
+        self.cleaned: list[str] = []
 
     def memory_figures(self) -> DeviceMemory | None:
         """The next figures."""
@@ -86,3 +103,13 @@ class RecordedMemory(NoAccelerator):
         """The same every time."""
         self.asked += 1
         return self._totals
+
+    def empty_cache(self) -> bool:
+        """Noted."""
+        self.cleaned.append("empty_cache")
+        return True
+
+    def reset_peaks(self) -> bool:
+        """Noted."""
+        self.cleaned.append("reset_peaks")
+        return True

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import probing
+from tests import faults
+from tests.jobs import Job, StartJob, start_job
 from tests.support import Target, start_program, start_training
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let what the tests of the faults reach be kept for docs/reliability.md."""
+    parser.addoption(
+        "--record-faults",
+        action="store_true",
+        help="write what the tests of tests/faults.py reached into docs/reliability.json",
+    )
 
 
 def pytest_configure() -> None:
@@ -26,12 +40,45 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if item not in special]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have the session's training rest while others are tested: it would take a core of theirs."""
+    is_used = "training" in getattr(item, "fixturenames", ())
+    for target in _trainings:
+        if target.process.poll() is None:
+            os.kill(target.pid, signal.SIGCONT if is_used else signal.SIGSTOP)
+
+
+_trainings: list[Target] = []
+_reached: list[faults.Reached] = []
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest) -> Iterator[faults.Reached]:
+    """What this test says of the fault that its marker names."""
+    marker = request.node.get_closest_marker("fault")
+    assert marker is not None, "a test with the fixture `fault` is marked fault(ID)"
+    reached, failed = faults.Reached(faults.find_fault(marker.args[0])), request.session.testsfailed
+    yield reached
+    if request.session.testsfailed == failed:
+        assert reached.cases, f"the test of {reached.fault.id} said nothing of it"
+    _reached.append(reached)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what was reached, if that was asked for."""
+    if session.config.option.record_faults:
+        faults.record(faults.RESULTS, _reached, platform.python_version())
+
+
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The bundled training, running with the agent for the whole session; do not harm it."""
     cwd = tmp_path_factory.mktemp("training")
     target = start_training(home=cwd / "home", cwd=cwd)
+    _trainings.append(target)
     yield target
+    _trainings.remove(target)
     target.reap()
 
 
@@ -41,6 +88,23 @@ def fresh_training(tmp_path: Path) -> Iterator[Target]:
     target = start_training(home=tmp_path / "home", cwd=tmp_path)
     yield target
     target.reap()
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A training in a function, running for all tests of a module."""
+    cwd = tmp_path_factory.mktemp("evaluated")
+    target = start_program("evaluated", "1000000", home=cwd / "home", cwd=cwd)
+    target.wait_for_step(3)
+    yield target
+    target.reap()
+
+
+@pytest.fixture
+def asked(evaluated: Target, monkeypatch: pytest.MonkeyPatch) -> probing.Process:
+    """The training in a function as Python sees it."""
+    monkeypatch.setenv("PROBING_HOME", str(evaluated.home))
+    return probing.connect(evaluated.pid)
 
 
 @pytest.fixture
@@ -58,3 +122,19 @@ def program(tmp_path: Path) -> Iterator[Callable[..., Target]]:
     yield start
     for target in targets:
         target.reap()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[StartJob]:
+    """Starts programs of ``tests/programs`` on several ranks, each with the agent watching."""
+    jobs: list[Job] = []
+
+    def start(program: str, *args: str, ranks: int = 4, **extra: str) -> Job:
+        cwd = tmp_path / f"{program}-{len(jobs)}"
+        cwd.mkdir()
+        jobs.append(start_job(program, *args, ranks=ranks, cwd=cwd, **extra))
+        return jobs[-1]
+
+    yield start
+    for started in jobs:
+        started.reap()

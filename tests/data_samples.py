@@ -5,8 +5,9 @@ from __future__ import annotations
 from probing.advice import Advice
 from probing.dataloading import Loader, LoaderReport, Stall, Worker
 from probing.endings import Ending
+from probing.labels_wire import LabelledSample, LabelsAnswer, TokenText
 from probing.out_of_memory import OomReport
-from probing.wire import Frame, LabelledSample, LabelsAnswer, ThreadStack, TokenText
+from probing.wire import Frame, ThreadStack
 
 WORKERS = (
     Worker(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from probing.leaks.growth import grouped, phase_changes
 from probing.leaks.report import LeakReport, report_of
 
 FIRST, STEPS = 100, 8
@@ -38,8 +40,10 @@ def leak_row(**given: Any) -> dict[str, Any]:
     return row | given
 
 
-def step_rows(*, growth: int = 0, stale: bool = False) -> list[dict[str, Any]]:
-    """The rows of python.leak_steps: parameters stay as they are, activations may grow."""
+def step_rows(
+    *, growth: int = 0, stale: bool = False, pools: tuple[int, ...] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of python.leak_steps: parameters stay as they are, others may grow."""
     return [
         {
             "step": step,
@@ -49,6 +53,8 @@ def step_rows(*, growth: int = 0, stale: bool = False) -> list[dict[str, Any]]:
             "modules": 7,
             "hooks": 0,
             "stale_gradients": stale,
+            "graph_pools": None if pools is None else 1,
+            "graph_pool_bytes": None if pools is None else pools[step - FIRST],
             "cost_s": 0.01,
         }
         for step in range(FIRST, FIRST + STEPS + 1)
@@ -95,3 +101,51 @@ KEPT_GRAPH: LeakReport = report_of(
 HEALTHY: LeakReport = report_of([], step_rows(), history_rows())
 OUTSIDE: LeakReport = report_of([], step_rows(), history_rows(outside=4 << 20))
 FAILED: LeakReport = report_of([], step_rows()[:4], [], failure="RuntimeError: no such thing")
+
+
+GROWTH_ROWS: list[dict[str, Any]] = [
+    {
+        "category": category,
+        "module": module,
+        "dtype": "float32",
+        "device": "cpu",
+        "tensors_before": before,
+        "tensors_after": before + more,
+        "bytes_before": before * 4096,
+        "bytes_after": (before + more) * 4096,
+    }
+    for category, module, before, more in (
+        ("activations", "blocks.0.mlp", 0, 16),
+        ("temporary", "blocks.0.mlp", 1, 0),
+        ("activations", "blocks.1.mlp", 8, 8),
+        ("other", None, 2, -1),
+    )
+]
+GROWN_BY_MODULE = dataclasses.replace(
+    KEPT_GRAPH, by="module", groups=grouped(GROWTH_ROWS, "module")
+)
+
+
+def phase_rows(*, kept: int, device: str = "cuda:0") -> list[dict[str, Any]]:
+    """Rows of python.memory of the watched steps, of whose activations so much is kept."""
+    rows, level = [], 5000
+    for step in range(FIRST, FIRST + STEPS + 1):
+        for phase, change in (
+            ("before_forward", 0),
+            ("after_forward", 800),
+            ("after_backward", kept - 700),
+            ("after_step", -100),
+        ):
+            level += change
+            rows.append(
+                {"step": step, "phase": phase, "device": device, "allocated_bytes": level,
+                 "resident_bytes": None}
+            )  # fmt: skip
+    return rows
+
+
+GROWN_BY_PHASE = dataclasses.replace(
+    KEPT_GRAPH,
+    by="phase",
+    phases=phase_changes(phase_rows(kept=64), FIRST + 1, FIRST + STEPS),
+)

@@ -74,6 +74,9 @@ MEMORY_REPORT = MemoryReport(
             "dtype": "bfloat16",
             "shape": "8,1024,4096",
             "device": "cuda:0",
+            "address": 4096,
+            "age_steps": 0,
+            "frame": "/home/me/train.py:42 forward",
         },
         {
             "bytes": 32 * _MIB,
@@ -83,6 +86,9 @@ MEMORY_REPORT = MemoryReport(
             "dtype": "float32",
             "shape": "4096,2048",
             "device": "cuda:0",
+            "address": 8192,
+            "age_steps": None,
+            "frame": None,
         },
     ),
     activations=(
@@ -96,6 +102,18 @@ MEMORY_REPORT = MemoryReport(
     transformer=Transformer(layers=("h.0", "h.1"), batch=1, length=1024, width=1024, inner=3072),
     suggestions=(Advice(rule="activations", action="recompute them", evidence="activations: 31%"),),
     notes=(),
+    referrers={
+        8192: (
+            {
+                "holder": "global",
+                "path": "optimizer.state['exp_avg']",
+                "place": "__main__",
+                "container": "dict of 3",
+                "file": "/home/me/adamw.py",
+                "lineno": 120,
+            },
+        )
+    },
 )
 NOTHING_SEEN = MemoryReport(
     devices=(),

@@ -18,7 +18,7 @@ from tests.support import DEADLINE_S, Target, start_program
 Rows = list[dict[str, Any]]
 PHASES = (
     *("data_wait", "to_device", "forward", "loss"),
-    *("backward", "gradients", "optimizer", "other"),
+    *("backward", "gradient_sync", "gradients", "optimizer", "other"),
 )
 NEAR = 1e-5
 _VOLATILE = re.compile(r"[0-9.:]+|0x[0-9a-f]+")

@@ -53,12 +53,15 @@ other_pythons() {
     [ -z "$failed" ]
 }
 
-# They run beside the tests on this one, since most tests wait for processes most of the time.
+# They run beside the tests on this one, since most tests wait for processes most of the time. So
+# does a training that is asked for some minutes; what is slow then is slow for all.
 if [ $# -eq 0 ]; then
-    log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    other_pythons >"$log" 2>&1 &
+    logs=$(mktemp -d)
+    trap 'rm -rf "$logs"' EXIT
+    other_pythons >"$logs/others" 2>&1 &
     others=$!
+    nice -n 10 $bin/python -m tests.soak --minutes 5 >"$logs/soak" 2>&1 &
+    soak=$!
 fi
 
 check $bin/python -m pytest --cov --cov-report=term "$@"
@@ -66,7 +69,9 @@ check $bin/python -m pytest --cov --cov-report=term "$@"
 if [ $# -eq 0 ]; then
     wait $others || failed="$failed
   tests on other Pythons"
-    cat "$log"
+    wait $soak || failed="$failed
+  the soak"
+    cat "$logs/others" "$logs/soak"
 fi
 
 if [ -n "$failed" ]; then

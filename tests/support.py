@@ -38,6 +38,7 @@ def clean_env(home: Path, **extra: str) -> dict[str, str]:
     env.update(
         PROBING_HOME=str(home),
         PROBING_OVERHEAD="100000",  # nothing is left out of the record of a tiny model
+        PROBING_RINGS_MIB="64",  # nor where little of the disk is free
         PYTHONPATH=str(ROOT),
         PYTHONUNBUFFERED="1",
         OMP_NUM_THREADS="1",

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from probing.agent.allocation_file import AllocationEvent, AllocationHead, write_allocations
+from probing.agent.sources.allocation.creating_lines import with_frames
 from probing.agent.sources.allocation.device_history import DeviceHistory
+from probing.agent.sources.storage.memory_look import Moment
+from probing.agent.sources.storage.storages import Storage
 from probing.allocations import (
     Event,
     Frame,
@@ -25,9 +28,11 @@ from probing.allocations import (
     history_of,
     read_recording,
     read_snapshot,
+    shared_devices,
     write_snapshot,
 )
 from probing.card import Card
+from probing.cli.group import probing as cli
 from probing.cli.memory_recording import file_for
 from probing.cli.render.memory_viz import render_page
 from probing.errors import InternalError, UsageError
@@ -184,11 +189,11 @@ def test_the_peak_and_the_places_are_counted_right() -> None:
 def test_rows_have_steps_ages_and_places() -> None:
     """What is not known is NULL: the stack and step of older memory, the stream of the CPU."""
     events, blocks = event_rows(RECORDING), block_rows(RECORDING)
-    first = dict(zip(events.columns, events.rows[0], strict=True))
+    first = events.dicts()[0]
     assert (first["step"], first["frame"]) == (7, "/home/me/train.py:10 at10")
     assert (first["stream"], first["module"]) == (None, "body")
     assert str(first["frames"]).splitlines()[0].endswith("functional.py:9 linear")
-    rows = [dict(zip(blocks.columns, row, strict=True)) for row in blocks.rows]
+    rows = blocks.dicts()
     assert [(row["bytes"], row["age_steps"]) for row in rows] == [
         (64 * KIB, None),
         (8 * KIB, 2),
@@ -295,6 +300,53 @@ def test_the_history_of_an_accelerator_becomes_the_same_tables(tmp_path: Path) -
         key: wanted[key] for key in ("total_size", "active_size", "segment_type")
     }
     assert [b["state"] for b in segment["blocks"]] == ["active_allocated", "inactive"]
+    written = pickle.loads(write_snapshot(found))["device_traces"][0]
+    assert [entry.get("device_free") for entry in written] == [None, None, 99]
+    again = read_snapshot(write_snapshot(found)).events
+    assert [event.device_free for event in again] == [None, None, 99]
+
+
+def test_every_device_that_both_used_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second accelerator has its own difference, and one that nobody used has none."""
+    events = tuple(
+        Event("alloc", 512 * (number + 1), size, number, 0, 10 + number, ())
+        for number, size in enumerate((1000, 3 * KIB))
+    )
+    one = replace(RECORDING, how="allocator", devices=("cuda:0", "cuda:1", "cuda:2"),
+                  events=events, segments=())  # fmt: skip
+    more = tuple(event._replace(bytes=event.bytes * 2) for event in events)
+    other = replace(one, events=more)
+    devices = shared_devices(one, other)
+    assert devices == (("cuda:0", 0, 0), ("cuda:1", 1, 1))
+    found = [compare(one, other, (at, there)).peaks for _, at, there in devices]
+    assert found == [(1000, 2000), (3 * KIB, 6 * KIB)]
+    for name, recording in (("a", one), ("b", other)):
+        (tmp_path / name).write_bytes(write_snapshot(recording))
+    # As part of the whole: click keeps what a command's first context makes of its options.
+    words = ["file", "diff", str(tmp_path / "a"), str(tmp_path / "b")]
+    cli.main(words, standalone_mode=False)
+    said = capsys.readouterr().out
+    assert said.index("== cuda:0 ==") < said.index("== cuda:1 ==")
+    assert "cuda:2" not in said
+
+
+def test_a_history_tells_which_line_made_what_was_there_at_a_moment() -> None:
+    """The newest allocation before the moment counts, not one that came to the place later."""
+    history = Keeper().history()
+    later = {"filename": "/home/me/train.py", "line": 99, "name": "later"}
+    trace = history["device_traces"][0]
+    trace.append({"action": "alloc", "addr": 512, "size": 400, "time_us": 20, "frames": [later]})
+    one = Storage(512, "cuda:0", 400, "float32", (100,), "other", None, None, False, 1, None, 7)
+    host = one._replace(device="cpu", frame="train.py:1 host")
+    moments = [Moment("now", 5, (one, host), 0.0, at * 1000) for at in (5, 15, 25)]
+    found = [[s.frame for s in each.storages] for each in with_frames(moments, history)]
+    assert found == [
+        [None, "train.py:1 host"],
+        ["/home/me/train.py:10 at10", "train.py:1 host"],
+        ["/home/me/train.py:99 later", "train.py:1 host"],
+    ]
 
 
 def test_a_history_of_the_program_is_left_alone() -> None:

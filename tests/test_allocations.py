@@ -30,6 +30,7 @@ class Recorded(NamedTuple):
         snapshot: The file of the second recording.
         events: The rows of python.alloc_events then.
         blocks: The rows of python.alloc_blocks then.
+        tensors: The rows of python.tensors right after.
         status: What `status` said.
         output: All that the program printed.
     """
@@ -38,6 +39,7 @@ class Recorded(NamedTuple):
     snapshot: Path
     events: list[dict[str, Any]]
     blocks: list[dict[str, Any]]
+    tensors: list[dict[str, Any]]
     status: str
     output: str
 
@@ -67,11 +69,13 @@ def _recorded(target: Target) -> Recorded:
     process = probing.connect(target.pid)
     events = process.query("SELECT * FROM python.alloc_events").to_pylist()
     blocks = process.query("SELECT * FROM python.alloc_blocks").to_pylist()
+    tensors = process.query("SELECT * FROM python.tensors").to_pylist()
     status = _run(target, pid, "status")
     (target.cwd / "end").touch()
     target.wait_for_output("after")
     patch.undo()
-    return Recorded(said, target.cwd / "second.pickle", events, blocks, status, target.output)
+    snapshot = target.cwd / "second.pickle"
+    return Recorded(said, snapshot, events, blocks, tensors, status, target.output)
 
 
 def _run(target: Target, *args: str) -> str:
@@ -120,6 +124,20 @@ def test_a_known_allocation_is_found_with_its_place(recorded: Recorded) -> None:
         assert (row["category"], row["module"], row["device"]) == ("other", None, "cpu")
     ages = [row["age_steps"] for row in recorded.blocks if row["bytes"] == KNOWN_BYTES]
     assert sorted(ages) == [1, 2, 3]
+
+
+def test_a_tensor_that_lives_has_the_line_that_made_it(recorded: Recorded) -> None:
+    """After a recording its steps' tensors have their line and their age, and no others do."""
+    source = (PROGRAMS / "allocating.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(source, 1) if "torch.empty(REMEMBERED" in text)
+    now = [row for row in recorded.tensors if row["moment"] == "now" and row["bytes"] == 77]
+    made = [row for row in now if row["frame"] is not None]
+    assert {row["frame"] for row in made} == {f"{PROGRAMS / 'allocating.py'}:{line} remember"}
+    steps = sorted(row["step"] - row["age_steps"] for row in made)
+    last = read_snapshot(recorded.snapshot.read_bytes()).marks[-1][0]
+    assert set(steps) >= {last - 3, last - 2, last - 1}
+    assert all(row["age_steps"] is not None for row in made)
+    assert len(now) > len(made) + 1, "most were made when nobody looked"
 
 
 def test_modules_and_categories_are_those_of_the_model(recorded: Recorded) -> None:

@@ -12,16 +12,22 @@ from pathlib import Path
 import pytest
 
 from probing.rundir import RunDirectory
+from tests.faults import Reached
 from tests.support import PROGRAMS, Target, clean_env, wait_until
 
 
 @pytest.mark.torch
+@pytest.mark.fault("T4")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_dataloader_workers_are_left_alone(method: str, program: Callable[..., Target]) -> None:
+def test_dataloader_workers_are_left_alone(
+    method: str, program: Callable[..., Target], fault: Reached
+) -> None:
     """A DataLoader's workers run, whatever their start method, and carry nothing of the agent."""
     target = program("children", method)
     target.wait_for_output("done")
-    assert [f.pid for f in RunDirectory(target.home).folders()] == [target.pid]
+    agents = [folder.pid for folder in RunDirectory(target.home).folders()]
+    fault.equals(f"workers by {method}: agents beside their parent's", 0, len(agents) - 1)
+    assert agents == [target.pid]
 
 
 @pytest.mark.torch
@@ -92,6 +98,8 @@ def test_stop_leaves_the_process_as_it_was(asked: bool, program: Callable[..., T
     target = program("start_stop", *(["asked"] if asked else []), PROBING="0")
     assert target.process.wait(60) == 0, target.output
     assert "done" in target.output
+    recorded = [line for line in target.output.splitlines() if line.startswith("{")]
+    assert recorded == [str({"step": step, "calls": 1}) for step in range(3)]  # one record
 
 
 ENDS = {"normal": 0, "asked": 0, "exception": 1, "sys.exit": 3, "os._exit": 4, "SIGTERM": -15,
@@ -99,8 +107,9 @@ ENDS = {"normal": 0, "asked": 0, "exception": 1, "sys.exit": 3, "os._exit": 4, "
 
 
 @pytest.mark.torch
+@pytest.mark.fault("T2")
 @pytest.mark.parametrize(("way", "code"), ENDS.items())
-def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path) -> None:
+def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path, fault: Reached) -> None:
     """Whatever way a training ends, its exit code and output are those of a run without us."""
     argv = [sys.executable, str(PROGRAMS / "exits.py"), way]
     outputs = []
@@ -114,9 +123,60 @@ def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path) -> None
             text=True,
             timeout=60,
         )
-        assert done.returncode == code, done.stderr
-        outputs.append((done.stdout, done.stderr.splitlines()[-1:]))
-    assert outputs[0] == outputs[-1]
+        fault.equals(f"{way}, PROBING={probing}: exit code", code, done.returncode)
+        outputs.append((done.stdout, done.stderr))
+    fault.holds(f"{way}: both streams", "as without us", "as without us",
+                is_kept=outputs[0] == outputs[-1])  # fmt: skip
+
+
+FIRST_USES = {
+    "a module": ("torch.nn.Linear(2, 2)(torch.zeros(1, 2))", "torch_trace"),
+    "a backward pass": ("torch.zeros(2, requires_grad=True).sum().backward()", "memory"),
+    "an optimizer": ("torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)", "memory"),
+    "a loader": ("next(iter(torch.utils.data.DataLoader([torch.zeros(2)] * 4)))", "batches"),
+    "a mark": ("import probing; probing.metric(reward=0.5)", "metrics"),
+}
+"""What a training may begin with, each in a process that has done nothing else, and the table that
+then has a row."""
+_MOST_MODULES = 40
+"""How many modules of ours the start may load: each takes a fifth of a millisecond and more."""
+_FIRST_USE = """
+import glob, os, sys
+from probing import _boot
+_boot.start()
+import torch
+def told():
+    ours = [name for name in sys.modules if name.partition(".")[0] == "probing"]
+    print(len(ours), len(glob.glob(os.environ["PROBING_HOME"] + "/*/*.ring")))
+told()
+{first}
+told()
+from probing.agent import lifecycle
+training = lifecycle.current().training
+print(training.problems(), training.remains())
+print([ring.layout.table.name for ring in training._rings if ring.newest_word() > 0])
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("first", FIRST_USES)
+def test_recording_begins_with_the_first_use(first: str, tmp_path: Path) -> None:
+    """The start loads few modules and makes no ring; whatever comes first is recorded."""
+    use, table = FIRST_USES[first]
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_USE.format(first=use)],
+        env=clean_env(tmp_path / "home", PROBING="1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after, troubles, written = done.stdout.splitlines()
+    (modules, rings), (more_modules, more_rings) = map(str.split, (before, after))
+    assert int(modules) <= _MOST_MODULES < int(more_modules)
+    assert (rings, more_rings != "0") == ("0", True)
+    assert troubles == "[] []"
+    assert f"'{table}'" in written
 
 
 @pytest.mark.anypython
@@ -177,6 +237,15 @@ def test_a_full_run_directory_refuses_at_start(program: Callable[..., Target]) -
     second = program("idle", PROBING="all")
     second.wait_for_output("ready")
     assert second.find_folder() is None
+    listed = subprocess.run(
+        [sys.executable, "-m", "probing", "list"],
+        env=target.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (listed.returncode, listed.stdout) == (4, "")
+    assert listed.stderr.startswith(f"error: the run directory {target.home} is not safe: its mode")
 
 
 @pytest.mark.anypython

@@ -22,14 +22,19 @@ from probing.cli.memory_line import MemoryMoment
 from probing.cli.model_summary import plain_summary, summary_of
 from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
+from probing.cli.render.coverage import render_coverage
 from probing.cli.render.dataloaders import render_loaders
+from probing.cli.render.differences import render_differences
 from probing.cli.render.errors import render_error, render_failure
-from probing.cli.render.evaluation import render_result
+from probing.cli.render.eval_jobs import render_jobs
+from probing.cli.render.evaluation import render_repeated, render_result
+from probing.cli.render.evaluations import render_results
 from probing.cli.render.fit import render_fit, render_largest
 from probing.cli.render.labels import render_label_table, render_labels
 from probing.cli.render.leak import render_leak
+from probing.cli.render.members import render_members
 from probing.cli.render.memory import memory_markdown, render_memory
-from probing.cli.render.memory_line import render_memory_line
+from probing.cli.render.memory_line import render_cleaned, render_memory_line
 from probing.cli.render.memory_recording import (
     render_difference,
     render_recording,
@@ -46,13 +51,20 @@ from probing.cli.render.profile import (
 from probing.cli.render.rows import WRITERS
 from probing.cli.render.sections import markdown_sections, render_sections
 from probing.cli.render.settings import render_settings
+from probing.cli.render.stack_classes import render_folded_classes, render_stack_classes
 from probing.cli.render.stacks import render_backtrace, render_folded
+from probing.cli.render.stragglers import render_stragglers
 from probing.cli.render.summary import render_summary, summary_markdown
 from probing.cli.render.table import Heading, render_table
+from probing.cli.render.union import render_moved, render_plan
 from probing.dataloading import LoaderReport
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
+from probing.eval_wire import EvalJob
 from probing.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
+from probing.job.asking import Coverage
+from probing.job.membership import Member, Membership, missing_member
 from probing.listing import ProcessSummary
+from probing.memory_cleaning import Cleaned
 from probing.profiling import (
     Category,
     Gap,
@@ -62,7 +74,12 @@ from probing.profiling import (
     StepSpan,
     parse_folded,
 )
+from probing.ranks.differences import compare_facts
+from probing.ranks.evaluations import fold_results
+from probing.ranks.stack_classes import merge_stacks
+from probing.ranks.stragglers import find_stragglers
 from probing.tables import TABLES_BY_NAME, Column, Table
+from probing.union.leaves import Leaf, Plan
 from probing.wire import (
     Backtrace,
     EvalResult,
@@ -74,10 +91,20 @@ from probing.wire import (
     TableStatus,
     ThreadStack,
 )
+from tests.action_samples import draw_act, draw_act_of_ranks, draw_acts, draw_checkpoint
 from tests.data_samples import LABELS, OOM, OOM_NONE, REPORT
 from tests.finding_samples import draw_armed, draw_findings, draw_gradients
-from tests.leak_samples import FAILED, HEALTHY, KEPT_GRAPH, OUTSIDE
+from tests.hang_samples import draw_early, draw_hang, draw_mismatch, draw_process, draw_several
+from tests.leak_samples import (
+    FAILED,
+    GROWN_BY_MODULE,
+    GROWN_BY_PHASE,
+    HEALTHY,
+    KEPT_GRAPH,
+    OUTSIDE,
+)
 from tests.memory_samples import MEMORY_REPORT, NOTHING_SEEN
+from tests.rank_samples import FACTS, RANKS_SEEN, RESULTS, STRAGGLERS, ddp_job, one_asleep
 
 pytestmark = pytest.mark.anypython
 
@@ -332,6 +359,19 @@ RESULT = EvalResult(
     step=120,
 )
 
+EVAL_JOBS = (
+    EvalJob(
+        number=3,
+        who="uid 1000, pid 77",
+        code="import time\ntime.sleep(60)",
+        state="left behind",
+        age_s=12.5,
+        place="<module> (<eval>:2)",
+        where="safe point",
+    ),
+    EvalJob(number=4, who="10.0.0.7", code="model", state="waiting", age_s=0.25),
+)
+
 SQL_ERROR = SqlError(
     "there is no table torch_trac",
     sql="SELECT *\n\tFROM torch_trac",
@@ -441,6 +481,19 @@ MOMENTS = (
         seq=1,
     ),
 )
+CLEANED = Cleaned(
+    before={**dataclasses.asdict(MOMENTS[0]), "label": "before gc", "gc_ns": None},
+    after={
+        **dataclasses.asdict(MOMENTS[0]),
+        "label": "after gc",
+        "allocated_bytes": 2 << 30,
+        "resident_bytes": None,
+        "since_bytes": 7 << 29,
+        "gc_ns": 31_000_000,
+    },
+    garbage=1,
+    notes=(),
+)
 
 
 MIB = 1 << 20
@@ -470,6 +523,63 @@ RECORD_STATUSES = (
     RecordStatus(how="profiler", state="refused", reason="the program runs torch.profiler itself"),
 )
 
+MEMBER = Member(
+    rank=0,
+    host="node1",
+    pid=4242,
+    world_size=3,
+    job="night",
+    endpoint="node1:9741",
+    via="node1:9741",
+    state_word="training",
+    step=1204,
+)
+SILENT = Member(
+    rank=None, host="", pid=None, world_size=None, endpoint="node2\x1b[2J:9741", state="missing"
+)
+MEMBERS = Membership(
+    label="@hosts",
+    job="night",
+    world_size=3,
+    members=(
+        MEMBER,
+        dataclasses.replace(MEMBER, rank=1, pid=4243, state_word="not answering", attempt=1),
+        missing_member(2, job="night", world_size=3, attempt=1),
+        SILENT,
+    ),
+)
+TWO_JOBS = Membership(
+    label="all",
+    job=None,
+    world_size=None,
+    members=(MEMBER, dataclasses.replace(MEMBER, job="day\n", pid=99, via=None, step=None)),
+)
+COVERAGE = Coverage(
+    asked=MEMBERS.members,
+    answered=(MEMBER,),
+    late=(),
+    dead=MEMBERS.members[1:2],
+    failed=(),
+    missing=MEMBERS.members[2:],
+)
+UNION_PLANS = (
+    Plan(leaves=(), root="PIVOT python.steps ON rank USING max(loss)\x1b[2J"),
+    Plan(
+        leaves=(
+            Leaf(
+                table=TABLES_BY_NAME["steps"],
+                columns=("step", "loss"),
+                where="(rank < 4) AND (loss > 2)",
+                tail="ORDER BY loss LIMIT 3",
+                choices=("(rank < 4)",),
+                reads_added=True,
+            ),
+        ),
+        root="SELECT step FROM python.steps WHERE rank < 4 AND loss > 2 ORDER BY loss LIMIT 3",
+        pushed=("conditions", "the first rows of the order"),
+    ),
+)
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "table_wide": lambda: _drawn(None),
     "table_80": lambda: _drawn(80),
@@ -490,6 +600,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
     "processes_all": lambda: render_processes((*PROCESSES, STRANGER), width=100, color=False),
+    "members": lambda: render_members(MEMBERS, width=80, color=False),
+    "members_of_two_jobs": lambda: render_members(TWO_JOBS, width=None, color=False),
+    "coverage": lambda: render_coverage(COVERAGE, moved="12 rows, 3.1 kB moved"),
+    "union_plan": lambda: "\n\n".join(render_plan(plan) for plan in UNION_PLANS),
+    "union_moved": lambda: "\n".join(render_moved(rows=n, size=n * 999) for n in (0, 1, 12_345)),
     "tables": lambda: render_tables(TABLES, now_ns=NOW_NS, width=80, color=False),
     "table_columns": lambda: render_columns(
         SAMPLE_TABLE, TABLES.tables[0], now_ns=NOW_NS, width=60, color=False
@@ -503,12 +618,20 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     ),
     "profile_samples": _samples,
     "settings": lambda: render_settings(SETTINGS, width=80, color=False),
+    "act": draw_act,
+    "act_of_ranks": draw_act_of_ranks,
+    "acts": draw_acts,
+    "checkpoint": draw_checkpoint,
     "eval_result": lambda: render_result(RESULT),
+    "eval_repeated": lambda: render_repeated(RESULT),
+    "eval_jobs": lambda: render_jobs(EVAL_JOBS),
     "dataloaders": lambda: render_loaders(REPORT, width=100, color=False),
     "dataloaders_none": lambda: render_loaders(
         LoaderReport(loaders=(), stalls=()), width=80, color=False
     ),
     "leak": lambda: render_leak(KEPT_GRAPH, width=100, color=False),
+    "leak_by_module": lambda: render_leak(GROWN_BY_MODULE, width=100, color=False),
+    "leak_by_phase": lambda: render_leak(GROWN_BY_PHASE, width=100, color=False),
     "leak_none": lambda: render_leak(HEALTHY, width=100, color=False),
     "leak_outside": lambda: render_leak(OUTSIDE, width=100, color=False),
     "leak_failed": lambda: render_leak(FAILED, width=100, color=False),
@@ -517,7 +640,20 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "memory": lambda: render_memory(MEMORY_REPORT, width=120, color=False),
     "memory_markdown": lambda: memory_markdown(MEMORY_REPORT),
     "memory_nothing": lambda: render_memory(NOTHING_SEEN, width=80, color=False),
+    "hang": lambda: draw_hang(100),
+    "hang_early": draw_early,
+    "hang_mismatch": draw_mismatch,
+    "hang_several": draw_several,
+    "hang_process": draw_process,
     "fit": lambda: render_fit(FIT, limit_bytes=None, width=100, color=False),
+    "fit_measured": lambda: render_fit(
+        dataclasses.replace(
+            FIT, basis="every allocation of a recorded step", shapes=3, miss=-0.021, notes=("one",)
+        ),
+        limit_bytes=None,
+        width=100,
+        color=False,
+    ),
     "fit_beyond": lambda: render_fit(FIT, limit_bytes=512 << 20, width=60, color=False),
     "fit_largest": lambda: render_largest(LARGEST, width=100, color=False),
     "summary": lambda: render_summary(SUMMARY, width=100, color=False),
@@ -541,6 +677,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "armed": draw_armed,
     "gradients": draw_gradients,
     "memory_line": lambda: "\n".join(map(render_memory_line, (*MOMENTS, None))),
+    "memory_cleaned": lambda: "\n".join(render_cleaned(CLEANED)),
     "oom": lambda: render_oom(OOM, most=2, width=80, color=False),
     "oom_nothing": lambda: render_oom(OOM_NONE, most=10, width=80, color=False),
     "recording": lambda: render_recording(RECORDED, width=100, color=False),
@@ -551,6 +688,20 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "error": lambda: render_error(NoSuchProcess("4242\x1b[2J")),
     "error_with_place": lambda: render_error(SQL_ERROR, endpoint="node2:8080"),
     "error_color": lambda: render_error(QueryTimedOut(30.0), color=True),
+    "stack_classes": lambda: render_stack_classes(merge_stacks(RANKS_SEEN, looks=3)),
+    "stack_classes_color": lambda: render_stack_classes(
+        merge_stacks(one_asleep(64, odd=7)), color=True
+    ),
+    "stack_classes_folded": lambda: render_folded_classes(merge_stacks(RANKS_SEEN)),
+    "stragglers": lambda: render_stragglers(STRAGGLERS, width=110, color=False),
+    "stragglers_none": lambda: render_stragglers(
+        find_stragglers(ddp_job(2)), width=110, color=False
+    ),
+    "stragglers_nothing": lambda: render_stragglers(find_stragglers([]), width=80, color=False),
+    "differences": lambda: render_differences(compare_facts(FACTS)),
+    "differences_none": lambda: render_differences(compare_facts(FACTS[:2])),
+    "results": lambda: render_results(fold_results(RESULTS)),
+    "results_color": lambda: render_results(fold_results(RESULTS), color=True),
     "failure_of_code": lambda: render_failure("line 1: invalid syntax", excerpt="x +\n   ^"),
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import click
@@ -14,18 +16,21 @@ from probing import process
 from probing.cli.catalog import find_table
 from probing.cli.formats import FORMATS, choose_format
 from probing.cli.group import COMMANDS, probing
+from probing.cli.main import run
 from probing.cli.syntax import find_syntax_error
 from probing.cli.target import Target
-from probing.errors import UsageError
+from probing.client import connect
+from probing.errors import BadSetting, NotProbing, UsageError
 from probing.rundir import RunDirectory
+from probing.settings import find
 from probing.tables import TABLES
 from tests.support import clean_env
 
 pytestmark = pytest.mark.anypython
 
 ASKED = (
-    "add one of backtrace, query, eval, profile, arm, gradients, leak, summary, dataloaders,"
-    " labels, memory, oom, fit, status, tables or config"
+    "add one of backtrace, hang, stragglers, diff, query, eval, jobs, repl, act, profile, arm,"
+    " gradients, leak, summary, dataloaders, labels, memory, oom, fit, status, tables or config"
 )
 
 
@@ -283,3 +288,42 @@ def test_shell_completes(tmp_path: Path) -> None:
     assert complete(f"probing {pid} tables probing.o", home) == ["probing.overhead"]
     assert complete(f"probing {pid} query --format mark", home) == ["markdown"]
     assert complete(f"probing {pid} config recor", home) == ["recording="]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["4242", "query", "SELECT", "1"], "query takes its text as one argument, and '1' is left"),
+        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing ENDPOINT eval "..."`'),
+        (["list", "4242"], "list takes no further argument, but '4242' was given."),
+        (["localhost", "status"], "a host needs its port, as in localhost:9741"),
+        (["node1.example.com", "status"], "a host needs its port, as in node1.example.com:9741"),
+        (["train.py", "status"], "there is no process called 'train.py'"),
+    ],
+)
+def test_what_is_easily_forgotten_is_told(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Quotes around a text, the port of a host, an option's name: each has its own sentence."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path))
+    assert run(words) in (2, 3)
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_server_without_tls_is_told_apart() -> None:
+    """An https address of something that speaks plain HTTP: the sentence names the other scheme."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(NotProbing, match="does not speak TLS; it may be reached without"):
+            connect(f"https://127.0.0.1:{server.server_address[1]}").status()
+        server.shutdown()
+
+
+def test_a_misspelt_setting_is_put_right() -> None:
+    """The error names the setting that is spelt most like it."""
+    with pytest.raises(BadSetting, match="no such setting; the nearest is keep_hours"):
+        find("keep_hour")

@@ -42,7 +42,7 @@ Thread 0x0000000000002000 [w\xf6rker] (most recent call first):
 Current thread 0x0000000000001000 [python] (most recent call first):
   Garbage-collecting
   File "/job/tr\xe4in.py", line 7 in st\u2032p
-  File "/there/probing/agent/sources/modules.py", line 96 in call
+  File "/there/probing/agent/sources/calls/modules.py", line 96 in call
   File ???, line ??? in ???
   File "/job/tr\xe4in.py", line 9 in <module>
   ...

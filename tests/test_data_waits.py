@@ -36,8 +36,8 @@ def phases(tmp_path: Path) -> Iterator[Phases]:
     """Listens to the DataLoaders of this very process."""
     import torch.utils.data.dataloader
 
-    from probing.agent.sources.dataloaders import DataLoaders
-    from probing.agent.sources.recording import Recording
+    from probing.agent.sources.data.dataloaders import DataLoaders
+    from probing.agent.sources.steps.recording import Recording
 
     rings = [RingWriter(tmp_path / t.name, t, 64) for t in (TORCH_TRACE, BATCHES)]
     names = Names(tmp_path / "names")
@@ -63,11 +63,11 @@ def batches(samples: list[Any]) -> Any:
 
 
 def test_every_wait_of_the_training_thread_is_told(phases: Phases) -> None:
-    """Samples and tokens of each batch, nothing for the end of the epoch, and how long it took."""
+    """The iterator, each batch with its samples and tokens, the end, and how long each took."""
     import torch
 
     list(batches([torch.arange(5)] * 3))
-    assert phases.told == [(2, 10), (1, 5), (None, None)]
+    assert phases.told == [(None, None), (2, 10), (1, 5), (None, None)]
     assert all(took > 0 for took in phases.took)
 
 
@@ -79,7 +79,7 @@ def test_a_wait_inside_a_wait_is_told_once(phases: Phases) -> None:
             return next(iter(batches([1, 2])))
 
     list(batches(Outer([0, 0])))
-    assert phases.told == [(2, 4), (None, None)]
+    assert phases.told == [(None, None), (2, 4), (None, None)]
 
 
 def test_waits_of_other_threads_are_not_told(phases: Phases) -> None:
@@ -99,4 +99,4 @@ def test_a_failure_is_told_without_samples(phases: Phases) -> None:
 
     with pytest.raises(ZeroDivisionError, match="its own"):
         list(batches(Broken([0])))
-    assert phases.told == [(None, None)]
+    assert phases.told == [(None, None)] * 2  # of the iterator, and of the batch

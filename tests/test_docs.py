@@ -20,6 +20,7 @@ from probing.errors import error_classes
 from probing.routes import ROUTES
 from probing.settings import SETTINGS
 from probing.tables import TABLES
+from tests.faults import FAULTS, RESULTS, read_results
 from tests.support import DEADLINE_S, ROOT, Target, start_training
 
 DOCS = ROOT / "docs"
@@ -92,7 +93,7 @@ def test_a_block_runs_as_it_stands(
         given = f"pid = {reader.pid}\n"
         argv = [sys.executable, "-W", "error", "-c", given + block.code]
     done = subprocess.run(
-        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=DEADLINE_S
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=2 * DEADLINE_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -154,9 +155,9 @@ def test_a_stale_page_is_named(
     """The check fails for a page that was edited or is missing, and says which."""
     generate.write(tmp_path)
     assert generate.stale_pages(tmp_path) == []
-    with (tmp_path / "tables.md").open("a") as page:
+    with (tmp_path / "reference" / "tables.md").open("a") as page:
         page.write("An edit by hand.\n")
-    (tmp_path / "errors.md").unlink()
+    (tmp_path / "reference" / "errors.md").unlink()
     assert generate.main(["--check", "--folder", str(tmp_path)]) == 1
     named = re.findall(r"(\w+)\.md is stale", capsys.readouterr().err)
     assert named == ["tables", "errors"]
@@ -177,6 +178,15 @@ def test_nothing_declared_is_left_out() -> None:
         assert f"| `{route.method} {route.path}` |" in text["http"]
     for error in error_classes()[1:]:
         assert f"| `{error.code}` |" in text["errors"]
+
+
+def test_what_the_faults_reached_is_kept() -> None:
+    """Each fault that is declared has what its tests reached on record, and each case held."""
+    results = read_results(RESULTS)
+    assert list(results) == [fault.id for fault in FAULTS]
+    for told in results.values():
+        assert told["cases"]
+        assert all(is_kept for *_, is_kept in told["cases"])
 
 
 def test_the_blocks_of_a_page_are_found_with_their_lines(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from probing.errors import (
     SqlTooLarge,
 )
 from probing.tables import RECORDED_TABLES, THREADS
+from tests.faults import Reached
+from tests.sql_attacks import ATTACKS
 from tests.sql_fixtures import (
     WatchedTable,
     recorded_folder,
@@ -214,84 +216,20 @@ def test_a_tables_own_error_reaches_the_asker_unchanged() -> None:
         rows_of(engine, "FROM python.threads")
 
 
-ATTACKS = [
-    "SELECT * FROM read_text('{file}')",
-    "SELECT * FROM read_blob('/proc/self/environ')",
-    "SELECT * FROM read_csv('{file}')",
-    "SELECT * FROM read_json('{file}')",
-    "SELECT * FROM glob('/etc/*')",
-    "SELECT * FROM sniff_csv('{file}')",
-    "SELECT * FROM parquet_metadata('{file}')",
-    "FROM '{file}'",
-    "FROM '/etc/*.csv'",
-    "FROM 'https://127.0.0.1:1/x.parquet'",
-    "COPY (SELECT 1) TO '{new}'",
-    "COPY python.steps FROM '{file}'",
-    "EXPORT DATABASE '{new}'",
-    "IMPORT DATABASE '{new}'",
-    "ATTACH '{new}' AS z",
-    "ATTACH ':memory:' AS z",
-    "ATTACH 'https://127.0.0.1:1/x.db' AS z",
-    "SET log_query_path = '{new}'",
-    "CALL enable_logging(storage='file', storage_path='{new}')",
-    "FROM enable_logging(storage='file', storage_path='{new}')",
-    "SELECT * FROM query('FROM enable_' || 'logging()')",
-    "EXPLAIN ANALYZE CALL enable_logging(storage='file', storage_path='{new}')",
-    "CALL enable_logging(storage='stdout')",
-    "FROM enable_profiling()",
-    "CREATE PERSISTENT SECRET s (TYPE http)",
-    "INSTALL httpfs",
-    "LOAD '{file}'",
-    "LOAD json",
-    "UPDATE EXTENSIONS",
-    "SET memory_limit = '100GB'",
-    "RESET threads",
-    "PRAGMA threads = 8",
-    "PRAGMA table_info('python.steps')",
-    "SET enable_progress_bar = true",
-    "SET python_enable_replacements = true",
-    "SET VARIABLE x = 1",
-    "USE python",
-    "DROP VIEW python.steps",
-    "DELETE FROM python.steps",
-    "UPDATE python.steps SET step = 0",
-    "INSERT INTO python.steps SELECT * FROM python.steps",
-    "WITH x AS (INSERT INTO python.steps SELECT * FROM python.steps) SELECT 1",
-    "WITH x AS (SELECT 1) DELETE FROM python.steps",
-    "MERGE INTO python.steps USING python.steps s ON true WHEN MATCHED THEN DELETE",
-    "EXPLAIN ANALYZE DELETE FROM python.steps",
-    "EXPLAIN ANALYZE CREATE TABLE x (i INT)",
-    "EXPLAIN /* */ (ANALYZE, FORMAT json) CREATE TEMP TABLE x (i INT)",
-    "CREATE OR REPLACE MACRO count(x) AS 5",
-    "CREATE TEMP TABLE x AS SELECT 1",
-    "ALTER VIEW python.steps RENAME TO x",
-    "COMMENT ON VIEW python.steps IS 'x'",
-    "PREPARE x AS SELECT 1",
-    "EXECUTE x",
-    "BEGIN",
-    "COMMIT; DROP VIEW python.steps",
-    "SELECT 1; SELECT 2",
-    "CHECKPOINT",
-    "FROM checkpoint()",
-    "PIVOT (FROM enable_logging()) ON a USING count(*)",
-    "EXPLAIN PIVOT python.steps ON step USING count(*)",
-    "VACUUM",
-    "FROM truncate_duckdb_logs()",
-    "FROM json_execute_serialized_sql(json_serialize_sql('FROM python.steps'))",
-    "",
-    " ; -- nothing",
-]
-
-
+@pytest.mark.fault("Q1")
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_does_not_only_read_tables_is_refused(tmp_path: Path, attack: str) -> None:
+def test_what_does_not_only_read_tables_is_refused(
+    tmp_path: Path, attack: str, fault: Reached
+) -> None:
     """Files, network, settings and writes are refused with a sentence, and leave no trace."""
     file, new = tmp_path / "secret.csv", tmp_path / "new"
     file.write_text("a,b\n1,secret\n")
     engine = engine_with(watched_steps())
     with pytest.raises(SqlError) as caught:
         rows_of(engine, attack.format(file=file, new=new))
-    assert isinstance(caught.value, SqlRefused) or "INSERT" in attack
+    expected = "sql" if "INSERT" in attack else "sql_refused"
+    case = " ".join(attack.split()) or "nothing"
+    fault.holds(case, expected, caught.value.code, is_kept=expected in caught.value.code)
     assert not new.exists()
     assert "secret\n" not in str(caught.value)
     assert rows_of(engine, "SELECT count(*) AS n FROM python.steps") == [{"n": 5}]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import probing
 from probing import wire
-from probing.agent.evaluation import Evaluator
-from probing.agent.no_training import NoTraining
+from probing.agent.asked_record import Sender
+from probing.agent.evaluator import Evaluator
+from probing.agent.state import Agent
 from probing.errors import Busy, NotAnswering, ProbingError
+from probing.rundir import RunDirectory
 from probing.settings import Settings
 from tests.support import Target, wait_until
 
@@ -169,15 +173,16 @@ def test_code_that_cannot_be_interrupted_is_left_behind(
     assert "Traceback" not in fresh_training.output
 
 
-def test_as_many_evals_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_evals_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evals at once are counted; one too many is refused with a sentence, until others end."""
     release = threading.Event()
     monkeypatch.setattr(sys.modules["__main__"], "release", release, raising=False)
-    evaluator = Evaluator(NoTraining, lambda: Settings(eval_max_running=2))
+    folder = RunDirectory(tmp_path / "home").create_folder(1, 1)
+    evaluator = Evaluator(Agent(Settings(eval_max_running=2), folder))
     request = wire.EvalRequest(code="release.wait(30)", now=True)
-    running = [evaluator.submit(request) for _ in range(2)]
+    running = [evaluator.submit(request, Sender()) for _ in range(2)]
     with pytest.raises(Busy, match="already has 2 evals in hand"):
-        evaluator.submit(request)
+        evaluator.submit(request, Sender())
     release.set()
     assert [evaluation.future.result(30).value for evaluation in running] == ["True", "True"]
 
@@ -190,6 +195,19 @@ def test_a_hung_training_answers_from_the_agents_thread(
     result = hung(way).eval("len(list(model.parameters()))")
     assert (result.value, result.where) == ("2", "agent thread")
     assert result.waited_s < 8
+
+
+@pytest.mark.parametrize("way", ["backward", "step"])
+def test_a_script_that_goes_on_waits_for_the_code(
+    way: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Busy in Python before its backward pass or optimizer, it enters neither under an eval."""
+    target = program("pausing", way)
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    result = probing.connect(target.pid).eval("go.set()\nbegun.wait(1)")
+    assert (result.value, result.where) == ("False", "agent thread")
+    target.wait_for_output("trained")
 
 
 def test_now_does_not_wait(hung: Callable[[str], probing.Process]) -> None:
@@ -212,7 +230,10 @@ def test_a_held_interpreter_lock_is_told(hung: Callable[[str], probing.Process])
 def test_the_command_prints_and_fails_as_the_code_does(training: Target) -> None:
     """Output on stdout, tracebacks on stderr, exit code 1 for an exception."""
     done = training.run("eval", "print('hello')\n[1, 2]", "-t", str(training.pid))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n[1, 2]\n", "")
+    assert (done.returncode, done.stdout) == (0, "hello\n[1, 2]\n")
+    assert re.fullmatch(
+        r"at step \d+, (training held|beside the training) for \S+ m?s\n", done.stderr
+    )
     done = training.run(str(training.pid), "eval", "print('before')\n1/0")
     assert (done.returncode, done.stdout) == (1, "before\n")
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from probing.cli.commands.fit import parse_size
-from probing.errors import UsageError
+from probing.errors import FitRefused, UsageError
 from probing.fit import FitAnswer, FitPeak, FitShape, accumulation_pairs, find_largest, needed_bytes
-from probing.fit_errors import FitRefused
 from tests.support import PROGRAMS, Target, clean_env, start_program, wait_until
 
 SLOPE, FIXED, BASE = 1000, 500, 20_000
@@ -121,7 +120,13 @@ def run_alone(folder: Path, *args: object) -> list[str]:
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "shape"), [("gpt", (12, 128, 3)), ("cnn", (48, 0, 0)), ("tied", (16, 128, 6))]
+    ("way", "shape"),
+    [
+        ("gpt", (12, 128, 3)),
+        ("cnn", (48, 0, 0)),
+        ("tied", (16, 128, 6)),
+        ("regression", (4096, 0, 0)),
+    ],
 )
 def test_the_peak_is_that_of_a_real_run(
     trained: Trained, way: str, shape: tuple[int, int, int], tmp_path: Path
@@ -133,6 +138,20 @@ def test_the_peak_is_that_of_a_real_run(
     real = int(run_alone(tmp_path, way, "measure", *shape)[-1])
     assert asked["bytes"] == pytest.approx(real, rel=0.05)
     assert sum(part["bytes"] for part in asked["parts"]) == asked["bytes"]
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_what_a_step_was_measured_to_take_tells_of_another(
+    trained: Trained, tmp_path: Path
+) -> None:
+    """A recorded step, scaled, is within 10 % of a real one of eight times the batch."""
+    found = fit(trained("regression"), "--from-measured", "--batch", "4096")
+    real = int(run_alone(tmp_path, "regression", "measure", 4096, 0, 0)[-1])
+    assert found["asked"]["bytes"] == pytest.approx(real, rel=0.10)
+    assert (found["now"]["shape"]["batch"], found["shapes"], found["miss"]) == (512, 1, None)
+    assert found["basis"] is not None
+    assert found["room_bytes"] > found["fixed_bytes"] > 0
 
 
 @pytest.mark.torch
@@ -201,7 +220,7 @@ def test_the_largest_batch_is_found_in_a_live_training(trained: Trained) -> None
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own imports
-@pytest.mark.parametrize("way", ["bce", "shifted", "with_loss"])
+@pytest.mark.parametrize("way", ["mse", "bce", "shifted", "with_loss"])
 def test_the_loss_is_made_as_the_script_makes_it(way: str) -> None:
     """A step on a copy takes what MemTracker counts in the real one, within 2 %."""
     torch = pytest.importorskip("torch")
@@ -251,11 +270,12 @@ def _losing(torch: Any, way: str) -> tuple[Any, Any, list[Any]]:
         )
 
     makers = {
+        "mse": lambda out: functional.mse_loss(out, numbers),
         "bce": lambda out: functional.binary_cross_entropy_with_logits(out, numbers) / 2,
         "shifted": shifted,
         "with_loss": lambda out: out.mean(),
     }
-    targets = {"bce": [numbers], "shifted": [labels], "with_loss": []}
+    targets = {"mse": [numbers], "bce": [numbers], "shifted": [labels], "with_loss": []}
     return model, makers[way], [x, *targets[way]]
 
 

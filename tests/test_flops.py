@@ -60,8 +60,8 @@ def counted(module: Any, args: tuple[Any, ...]) -> tuple[int | None, int]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from probing.agent.sources.call_shapes import read_tensors
-    from probing.agent.sources.flops import Formulas, Shapes
+    from probing.agent.sources.calls.call_shapes import read_tensors
+    from probing.agent.sources.model.flops import Formulas, Shapes
 
     # oneDNN runs a whole LSTM as one operation, which the counter takes for free.
     was_enabled = torch._C._get_mkldnn_enabled()
@@ -124,7 +124,7 @@ def test_shapes_are_read_without_the_code_of_what_holds_them() -> None:
     """Tensors are found in containers to a bounded depth and number, and nothing else is run."""
     import torch
 
-    from probing.agent.sources.call_shapes import read_tensors
+    from probing.agent.sources.calls.call_shapes import read_tensors
 
     class Loud(dict[str, Any]):
         def items(self) -> Any:

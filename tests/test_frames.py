@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from probing.agent import training
+from probing.agent import training_thread
 from probing.agent.exception_record import other_threads
-from probing.agent.sources.dataloader_rows import _meet_waiting
+from probing.agent.sources.data.dataloader_rows import _meet_waiting
 from probing.agent.sources.leaks import named_places
-from probing.agent.sources.stacks import take_backtrace
+from probing.agent.sources.stacks.look import take_backtrace
 from probing.agent.sources.storage.held_by_frames import held_by_frames
 from tests.support import ROOT
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anypython
 LOOKS: dict[str, Callable[[], Any]] = {
     "backtrace": take_backtrace,
     "exception": lambda: other_threads({"threads": [{"thread_id": -1}]}),
-    "first thread": training._training_thread,
+    "first thread": training_thread.training_thread,
     "names": named_places._running_frames,
     "tensors": lambda: list(held_by_frames(Exception)),
     "waiting": lambda: _meet_waiting(SimpleNamespace(waiting_code=None)),  # type: ignore[arg-type]

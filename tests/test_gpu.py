@@ -42,6 +42,28 @@ def test_a_step_on_a_device(
     assert names == {"Sequential", "0", "1", "2"}
 
 
+def test_modules_on_a_device(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a step that is timed, layers take no longer than their root, nor that than the step."""
+    target = program("on_cuda", PROBING="1", PROBING_OVERHEAD="100000")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    rows = (
+        probing.connect(target.pid)
+        .query(
+            "SELECT step, sum(t.device_s) FILTER (WHERE t.depth = 1) AS layers,"
+            " sum(t.device_s) FILTER (WHERE t.depth = 0) AS root, any_value(s.device_s) AS step_s"
+            " FROM python.device_times t JOIN python.steps s USING (step)"
+            " WHERE t.stage = 'forward' GROUP BY step ORDER BY step"
+        )
+        .to_pylist()
+    )
+    assert len(rows) > 10
+    for row in rows:
+        assert 0 < row["layers"] <= row["root"] <= row["step_s"]
+
+
 def test_memory_of_a_device(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing.agent.sources.interval import Interval
+from probing.agent.sources.steps.interval import Interval
 from probing.arming import sample_gradients
 from tests.support import DEADLINE_S, Target
 

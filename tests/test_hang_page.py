@@ -60,7 +60,7 @@ SECTIONS = {
         way=INSIDE, has_agent=True, is_dead=True, shows=("dead", "Stuck", '"last_step":2')
     ),
     "Many ranks": Section(
-        way=INSIDE, has_agent=True, ranks=2, shows=("(main, sleeping", '"endpoint":"rank:1"')
+        way=INSIDE, has_agent=True, ranks=2, shows=("(main, sleeping", '"rank":1,"step":')
     ),
     "Before you kill it": Section(way=INSIDE, has_agent=True, shows=()),
 }

@@ -77,6 +77,8 @@ def test_a_child_leaves_the_code_to_its_parent(tmp_path: Path) -> None:
             "home": str(tmp_path),
             "python": [0, 0],
             "places": [],
+            "uid": os.getuid(),
+            "operator": os.getpid(),
         }
     )
     exec(compile(order, "attach.py", "exec"), {})

@@ -41,6 +41,13 @@ class Program:
                 stderr=subprocess.STDOUT,
             )
         self.wait_for_output("ready")
+        if mode == "blocked":
+            wait_until(self.is_blocked, "the main thread to read")
+
+    def is_blocked(self) -> bool:
+        """Whether its main thread is in the call that reads from its standard input."""
+        words = Path(f"/proc/{self.process.pid}/syscall").read_text().split()
+        return len(words) > 1 and words[1] == "0x0"
 
     @property
     def output(self) -> str:

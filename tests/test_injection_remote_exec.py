@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from probing.injection import remote_exec
 from probing.injection.memory import Memory, find_interpreter
-from probing.injection.refusal import CannotInject
+from probing.injection.refusal import CannotInject, SwitchedOff
 from probing.injection.remote_exec import DebugOffsets, decode_offsets
 from tests.support import wait_until
 
@@ -219,7 +219,7 @@ def test_the_off_switch_is_respected(stage: Stage) -> None:
     """A process that was told to refuse remote debugging is left alone."""
     stage.put32(stage.MAIN + stage.offsets.enabled, 0)
     before = stage.image()
-    with pytest.raises(CannotInject, match="PYTHON_DISABLE_REMOTE_DEBUG or -X disable-remote"):
+    with pytest.raises(SwitchedOff, match="PYTHON_DISABLE_REMOTE_DEBUG or -X disable-remote"):
         stage.inject("/tmp/script.py")
     assert stage.image() == before
 

@@ -23,7 +23,7 @@ VIOLATIONS = [
     ("agent/guard.py", "from probing.cli import group", LAYERS),
     ("agent/recorder.py", "import duckdb", AGENT),
     ("agent/live.py", "import pyarrow", AGENT),
-    ("agent/sources/stacks.py", "import numpy", AGENT),
+    ("agent/sources/stacks/look.py", "import numpy", AGENT),
     ("agent/server.py", "from ..engine import Engine", AGENT),
     ("agent/server.py", "import rich", AGENT),
     ("cli/group.py", "from probing.agent import lifecycle", TERMINAL),

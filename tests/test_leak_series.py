@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probing.leaks.history import series_of
@@ -24,6 +24,7 @@ def points(values: list[float], first: int = 0) -> list[Point]:
     return [Point(first + place, value) for place, value in enumerate(values)]
 
 
+@settings(deadline=None)
 @given(slope=st.integers(1, 1 << 40), base=st.integers(0, 1 << 40), count=st.integers(8, 120))
 def test_a_steady_growth_is_a_slope(slope: int, base: int, count: int) -> None:
     """Any growth by the same amount is found, down to a byte per step, with its exact slope."""
@@ -32,6 +33,7 @@ def test_a_steady_growth_is_a_slope(slope: int, base: int, count: int) -> None:
     assert trend.r2 == pytest.approx(1.0)
 
 
+@settings(deadline=None)
 @given(rise=st.integers(1, 1 << 30), every=st.integers(2, 5), base=st.integers(0, 1 << 30))
 def test_what_grows_now_and_then_is_a_staircase(rise: int, every: int, base: int) -> None:
     """A rise every few steps is a staircase, with the mean growth per step."""
@@ -161,3 +163,26 @@ def test_the_line_that_adds(tmp_path: object, text: str, lineno: int | None) -> 
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     assert line_that_adds(path, "losses") == lineno
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("pools", "rate"),
+    [
+        (tuple(64 * MIB * step for step in range(9)), 64.0 * MIB),
+        ((0, 64 * MIB, 128 * MIB, *[128 * MIB] * 6), None),
+        ((512 * MIB,) * 9, None),
+        (None, None),
+    ],
+    ids=["one per step", "two at first", "as many all the time", "none on the CPU"],
+)
+def test_graphs_captured_again_and_again_are_a_leak(
+    pools: tuple[int, ...] | None, rate: float | None
+) -> None:
+    """Pools that grow with every step are named with their rate; a few captures at first not."""
+    found = findings_of([], step_rows(pools=pools))
+    assert [(one.mistake, one.is_leak, one.bytes_per_step) for one in found] == (
+        [] if rate is None else [("graph_pools", True, rate)]
+    )

@@ -13,6 +13,7 @@ import pytest
 import probing
 from probing.leaking import find_leaks
 from probing.leaks.report import LeakReport
+from probing.memory_report import referrers_of
 from tests.support import DEADLINE_S, Target, start_program
 
 pytestmark = pytest.mark.torch
@@ -34,12 +35,12 @@ def own_home(keeping: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROBING_HOME", str(keeping.home))
 
 
-def watch(target: Target, way: str, steps: int = 8) -> LeakReport:
+def watch(target: Target, way: str, steps: int = 8, by: str = "category") -> LeakReport:
     """Have it train in a way, and watch that."""
     process = probing.connect(target.pid)
     process.eval(f"ways[:] = [{way!r}]")
     target.wait_for_step(target.step() + 3)  # the way before has let go of what it held
-    return find_leaks(process, steps, timeout_s=DEADLINE_S)
+    return find_leaks(process, steps, timeout_s=DEADLINE_S, by=by)
 
 
 @pytest.mark.parametrize("way", ["plain", "accumulation", "ema", "bounded", "evaluation"])
@@ -78,7 +79,7 @@ def test_a_kept_graph_is_found_to_the_byte(keeping: Target) -> None:
     """A loss kept with its graph costs what torch's own hooks say that its graph saves."""
     result = probing.connect(keeping.pid).eval("print(saved_by_one_graph(trainer))")
     saved = json.loads(result.output)
-    report = watch(keeping, "kept_graph")
+    report = watch(keeping, "kept_graph", by="module")
     assert len(report.findings) == 1, report.findings
     (found,) = report.findings
     assert found.mistake == "loss"
@@ -89,6 +90,10 @@ def test_a_kept_graph_is_found_to_the_byte(keeping: Target) -> None:
     growth = {each.category: each.last_bytes - each.first_bytes for each in report.categories}
     assert sum(growth.values()) == 8 * saved["bytes"]
     assert growth["activations"] > 7 * (saved["bytes"] - 4096)
+    modules = {group.name: group.last_bytes - group.first_bytes for group in report.groups}
+    assert sum(modules.values()) == 8 * saved["bytes"]
+    assert {"0.line", "0.norm", "1.line", "1.norm"} <= set(modules), "in whose calls it was saved"
+    assert modules["0.line"] == modules["1.line"] > 0
 
 
 @pytest.mark.parametrize(
@@ -108,8 +113,8 @@ def test_a_mistake_has_its_name(
 ) -> None:
     """Each of the common mistakes is told by name, with who refers to what is kept."""
     report = watch(keeping, way)
+    assert [found.mistake for found in report.findings] == [mistake]
     (found,) = report.findings
-    assert found.mistake == mistake
     assert found.is_leak
     if holder is not None:
         assert {(row["holder"], row["path"]) for row in found.rows} == {(holder, path)}
@@ -121,6 +126,23 @@ def test_gradients_that_are_never_zeroed_are_told(keeping: Target) -> None:
     (found,) = report.findings
     assert (found.mistake, found.is_leak) == ("zero_grad", False)
     assert report.leaks == ()
+
+
+def test_who_refers_to_a_tensor_is_told_when_asked(keeping: Target) -> None:
+    """A tensor in a list, one that only a graph keeps, and a parameter each have their holder."""
+    process = probing.connect(keeping.pid)
+    process.eval("ways[:] = ['kept_graph']")
+    wanted = json.loads(
+        process.eval("print(one_kept(all_losses, trainer.model[-1].weight))").output
+    )
+    rows, _ = referrers_of(process, wanted, timeout_s=DEADLINE_S)
+    found = {name: {(r["holder"], r["path"]) for r in rows[row["address"]]}
+             for name, row in zip(("listed", "graph", "weight"), wanted, strict=True)}  # fmt: skip
+    assert found["listed"] == {("global", "all_losses[...]")}
+    assert found["graph"] == {("graph", "all_losses[...]")}
+    assert ("attribute", "_parameters['weight']") in found["weight"]
+    nothing, _ = referrers_of(process, [{"address": 64, "bytes": 4}], timeout_s=DEADLINE_S)
+    assert nothing == {}
 
 
 def test_the_command_shows_it_and_leaves_nothing_behind(keeping: Target) -> None:
@@ -138,3 +160,24 @@ def test_the_command_shows_it_and_leaves_nothing_behind(keeping: Target) -> None
         " for thing in gc.get_objects()))"
     )
     assert left.output == "0\n"
+
+
+def test_the_steps_that_were_watched_make_ages_known(keeping: Target) -> None:
+    """What came in a watched step has its age, also later; what was there before has none of it."""
+    watch(keeping, "kept_loss", steps=4)
+    process = probing.connect(keeping.pid)
+    (last,) = process.query("SELECT max(last_step) AS step FROM python.leaks").to_pylist()
+    rows = process.live("tensors", wait_s=DEADLINE_S).dicts()
+    now = [row for row in rows if row["moment"] == "now"]
+    ages = sorted(row["age_steps"] for row in now if row["age_steps"] is not None)
+    since = now[0]["step"] - last["step"]
+    assert [age - since for age in ages[:4]] == [0, 1, 2, 3], "one number kept per watched step"
+    before = {row["age_steps"] for row in rows if row["category"] == "parameters"} - {None}
+    assert all(age > since + 4 for age in before), "known, if at all, from an earlier watch"
+    young = {
+        row["age_steps"]
+        for row in rows
+        if (row["moment"], row["category"]) == ("before_backward", "activations")
+    }
+    # The graphs that the tests before this one kept are activations too, all older than this watch.
+    assert {age for age in young if age is not None and age <= since + 4} == {0}

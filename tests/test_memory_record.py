@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +12,13 @@ import pytest
 pytest.importorskip("torch", reason="the program that is watched trains with it")
 
 import probing
-from probing.cli.memory_line import show_line
+from probing.cli.memory_cleaning import clean_and_show
+from probing.cli.memory_line import moment_of, newest_moment, show_line, with_peak_since
 from probing.cli.target import Target as Aim
 from probing.client import Process
+from probing.memory_cleaning import clean_memory
 from tests.programs.in_memory import BATCHES, COPIED_BYTES, SHARED_BYTES, STEPS
+from tests.programs.littering import GARBAGE_BYTES
 from tests.support import Target, start_program, wait_until
 
 pytestmark = pytest.mark.torch
@@ -109,6 +112,22 @@ def test_host_memory_tells_processes_apart_and_needs_no_help_of_theirs(
     assert sum(row["shm_bytes"] for row in others) < SHARED_BYTES, "each file counts once"
 
 
+def test_the_most_since_an_earlier_line_is_what_the_record_has_seen(process: Process) -> None:
+    """A copy that came and went between two lines is in the second one; a first line has none."""
+    marks = rows_of(process, "FROM python.memory WHERE phase = 'mark' ORDER BY seq")
+    before, copied, freed = map(moment_of, marks)
+    now = newest_moment(process)
+    assert with_peak_since(process, now, None) == now
+    assert now is not None
+    with_copy = with_peak_since(process, now, before)
+    without = with_peak_since(process, now, copied)
+    assert with_copy is not None
+    assert without is not None
+    assert with_copy.since_bytes == copied.resident_bytes
+    assert (without.since_bytes or 0) < (copied.resident_bytes or 0) - CLOSE, "it has gone"
+    assert (without.since_bytes or 0) >= (freed.resident_bytes or 0) - CLOSE
+
+
 def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(
     target: Target, process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,3 +144,27 @@ def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(
     assert show_line(aim, every_s=3.0, sleep=waits.append) == 0
     assert capsys.readouterr().out == alive
     assert waits == [3.0]
+
+
+def test_garbage_is_collected_at_a_steps_end_and_what_that_freed_is_told(
+    program: Callable[..., Target],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A tensor in a cycle is gone after `--gc`, by the process's own figures; training goes on."""
+    littering = program("littering")
+    littering.wait_for_step(3)
+    monkeypatch.setenv("PROBING_HOME", str(littering.home))
+    process = probing.connect(littering.pid)
+    cleaned = clean_memory(process, ("gc",))
+    assert (cleaned.before["label"], cleaned.after["label"]) == ("before gc", "after gc")
+    assert abs((cleaned.freed("resident_bytes") or 0) - GARBAGE_BYTES) < CLOSE
+    assert cleaned.freed("allocated_bytes") is None, "the CPU has no allocator of torch's"
+    assert (cleaned.garbage or 0) >= 1
+    aim = Aim(endpoints=(str(littering.pid),))
+    assert clean_and_show(aim, ("gc", "empty_cache"), out=True) == 0
+    before, after, freed = capsys.readouterr().out.splitlines()
+    assert " before gc empty_cache | cpu | " in before
+    assert " after gc empty_cache | cpu | " in after
+    assert freed.startswith("freed: ")
+    littering.wait_for_step(littering.step() + 3)

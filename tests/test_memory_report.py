@@ -91,6 +91,7 @@ def test_suggestions_begin_with_the_largest_part() -> None:
         (Usage(device="cuda:0", total=10 * GIB, scattered=GIB), []),
         (Usage(device="cuda:0", total=10 * GIB, scattered=GIB + 1), ["fragmented"]),
         (Usage(device="cuda:0", total=10 * GIB, peak=9 * GIB), ["nearly full"]),
+        (Usage(device="cuda:0", total=100 * GIB, peak=96 * GIB), ["full"]),
         (
             Usage(
                 device="cuda:0", total=10 * GIB, categories={"parameters": 3 * GIB}, quantized=GIB

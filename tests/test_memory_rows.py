@@ -13,12 +13,13 @@ import pytest
 from probing.agent.recorder import Names, RingWriter
 from probing.agent.safe_points import SafePoints
 from probing.agent.sources.accelerator import Accelerator, DeviceMemory
-from probing.agent.sources.host_figures import parse_meminfo
-from probing.agent.sources.memory_rows import PART_OF_BUDGET, MemoryRows
-from probing.agent.sources.nvml import MISSING, DeviceTotals, Nvml, uuids_of
-from probing.agent.sources.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from probing.agent.sources.recording import Recording
-from probing.agent.sources.step_rows import StepEnd, StepRows
+from probing.agent.sources.memory.host_figures import parse_meminfo
+from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
+from probing.agent.sources.memory.nvml import MISSING, DeviceTotals, Nvml, uuids_of
+from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
+from probing.agent.sources.steps.recording import Recording
+from probing.agent.sources.steps.step_rows import StepEnd, StepRows
+from probing.marks import Cleaning
 from probing.names import decode_names
 from probing.ring import NULL_INT
 from probing.ring_peek import RingPeek
@@ -205,6 +206,25 @@ def test_marks_are_rows_of_their_own_until_recording_stops(record: Make) -> None
         ("mark", "one"),
         ("mark", "two"),
     ]
+
+
+def test_a_mark_that_cleans_up_does_so_before_its_row_and_begins_peaks_anew_after(
+    tmp_path: Path,
+) -> None:
+    """The time that garbage took is in that row alone; a mark without wishes does nothing."""
+    told = [DeviceMemory("cuda:0", 1, 2, 3, 4), DeviceMemory("cuda:0", 1, 2, 2, 4)]
+    accelerator = RecordedMemory([None, *told], None)
+    recorded = Recorded(tmp_path, accelerator, 1.0, 0)
+    recorded.memory.start()
+    recorded.memory.seen("before")
+    assert accelerator.cleaned == []
+    recorded.memory.seen("after", Cleaning(gc=True, empty_cache=True, reset_peaks=True))
+    assert accelerator.cleaned == ["empty_cache", "reset_peaks"]
+    before, after = recorded.written()[-2:]
+    recorded.close()
+    assert (before["reserved_bytes"], before["gc_ns"]) == (3, None)
+    assert after["reserved_bytes"] == 2
+    assert after["gc_ns"] > 0
 
 
 class NvmlError(Exception):

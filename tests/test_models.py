@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 
 import probing
 from probing.client import Process
+from probing.errors import NotAnswering
 from probing.remote_process import RemoteProcess
 from probing.transport import Address
 from probing.transport import ask as ask_agent
@@ -33,7 +35,7 @@ class Asked:
     def rows(self, table: str, *, wait_s: float | None = DEADLINE_S) -> list[Row]:
         """The rows of a live table."""
         live = self.process.live(table, wait_s=wait_s, patient=True)
-        return [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+        return live.dicts()
 
     def modules(self) -> dict[str, Row]:
         """The observed rows of python.modules by name; of a wrapper and what it wraps, the last."""
@@ -120,7 +122,7 @@ def test_shapes_are_those_of_the_call(ask: Ask) -> None:
     root = rows["Odd"]
     assert root["input_shapes"] == "0.x=[3, 4], 0.scale=[1]"
     assert root["output_shapes"] == "logits=[3, 4], extra.0=[3, 2]"
-    assert root["output_bytes"] == 4 * (12 + 6)
+    assert (root["input_bytes"], root["output_bytes"]) == (4 * (12 + 1), 4 * (12 + 6))
     split = rows["split"]
     assert split["input_shapes"] == "[3, 4], scale=[1]"
     assert split["output_shapes"] == "left=[3, 4], right.half=[3, 2]"
@@ -179,7 +181,7 @@ def test_a_compiled_model_is_not_looked_into(ask: Ask) -> None:
     assert (model["class"], model["wrappers"]) == ("Net", "OptimizedModule")
     assert model["compiled"] is True
     live = asked.process.live("modules", wait_s=DEADLINE_S, patient=True)
-    rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+    rows = live.dicts()
     assert [row["compiled"] for row in rows] == [True] * 4
     assert {(row["output_shapes"], row["flops"]) for row in rows} == {(None, None)}
     assert "torch.compile" in (live.note or "")
@@ -226,7 +228,7 @@ def test_a_training_that_stands_still_gives_null_and_says_so(ask: Ask) -> None:
     """Where no call comes, everything but the shapes is there, with a sentence about them."""
     asked = ask("gpt", "2")
     live = asked.process.live("modules", wait_s=DEADLINE_S)
-    rows = [dict(zip(live.columns, row, strict=True)) for row in live.rows]
+    rows = live.dicts()
     assert live.note == (
         "no model was called, for the training makes no progress; shapes and FLOPs are not known"
     )
@@ -306,7 +308,7 @@ def test_optimizers_show_their_groups(training: Target, monkeypatch: pytest.Monk
     seen = [(row["tensors"], row["parameters"], row["state_bytes"]) for row in rows]
     assert str(seen) == process.eval(code).value
     assert {row["betas"] for row in rows} == {"0.9, 0.95"}
-    assert {(row["momentum"], row["clip"]) for row in rows} == {(None, None)}
+    assert {(row["momentum"], row["clip"]) for row in rows} == {(None, 1.0)}  # of the script
     assert all(0 < row["lr"] <= 1e-3 for row in rows)
 
 
@@ -359,7 +361,13 @@ def test_a_client_that_goes_away_takes_its_question_along(ask: Ask) -> None:
             times={"wait_s": 3000.0},
         )
     names = "import threading\n[t.name for t in threading.enumerate() if t.name == 'probing-live']"
-    wait_until(lambda: asked.process.eval(names).value == "[]", "the end of the question")
+
+    def is_over() -> bool:
+        with contextlib.suppress(NotAnswering):  # while it loads its server on a busy machine
+            return asked.process.eval(names).value == "[]"
+        return False
+
+    wait_until(is_over, "the end of the question")
 
 
 def test_without_torch_there_is_no_model(program: Callable[..., Target]) -> None:

@@ -139,7 +139,8 @@ def test_the_package_list_is_the_tree() -> None:
     for top in ("agent", "cli"):
         for path in (ROOT / top).rglob("*.py"):
             found.add(".".join(("probing", *path.relative_to(ROOT).parts[:-1])))
-    for path in (ROOT / "probing").glob("*/*.py"):
+    own = ROOT / "probing"
+    for path in (*own.glob("*/*.py"), *own.glob("job/*/*.py")):
         found.add(".".join(path.relative_to(ROOT).parts[:-1]))
     listed = load_file(ROOT / "pyproject.toml")["tool"]["setuptools"]["packages"]
     assert sorted(listed) == sorted(found)

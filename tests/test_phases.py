@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing.agent.sources.phases import (
-    BACKWARD,
-    FORWARD,
-    OPTIMIZER,
-    PHASES,
-    Phases,
-)
+from probing.agent.sources.steps.phases import BACKWARD, FORWARD, OPTIMIZER, PHASES, Phases
 
 pytestmark = pytest.mark.anypython
 

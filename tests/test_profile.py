@@ -17,7 +17,7 @@ import probing
 from probing import transport, wire
 from probing.errors import ProbingError, ProcessEnded
 from probing.profiling import read_trace, summarize
-from tests.support import DEADLINE_S, Target, wait_until
+from tests.support import DEADLINE_S, Target, start_program, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -39,6 +39,24 @@ def start(
         return target
 
     return begin
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Target]]:
+    """Starts the program once in each way, for tests that change nothing of it."""
+    started: dict[str, Target] = {}
+
+    def begin(way: str) -> Target:
+        if way not in started:
+            cwd = tmp_path_factory.mktemp(way)
+            started[way] = start_program("profiled", way, home=cwd / "home", cwd=cwd)
+            started[way].wait_for_output("ready")
+            started[way].wait_for_agent()
+        return started[way]
+
+    yield begin
+    for target in started.values():
+        target.reap()
 
 
 def progress(target: Target) -> wire.ProfileProgress:
@@ -127,21 +145,25 @@ def test_the_training_does_not_notice(start: Start, ask: Ask) -> None:
     assert set(said) <= {"ready", "waits for go"}, "no library has said anything"
 
 
-def test_operators_are_those_that_torch_counts(start: Start) -> None:
+def test_operators_are_those_that_torch_counts(shared: Start) -> None:
     """Three steps have as many calls of each operator as three under torch.profiler have."""
-    target = start("forever")
-    found = probing.connect(target.pid).profile(3).profile
+    found = connected(shared("forever")).profile(3).profile
     calls = {kernel.name: kernel.calls for kernel in found.kernels}
-    theirs = figures(start("compares"))
+    theirs = figures(shared("compares"))
     assert calls
     assert calls == {name: count for name, (count, _) in theirs.items() if name in calls}
     missing = [name for name in theirs if name not in calls]
     assert [name for name in missing if name.startswith(("aten::", "autograd::"))] == []
 
 
-def test_times_are_those_that_torch_computes(start: Start) -> None:
+def connected(target: Target) -> probing.Process:
+    """The process of a target, by its folder."""
+    return probing.connect(str(target.folder.path))
+
+
+def test_times_are_those_that_torch_computes(shared: Start) -> None:
     """Of the same events, each operator's own time is that of torch's key_averages()."""
-    target = start("compares")
+    target = shared("compares")
     theirs = figures(target)
     profile = summarize(read_trace((target.cwd / "trace.json").read_bytes()))
     assert len(profile.steps) == 3
@@ -161,10 +183,9 @@ def figures(target: Target) -> dict[str, tuple[int, float]]:
     return {name: (count, own) for name, (count, own) in json.loads(found[1]).items()}
 
 
-def test_each_operator_has_its_module(start: Start) -> None:
+def test_each_operator_has_its_module(shared: Start) -> None:
     """What a layer runs is the layer's, forwards by its own annotation and backwards as often."""
-    target = start("forever")
-    trace = probing.connect(target.pid).profile(3).trace
+    trace = connected(shared("forever")).profile(3).trace
     layers = [note for note in trace.annotations if note.name.startswith("layer ")]
     assert len(layers) == 12
     for note in layers:
@@ -331,9 +352,9 @@ def test_a_process_without_steps_is_refused(
         ("p.html", "const data = {"),
     ],
 )
-def test_every_format_is_written(name: str, holds: str, start: Start) -> None:
+def test_every_format_is_written(name: str, holds: str, shared: Start) -> None:
     """The suffix tells the format, and the file has operators and modules in it."""
-    target = start("forever")
+    target = shared("forever")
     done = target.run(str(target.pid), "profile", "--steps", "1", "-o", name)
     assert done.returncode == 0, done.stderr
     text = (target.cwd / name).read_text()

@@ -8,20 +8,21 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from probing.agent.guard import LIMIT, Guard
-from probing.agent.recorder import Names, RingWriter
+from probing.agent.recorder import Names, RingWriter, limit_rings
 from probing.agent.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
-from probing.agent.sources.memory import MemorySampler
+from probing.agent.sources.memory.sampler import MemorySampler
 from probing.errors import RingError
 from probing.names import decode_names, encode_name
 from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
 from probing.ring_peek import RingPeek
+from probing.ring_reader import read_ring
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.accelerators import NoAccelerator
 
@@ -48,6 +49,40 @@ def test_a_row_is_open_until_it_is_closed(writer: RingWriter, tmp_path: Path) ->
         row = ring.row(1)
         assert row is not None
         assert (row.state, row.values["duration_ns"], row.values["allocated_bytes"]) == (DONE, 5, 6)
+
+
+def test_rings_have_a_limit_together(tmp_path: Path) -> None:
+    """A ring for which there is little room holds fewer rows and says so; others are refused."""
+    limit_rings(1 << 20)
+    made: list[RingWriter] = []
+    try:
+        made += [RingWriter(tmp_path / f"{n}.ring", TORCH_TRACE, 4096) for n in range(4)]
+        assert [ring.problem is None for ring in made] == [True, True, True, False]
+        assert "holds 2,048 rows instead of 4,096" in (made[3].problem or "")
+        with pytest.raises(RingError, match="PROBING_RINGS_MIB"):  # noqa: PT012
+            for number in range(4, 99):
+                made.append(RingWriter(tmp_path / f"{number}.ring", TORCH_TRACE, 4096))
+        assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= 1 << 20
+    finally:
+        limit_rings(0)
+        for ring in made:
+            ring.close()
+
+
+def test_rings_take_a_small_share_of_what_is_free(tmp_path: Path) -> None:
+    """Where 64 MiB are free for all ranks and loaders, every table holds fewer rows."""
+    told = limit_rings(64 << 20, free_bytes=64 << 20) or ""
+    try:
+        ring = RingWriter(tmp_path / "torch_trace.ring", TORCH_TRACE, 65_536)
+        few = RingWriter(tmp_path / "few.ring", TORCH_TRACE, 16)
+        assert told.startswith("every table holds 1/8 of its rows, because only 64 MiB are free")
+        assert (ring.slot_mask >> 2, few.slot_mask >> 2) == (8191, 15)
+        assert ring.problem is None
+        assert few.problem is None
+    finally:
+        assert limit_rings(0) is None
+        ring.close()
+        few.close()
 
 
 def test_the_newest_row_is_found_at_every_fill(writer: RingWriter, tmp_path: Path) -> None:
@@ -208,12 +243,12 @@ def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
 
 
 def test_a_costly_sample_is_taken_less_often() -> None:
-    """The next sample is due no sooner than 200 times what this one cost."""
+    """The next sample is due no sooner than 1000 times what this one cost."""
     times = iter((0, 50_000_000))
     sampler = MemorySampler(FakeAccelerator(1), clock=lambda: next(times))
     sampler.sample()
     sampler.close()
-    assert sampler.due_ns == 50_000_000 + 200 * 50_000_000
+    assert sampler.due_ns == 50_000_000 + 1000 * 50_000_000
 
 
 @pytest.mark.gpu
@@ -292,3 +327,72 @@ def test_peeking_at_nonsense_tells_it(tmp_path: Path) -> None:
     with RingPeek(path) as peek:
         assert peek.row(1) is None
         assert peek.newest_seq() == 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
+def test_who_comes_next_goes_on_with_the_record(rows: int, tmp_path: Path) -> None:
+    """A process has one record: rows and names are numbered behind those of the agent before."""
+    path = tmp_path / "steps.ring"
+    for number in range(1, rows + 1):
+        if number in {1, 40}:  # two agents so far
+            writer, names = RingWriter(path, STEPS, 64), Names(tmp_path / "names")
+        writer.open_row(number, number, 42)
+        names.intern(f"name {number}")
+    writer, names = RingWriter(path, STEPS, 64), Names(tmp_path / "names")
+    assert writer.newest_of("step") == (rows or None)
+    writer.open_row(rows + 1, rows + 1, 42)
+    found = read_ring(path)
+    assert found.rows.numbers.tolist() == list(range(max(1, rows - 62), rows + 2))
+    assert found.rows["step"].tolist() == found.rows.numbers.tolist()
+    assert (names.goes_on, found.torn) == (rows > 0, 0)
+    numbered = [names.intern(f"name {number}") for number in range(1, rows + 2)]
+    assert numbered == list(range(1, rows + 2))
+    told = decode_names((tmp_path / "names").read_bytes())
+    assert told == [None, *(f"name {number}" for number in numbered)]
+
+
+def damage(path: Path) -> None:
+    """Another byte in the header."""
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"?" + data[101:])
+
+
+def move_row(path: Path) -> None:
+    """A row's number where another one belongs."""
+    data, at = path.read_bytes(), 8192 + layout_of(STEPS).row_size
+    path.write_bytes(data[:at] + (8).to_bytes(8, "little") + data[at + 8 :])
+
+
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "a damaged header": damage,
+    "a row in another's place": move_row,
+    "cut short": lambda path: os.truncate(path, 8192 + 640),
+    "another table": lambda path: RingWriter(path, TORCH_TRACE, 64).close(),
+    "a link": lambda path: os.symlink(path.rename(path.with_name("there")), path),
+    "too few rows": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_what_is_not_as_it_was_written_is_begun_anew(what: str, tmp_path: Path) -> None:
+    """Nothing is written into a file of which this would not be the next row."""
+    path = tmp_path / "steps.ring"
+    writer = RingWriter(path, STEPS, 64)
+    writer.open_row(1, 1, 42)
+    writer.close()
+    UNUSABLE[what](path)
+    writer = RingWriter(path, STEPS, 128 if what == "too few rows" else 64)
+    assert writer.newest_word() == 0
+    writer.open_row(2, 2, 42)
+    assert (path.is_symlink(), read_ring(path).rows["step"].tolist()) == (False, [2])
+
+
+def test_a_list_of_names_that_is_cut_is_begun_anew(tmp_path: Path) -> None:
+    """Half a name at its end would shift all that come after it."""
+    names = Names(tmp_path / "names")
+    names.intern("one")
+    names.close()
+    os.truncate(tmp_path / "names", 6)
+    names = Names(tmp_path / "names")
+    assert (names.goes_on, names.intern("two")) == (False, 1)
+    assert decode_names((tmp_path / "names").read_bytes()) == [None, "two"]

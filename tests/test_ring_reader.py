@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from probing import ring
 from probing.errors import RingError
 from probing.ring_reader import RingSnapshot, read_ring
+from tests import faults
 from tests.ring_writer import RingWriter, trace_values, trace_writer
 from tests.support import PROGRAMS, wait_until
 
@@ -118,6 +121,19 @@ def test_rows_published_out_of_order_are_found(tmp_path: Path) -> None:
     assert (snapshot.written, snapshot.torn) == (25, 2)
 
 
+@pytest.mark.parametrize("laps", [1, 2, 1 << 50])
+def test_a_row_of_an_impossible_number_hides_no_other(tmp_path: Path, laps: int) -> None:
+    """Both its markers agree, and its slot; but no row before it is of its time."""
+    writer = trace_writer(capacity=CAPACITY, rows=40)
+    for number in (30, 39):
+        writer.written = number + laps * CAPACITY - 1
+        writer.write(**trace_values(0))
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert snapshot.rows.numbers.tolist() == [n for n in range(25, 41) if n not in (30, 39)]
+    assert (snapshot.written, snapshot.torn) == (40, 2)
+
+
 @pytest.mark.parametrize("data", [b"", b"PRBRING1", b"x" * 9000, bytes(20_000)])
 def test_what_is_no_ring_is_refused(tmp_path: Path, data: bytes) -> None:
     """A file without a valid header gives a RingError."""
@@ -136,11 +152,9 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 def read_damaged(path: Path, data: bytes | bytearray) -> RingSnapshot | None:
     """The snapshot of a damaged file; None where it is refused."""
     path.write_bytes(data)
-    try:
-        snapshot = read_ring(path)
-    except RingError:
-        return None
-    assert_balanced(snapshot)
+    snapshot = read_if_it_is_a_ring(path)
+    if snapshot is not None:
+        assert_balanced(snapshot)
     return snapshot
 
 
@@ -218,19 +232,39 @@ def live_writer(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     process.stdout.close()
 
 
-def test_a_ring_in_use_never_shows_a_mixed_row(
-    live_writer: tuple[subprocess.Popen[str], Path],
+LAPS, READERS, LEAST_READINGS = 100, 8, 20
+
+
+@pytest.mark.fault("R5")
+def test_eight_readers_of_a_ring_that_is_overwritten_all_the_time(
+    live_writer: tuple[subprocess.Popen[str], Path], fault: faults.Reached
 ) -> None:
-    """200 readings of a ring that is overwritten meanwhile are true, balanced and advancing."""
-    _, path = live_writer
-    written = 0
-    for _ in range(200):
-        snapshot = read_ring(path)
-        assert_balanced(snapshot)
-        assert_true_to_numbers(snapshot)
-        assert snapshot.written >= written
-        written = snapshot.written
-    wait_until(lambda: read_ring(path).written > written, "the writer goes on")
+    """While 100 times its rows are written, every reading is true, balanced and advancing."""
+    process, path = live_writer
+    until = read_ring(path).written + LAPS * 500
+
+    def read_on() -> int:
+        written = readings = 0
+        while written < until or readings < LEAST_READINGS:
+            snapshot = read_ring(path)
+            assert_balanced(snapshot)
+            assert_true_to_numbers(snapshot)
+            assert snapshot.written >= written
+            written, readings = snapshot.written, readings + 1
+        return readings
+
+    with ThreadPoolExecutor(READERS) as pool:
+        readings = [reader.result() for reader in [pool.submit(read_on) for _ in range(READERS)]]
+    fault.equals("readers that never saw half a row", READERS, len(readings))
+    process.terminate()
+    assert process.stdout is not None
+    written = int(process.stdout.readline())
+    end = read_ring(path)
+    assert end.torn == 0
+    books = len(end.rows) + end.overwritten + end.dropped
+    fault.equals("written - (readable + overwritten + dropped)", 0, written - books)
+    fault.equals("overwritten - (written - capacity)", 0, end.overwritten - (written - 500))
+    assert written >= until
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -253,11 +287,43 @@ def test_a_writer_that_is_killed_or_stopped_leaves_its_rows(
     assert read_ring(path).written == snapshot.written
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_no_danger(tmp_path: Path) -> None:
-    """A ring truncated again and again gives rows or a RingError, nothing else."""
-    writer: RingWriter = trace_writer(capacity=CAPACITY, rows=40)
+@pytest.mark.fault("R2")
+def test_a_file_that_shrinks_while_it_is_read_is_no_danger(
+    tmp_path: Path, fault: faults.Reached
+) -> None:
+    """A ring that is cut and restored without a pause gives true rows or a RingError, only that."""
+    writer: RingWriter = trace_writer(capacity=4096, rows=10_000)
     path = writer.save(tmp_path / "x.ring")
-    for length in range(len(writer.data), ring.HEADER_SIZE - 1, -100):
-        with path.open("r+b") as file:
-            file.truncate(length)
-        assert_balanced(read_ring(path))
+    whole, cuts = bytes(writer.data), 0
+    is_over = threading.Event()
+
+    def cut_on() -> int:
+        done = 0
+        with path.open("r+b", buffering=0) as file:
+            while not is_over.is_set():
+                file.truncate(done * 4099 % len(whole))
+                file.seek(0)
+                file.write(whole)
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(1) as pool:
+        cutting = pool.submit(cut_on)
+        try:
+            readings = [read_if_it_is_a_ring(path) for _ in range(300)]
+        finally:
+            is_over.set()
+        cuts = cutting.result()
+    for snapshot in filter(None, readings):
+        assert_balanced(snapshot)
+        assert_true_to_numbers(snapshot)
+    assert cuts > 0
+    fault.equals("cut short while it is read: readings that ended", 300, len(readings))
+
+
+def read_if_it_is_a_ring(path: Path) -> RingSnapshot | None:
+    """The snapshot of a file; None where it is refused."""
+    try:
+        return read_ring(path)
+    except RingError:
+        return None

@@ -53,6 +53,7 @@ class Job:
                     cwd=cwd,
                     PROBING_LISTEN=f"{host}:8080",
                     PROBING_TOKEN=TOKEN,
+                    PROBING_ALLOW_EVAL="1",
                     PROBING_HOSTS=f"node{rank + 1}:8080",
                     RANK=str(rank),
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from probing.answer import Answer
 from probing.errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied
 from probing.rundir import ProcessFolder
 from probing.settings import Settings
+from probing.sql_frames import WorkerRequest
+from tests.faults import Reached
 from tests.sql_fixtures import recorded_folder
 from tests.support import DEADLINE_S, ROOT, wait_until
 
@@ -404,3 +407,33 @@ async def until(fact: Callable[[], bool]) -> None:
     while not fact():
         assert time.monotonic() < end, "not in time"
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("Q2")
+def test_a_statement_that_nobody_ends_is_ended(folder: ProcessFolder, fault: Reached) -> None:
+    """Processor time and memory of the worker have limits of the kernel's, should we not act."""
+
+    async def test() -> None:
+        worker = WorkerProcess(folder, 512)
+        try:
+            await worker.wait_ready()
+            question = WorkerRequest(
+                sql=UNSTOPPABLE,
+                timeout_s=2.0,
+                max_rows=1,
+                max_bytes=1,
+                memory_mib=512,
+                max_sql_bytes=1 << 16,
+            )
+            with pytest.raises(RemoteError):  # what cannot be interrupted is left behind
+                await asyncio.wait_for(worker.ask(question), DEADLINE_S)
+            wait_until(worker.is_gone, "the end of the worker")
+            told = (-signal.SIGXCPU, worker._popen.returncode)
+            fault.equals("a statement that goes on: how its worker ends", *told)
+        finally:
+            worker.kill()
+            worker.release()
+            worker.wait()
+
+    asyncio.run(test())

@@ -116,7 +116,9 @@ def test_every_kind_of_endpoint(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pid, rank, name, folder, socket and address all lead to the same process."""
-    target = program("idle", PROBING="all", PROBING_LISTEN="127.0.0.1:0", RANK="7")
+    target = program(
+        "idle", PROBING="all", PROBING_LISTEN="127.0.0.1:0", RANK="7", PROBING_ALLOW_EVAL="1"
+    )
     target.wait_for_agent()
     card = target.folder.read_card()
     assert card is not None

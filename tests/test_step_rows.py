@@ -11,10 +11,10 @@ import pytest
 
 from probing.agent.recorder import RingWriter
 from probing.agent.sources.accelerator import PendingNumber, PendingNumbers
-from probing.agent.sources.model_flops import peak_of
-from probing.agent.sources.numbers import Number
-from probing.agent.sources.phases import BACKWARD, FORWARD
-from probing.agent.sources.step_rows import StepEnd, StepRows
+from probing.agent.sources.model.model_flops import peak_of
+from probing.agent.sources.numbers.number import Number
+from probing.agent.sources.steps.phases import BACKWARD, FORWARD
+from probing.agent.sources.steps.step_rows import StepEnd, StepRows
 from probing.ring import NULL_FLOAT
 from probing.ring_peek import RingPeek
 from probing.tables import MICRO_BATCHES, STEPS

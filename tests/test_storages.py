@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import runpy
+import threading
 import warnings
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,13 +22,17 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from probing.agent.sources.inputs import Inputs
-from probing.agent.sources.met import Met
+from probing.agent.sources.data.inputs import Inputs
+from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
+from probing.agent.sources.steps.met import Met
+from probing.agent.sources.storage.births import Births
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
+from probing.agent.sources.storage.standing_survey import StandingSurvey
 from probing.agent.sources.storage.storages import Storage, storages_now, survey_now
+from probing.agent.sources.storage.surveyor import Surveyor, surveyor_of
 from probing.tables import MEMORY_CATEGORIES, MEMORY_SEGMENTS
-from tests.support import ROOT
+from tests.support import ROOT, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -68,11 +74,12 @@ class Training:
 
 
 @pytest.fixture
-def trained() -> Training:
+def trained() -> Iterator[Training]:
     """A training after its first step, alone in the process."""
     training = Training()
     training.step()
-    return training
+    yield training
+    surveyor_of(training.recording).close()
 
 
 def bytes_of(storages: list[Storage]) -> Counter[str]:
@@ -161,6 +168,56 @@ def test_a_survey_changes_nothing_but_the_time(trained: Training) -> None:
         gc.enable()
     assert bytes_of(fast) == bytes_of(slow)
     assert loss.requires_grad
+
+
+@pytest.fixture
+def surveyor() -> Iterator[Surveyor]:
+    """One whose thread ends with the test."""
+    made = Surveyor()
+    yield made
+    made.close()
+
+
+def survey_threads() -> list[threading.Thread]:
+    """The threads that make surveys."""
+    return [one for one in threading.enumerate() if one.name == "probing-survey"]
+
+
+def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
+    """Whoever asks, it is the same one, and it ends when it is told to, after what is in hand."""
+    assert survey_threads() == []
+    assert surveyor.begin().result().is_good()
+    first = survey_threads()
+    asking = [threading.Thread(target=surveyor.begin) for _ in range(3)]
+    for one in asking:
+        one.start()
+        one.join()
+    assert survey_threads() == first
+    last = surveyor.begin()
+    surveyor.close()
+    surveyor.close()
+    first[0].join()
+    assert last.done()
+
+
+def test_the_surveyor_keeps_no_survey(surveyor: Surveyor) -> None:
+    """What it has made is gone as soon as who asked for it lets go."""
+    survey = weakref.ref(surveyor.begin().result())
+    wait_until(lambda: survey() is None, "the survey is gone")
+
+
+def test_a_standing_survey_is_renewed_once_it_is_old(surveyor: Surveyor) -> None:
+    """Who asks for an old one gets none, does not wait, and gets a good one later."""
+    standing = StandingSurvey(surveyor)
+    gc.collect()
+    gc.disable()
+    try:
+        assert standing.take() is None
+        assert wait_until(standing.take, "a new survey").is_good()
+    finally:
+        gc.enable()
+    standing.close()
+    assert standing.take() is None
 
 
 def test_saved_tensors_are_never_unpacked(trained: Training) -> None:
@@ -279,6 +336,31 @@ def test_a_convolutional_model_is_told_apart_too() -> None:
     assert sums["other"] < 0.05 * sums.total()
 
 
+def test_a_storage_is_told_from_one_that_lay_at_its_place() -> None:
+    """What came between two looks has its step, also where it lies in the place of another."""
+    births = Births()
+
+    def born(step: int | None) -> dict[int, int | None]:
+        found = storages_now(None, (), None, births.sighting(step))
+        return {one.address: one.born for one in found if one.bytes == 4 * 4321}
+
+    births.begin()
+    old = torch.zeros(4321)
+    place = old.data_ptr()
+    assert born(None) == {place: None}
+    del old
+    young = [torch.zeros(4321) for _ in range(3)]
+    assert born(5) == dict.fromkeys((one.data_ptr() for one in young), 5)
+    births.end()
+    births.begin()
+    assert born(None) == dict.fromkeys((one.data_ptr() for one in young), 5)
+    del young[0]
+    births.end()
+    assert len(births) == 2, "what is gone is let go of"
+    births.close()
+    assert len(births) == 0
+
+
 def look_at(training: Training) -> MemoryLook:
     """A look over one step of a training that calls the agent by hand, as the real hooks do."""
     recording = training.recording
@@ -331,6 +413,18 @@ def test_categories_sum_to_the_total(trained: Training) -> None:
         own = [row for row in rows if row["moment"] == moment.moment]
         assert sum(row["bytes"] for row in own) == sum(one.bytes for one in moment.storages)
         assert sum(row["share"] for row in own) == pytest.approx(1.0)
+
+
+def test_pools_of_graphs_are_told_from_the_common_one() -> None:
+    """Three segments of two graphs, as torch's allocator lists them; none told, none said."""
+    segments = [
+        {"segment_pool_id": pool, "total_size": size}
+        for pool, size in (((0, 0), 1 << 30), ((0, 1), 2 << 20), ((0, 1), 4 << 20), ((0, 2), 8))
+    ]
+    assert graph_pools_of(segments) == GraphPools(2, (6 << 20) + 8)
+    assert graph_pools_of([]) == GraphPools(0, 0)
+    assert graph_pools_of(None) == graph_pools_of([{"total_size": 1}]) == GraphPools(None, None)
+    assert [pool_of(segment) for segment in segments] == [None, "0:1", "0:1", "0:2"]
 
 
 def test_segments_add_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import faults
 from tests.recorded_runs import Runs, make_runs
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -39,10 +40,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return make_runs(lambda: tmp_path_factory.mktemp("ways"))
 
 
+@pytest.mark.fault("T7")
 @pytest.mark.parametrize("way", [*EAGER, *COMPILED_WAYS])
-def test_training_is_the_same(way: str, runs: Runs) -> None:
+def test_training_is_the_same(way: str, runs: Runs, fault: faults.Reached) -> None:
     """Losses, norms and parameters to the last bit, output, exit code, graphs and breaks."""
-    runs(PROGRAM, way).assert_same()
+    pair = runs(PROGRAM, way)
+    pair.assert_same()
+    (bare,), (seen,) = pair.bare, pair.seen
+    fault.equals(f"{way}: digest of the parameters", bare.ends["digest"], seen.ends["digest"])
+    if "breaks" in bare.ends:
+        fault.equals(f"{way}: graph breaks", bare.ends["breaks"], seen.ends["breaks"])
 
 
 @pytest.mark.parametrize("way", [*EAGER, *COMPILED_WAYS])
@@ -86,10 +93,14 @@ def test_compiling_is_counted(runs: Runs) -> None:
         assert run.ends["frames"]["total"] > 0
 
 
-def test_ranks_of_data_parallel_training(runs: Runs) -> None:
+@pytest.mark.fault("T7")
+def test_ranks_of_data_parallel_training(runs: Runs, fault: faults.Reached) -> None:
     """Two ranks, two micro-batches: each has its own record, by the names of the model inside."""
     pair = runs(PROGRAM, "ddp", 2)
     pair.assert_same()
+    for rank, (bare, seen) in enumerate(zip(pair.bare, pair.seen, strict=True)):
+        case = f"data parallel, rank {rank}: digest of the parameters"
+        fault.equals(case, bare.ends["digest"], seen.ends["digest"])
     pair.assert_recorded()
     for run in pair.seen:
         assert run.names("forward") == MODULES | {"DistributedDataParallel"}

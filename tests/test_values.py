@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from probing.agent.sources.stacks import take_backtrace
-from probing.agent.sources.values import describe, read_locals
+from probing.agent.sources.numbers.values import describe, read_locals
+from probing.agent.sources.stacks.look import take_backtrace
 
 
 class Touched(BaseException):

@@ -20,6 +20,7 @@ PHASES = (
     "forward_s",
     "loss_s",
     "backward_s",
+    "gradient_sync_s",
     "gradients_s",
     "optimizer_s",
     "other_s",

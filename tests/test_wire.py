@@ -24,7 +24,10 @@ CASES: list[tuple[Any, str]] = [
         wire.QueryRequest(sql="SELECT 1", timeout_s=2.5),
         '{"sql":"SELECT 1","timeout_s":2.5,"max_rows":null}',
     ),
-    (wire.EvalRequest(code="1", now=True), '{"code":"1","timeout_s":null,"now":true}'),
+    (
+        wire.EvalRequest(code="1", now=True),
+        '{"code":"1","timeout_s":null,"now":true,"thread":null,"frame":null,"session":null}',
+    ),
     (
         wire.Backtrace(
             pid=1,
@@ -53,6 +56,22 @@ def test_both_ways(value: object, text: str) -> None:
     """Encoding gives exactly these bytes, and decoding them the same object."""
     assert wire.encode(value).decode() == text
     assert wire.decode(type(value), text) == value
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" + 400 * "0"])
+def test_no_request_has_a_number_that_is_none(number: str) -> None:
+    """A time limit that is not a number would be none: nothing is later than it."""
+    body = f'{{"sql":"SELECT 1","timeout_s":{number}}}'
+    with pytest.raises(BadRequest):
+        wire.decode(wire.QueryRequest, body, is_finite=True)
+
+
+def test_an_error_body_with_an_endless_number_is_none() -> None:
+    """It says so, as any other body that describes no error."""
+    body = {"code": "x", "status": float("inf"), "exit_code": 1, "message": "", "help": "",
+            "detail": {}}  # fmt: skip
+    with pytest.raises(BadRequest):
+        wire.decode_error(json.dumps({"error": body}).encode())
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from .nvml import DeviceTotals, Nvml, uuids_of
+from .memory.nvml import DeviceTotals, Nvml, uuids_of
 
 OutOfMemory = Callable[[int, int, int, int], None]
+
+_MOST_MARKS = 8192
 
 
 class PendingNumber(Protocol):
@@ -64,6 +66,9 @@ class Accelerator(Protocol):
     def between(self, first: Any, last: Any) -> PendingNumber:
         """The seconds that the device took from one mark to another."""
 
+    def give_back(self, marks: Iterable[Any]) -> None:
+        """Marks are not needed any more: others may be made of them."""
+
     def watch_out_of_memory(self, told: OutOfMemory) -> bool:
         """Have a function called when memory runs out; False while the device is not in use.
 
@@ -89,12 +94,25 @@ class Accelerator(Protocol):
     def segments(self) -> list[dict[str, Any]] | None:
         """What its allocator has reserved, as torch tells it; None when it is not in use."""
 
+    def empty_cache(self) -> bool:
+        """Have its allocator give back what is not in use; False when it is not in use itself.
+
+        Waits for the device: only for who has asked for it.
+        """
+
+    def reset_peaks(self) -> bool:
+        """Have the current device's peaks begin anew; False when it is not in use."""
+
+    def generator_states(self) -> list[Any] | None:
+        """The states of its random number generators; None when it is not in use."""
+
 
 class Cuda:
     """CUDA by way of torch, without any call that waits for the device."""
 
     def __init__(self) -> None:
         self._nvml = Nvml()
+        self._marks: list[Any] = []
         self._uuids: dict[int, tuple[str, ...]] = {}
 
     def allocated_bytes(self) -> int | None:
@@ -125,13 +143,21 @@ class Cuda:
         cuda = sys.modules["torch"].cuda
         if not cuda.is_initialized() or cuda.is_current_stream_capturing():
             return None
-        event = cuda.Event(enable_timing=True)
+        try:
+            event = self._marks.pop()
+        except IndexError:
+            event = cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def between(self, first: Any, last: Any) -> PendingNumber:
         """See `Accelerator`."""
         return _CudaSeconds(first, last)
+
+    def give_back(self, marks: Iterable[Any]) -> None:
+        """See `Accelerator`; to make an event is several times as dear as to record one."""
+        self._marks += marks
+        del self._marks[_MOST_MARKS:]
 
     def device_name(self) -> str | None:
         """See `Accelerator`."""
@@ -189,6 +215,11 @@ class Cuda:
         stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(index)
         return tuple(stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved"))
 
+    def generator_states(self) -> list[Any] | None:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        return list(cuda.get_rng_state_all()) if cuda.is_initialized() else None
+
     def segments(self) -> list[dict[str, Any]] | None:
         """See `Accelerator`; asks the allocator, not the driver."""
         cuda = sys.modules["torch"].cuda
@@ -196,6 +227,22 @@ class Cuda:
             return None
         found: list[dict[str, Any]] = cuda.memory_snapshot()
         return found
+
+    def empty_cache(self) -> bool:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return False
+        cuda.empty_cache()
+        return True
+
+    def reset_peaks(self) -> bool:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return False
+        cuda.reset_peak_memory_stats()
+        return True
 
 
 def is_in_use() -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from ..guard import Guard
-from . import dynamo
+from .calls import dynamo
 
 Wrapper = Callable[..., Any]
 
@@ -23,7 +23,10 @@ class StandIn:
 
     Attributes:
         is_on: Whether the one in its place is to do more than pass calls through.
+        owner: The module or class whose attribute the function is.
+        name: The name of that.
         original: What it stands in for; None before the first `start`.
+        wrapper: What stands in; None while nothing does.
     """
 
     def __init__(
@@ -36,55 +39,61 @@ class StandIn:
         """Prepare, and change nothing yet.
 
         Args:
-            owner: The module or class whose attribute the function is.
             around: Called as ``around(original, *args, **kwargs)`` in its place.
             helpers: What it calls beside the original and its guard.
         """
-        self._owner = owner
-        self._name = name
+        self.owner = owner
+        self.name = name
         self._around: Any = around
         self._helpers: tuple[Any, ...] = (*helpers, Guard.run, Guard.fault)
         self.original: Any = None
-        self._wrapper: Wrapper | None = None
+        self.wrapper: Wrapper | None = None
         self.is_on = False
 
     def start(self) -> None:
         """Stand in; does nothing where this torch has no such function."""
-        original = vars(self._owner).get(self._name)
-        if self._wrapper is None and callable(original):
-            self.original, self._wrapper = original, self._make(original)
-            setattr(self._owner, self._name, self._wrapper)
-        self.is_on = self._wrapper is not None
+        original = vars(self.owner).get(self.name)
+        if self.wrapper is None and callable(original):
+            self.original, self.wrapper = original, self._make(original)
+            setattr(self.owner, self.name, self.wrapper)
+        self.is_on = self.wrapper is not None
 
     def stop(self) -> None:
         """Put the original back, unless another one lies over ours."""
         self.is_on = False
-        if self._wrapper is not None and vars(self._owner).get(self._name) is self._wrapper:
-            setattr(self._owner, self._name, self.original)
-            self._wrapper = None
+        if self.wrapper is not None and vars(self.owner).get(self.name) is self.wrapper:
+            setattr(self.owner, self.name, self.original)
+            self.wrapper = None
 
     def remains(self) -> list[str]:
         """What stays in place after `stop`, or would if it came now, one sentence each."""
-        if self._wrapper in (None, vars(self._owner).get(self._name)):
+        if self.wrapper in (None, vars(self.owner).get(self.name)):
             return []
-        owner = getattr(self._owner, "__qualname__", self._owner.__name__)
+        owner = getattr(self.owner, "__qualname__", self.owner.__name__)
         return [
-            f"the wrapper of {owner}.{self._name}: another one, put over it, calls it. It passes"
+            f"the wrapper of {owner}.{self.name}: another one, put over it, calls it. It passes"
             " every call through unchanged."
         ]
 
     def _make(self, original: Any) -> Wrapper:
         """The function that stands in."""
-        around = self._around
+        around, behind = self._around, cast("Any", self._behind)
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not self.is_on:
+            if is_compiling():
                 return original(*args, **kwargs)
+            if not self.is_on:
+                return behind(original)(*args, **kwargs)
             return around(original, *args, **kwargs)
 
         wrapper: Any = stand_in
         dynamo.leave_out(wrapper.__code__)
-        dynamo.leave_out(around.__code__, [helper.__code__ for helper in self._helpers])
+        helpers = (behind, *self._helpers)
+        dynamo.leave_out(around.__code__, [helper.__code__ for helper in helpers])
         return cast("Wrapper", wrapper)
+
+    def _behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What a call goes to that reaches ours after it was stopped."""
+        return original

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import UsageError
 from .. import terminal
 from ..asking import Replies, show_each, show_json, tell_notes
 from ..render.stacks import render_backtrace, render_folded
@@ -22,36 +22,83 @@ if TYPE_CHECKING:
 @target_options
 @click.option("--native", is_flag=True, help="Show C functions, too; this pauses the process.")
 @click.option("--locals", "with_locals", is_flag=True, help="Show local variables.")
+@click.option("--each", is_flag=True, help="Of several processes, show one after the other.")
+@click.option("--lines", is_flag=True, help="Of several, tell stacks at different lines apart.")
+@click.option(
+    "--snapshots", type=click.IntRange(1, 60), default=1, show_default=True, metavar="N",
+    help="Look so many times, a second apart, to tell what is stuck from what moves.",
+)  # fmt: skip
 @style_option("text", "json", "folded")
 @click.pass_context
-def command(context: click.Context, *, native: bool, with_locals: bool, style: str) -> None:
+def command(
+    context: click.Context,
+    *,
+    native: bool,
+    with_locals: bool,
+    each: bool,
+    lines: bool,
+    snapshots: int,
+    style: str,
+) -> None:
     """Show the stack of every thread, and what it waits for.
 
     The main thread comes first. Reads like a Python traceback: outermost frame first, the line
     being executed last. When the process does not answer, its stacks are read from outside, and
     the first line says so; of a process that has ended, the last that is known is shown. The
     format `folded` is the one that flame graph tools read: one line per stack.
+
+    The stacks of several processes are merged: equal ones are shown once, with the ranks that are
+    there, the odd ones first. Threads of pools without work are left out of that.
     """
     target = asked_target(context)
+    is_merged = snapshots > 1 or lines or not (each or with_locals or target.is_single)
+    if is_merged and (each or with_locals):
+        option = "--each" if each else "--locals"
+        raise UsageError(
+            f"{option} shows processes one by one; --snapshots and --lines merge them.",
+            help=f"Leave out {option}, or the others.",
+        )
+    if is_merged:
+        code = _show_merged(target, style, native=native, lines=lines, looks=snapshots)
+    else:
+        code = _show_one_by_one(target, style, native=native, with_locals=with_locals)
+    terminal.flush()
+    context.exit(code)
+
+
+def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: bool) -> int:
+    """Print the stacks of each process for itself."""
 
     def ask(process: Process) -> Backtrace:
         return process.backtrace(native=native, locals=with_locals)
 
     if style == "json":
-        code = show_json(target, ask, dataclasses.asdict)
-    elif style == "folded":
-        code = _show_folded(target, ask)
-    else:
-        code = show_each(target, ask, render_backtrace)
-    terminal.flush()
-    context.exit(code)
-
-
-def _show_folded(target: Target, ask: Callable[[Process], Backtrace]) -> int:
-    """Print the stacks of all endpoints, with the endpoint as root where there are several."""
+        return show_json(target, ask, dataclasses.asdict)
+    if style == "text":
+        return show_each(target, ask, render_backtrace)
     replies = Replies(target, ask)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         root = () if target.is_single else (reply.endpoint,)
         terminal.write(render_folded(reply.value, root=root))
     return replies.exit_code
+
+
+def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:
+    """Print the stacks of all processes, equal ones once."""
+    from ...ranks.gathering import gather_stacks
+    from ...ranks.stack_classes import merge_stacks
+    from ..many import tell_coverage
+    from ..ranks import asking_of, exit_code
+    from ..render.stack_classes import render_folded_classes, render_stack_classes
+
+    stacks, outcomes = gather_stacks(asking_of(target), looks=looks, native=native)
+    merged = merge_stacks(stacks, looks=looks, by_line=lines, native=native)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(merged))
+    elif style == "folded":
+        terminal.write(render_folded_classes(merged))
+    else:
+        terminal.write(render_stack_classes(merged, color=terminal.screen().color))
+    tell_coverage(outcomes)
+    return exit_code(outcomes)

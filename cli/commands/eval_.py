@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...errors import EvalTimedOut
+from ...errors import EvalTimedOut, UsageError
+from ...eval_wire import MOST_TIMES
+from ...ranks.sent_code import Code
 from ...wire import EVAL_INTERRUPTED
 from .. import terminal
 from ..asking import Replies, tell_notes
 from ..render.errors import render_failure
-from ..render.evaluation import eval_notes, render_result
+from ..render.evaluation import eval_notes, render_repeated, render_result
 from ..render.text import escape_lines
-from ..target import asked_target, attach_option, target_options
+from ..target import asked_target, attach_option, style_option, target_options
 from ..text_input import TextCommand, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...client import Process
     from ...wire import EvalResult
+    from ..target import Target
 
 _FAILED = 1
 
@@ -30,11 +36,32 @@ _FAILED = 1
 @attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the code from a file.")
 @click.option("--now", is_flag=True, help="Do not wait for a safe point of the training.")
+@click.option("--thread", metavar="NAME|ID", help="See the locals of this thread.")
+@click.option(
+    "--frame",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="See the locals of this frame alone; 0 is the innermost of the script's.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run it again at the end of every N-th step.",
+)
+@click.option(
+    "--steps",
+    "times",
+    type=click.IntRange(1, MOST_TIMES),
+    metavar="K",
+    help="How often, with --every; alone: at the ends of the next K steps.",
+)
 @click.option(
     "--unsafe", is_flag=True,
     help="Run it in the thread that holds the interpreter lock for ever. Can harm the process.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print everything known as JSON.")
+@style_option("text", "json")
 @click.pass_context
 def command(
     context: click.Context,
@@ -42,8 +69,13 @@ def command(
     code: str | None,
     path: str | None,
     now: bool,
+    thread: str | None,
+    frame: int | None,
+    every: int | None,
+    times: int | None,
     unsafe: bool,
     as_json: bool,
+    style: str,
 ) -> None:
     """Run Python code in the process.
 
@@ -53,9 +85,16 @@ def command(
     models and optimizers; a training that makes no progress is looked at as it is. --now does not
     wait for either. When the code raises, its traceback goes to stderr and the exit code is 1.
 
+    Names are those of the script first, then the locals of the functions that the training thread
+    is in, then what probing knows: model, optimizer, scheduler, scaler, train_loader, batch, loss,
+    step, rank, trainer. An assignment changes the local that has the name, else a global.
+
     A process that is stuck in C code which keeps the interpreter lock can run nothing. --unsafe
     borrows the very thread that keeps it: a last look before the process is killed, because the
     call it is in may end early, and half-changed data of that call is the code's to meet.
+
+    Of several processes equal results are shown once, with the ranks that gave them, the odd ones
+    first. Each runs the code at a safe point of its own, and the step is told where they differ.
     """
     from ..syntax import find_syntax_error
 
@@ -67,22 +106,90 @@ def command(
         color = terminal.screen(sys.stderr).color
         terminal.tell(render_failure(sentence, excerpt=excerpt, color=color))
         context.exit(_FAILED)
+    if every is not None or times is not None:
+        if unsafe or now:
+            raise UsageError("--every and --steps wait for the ends of steps; --now does not.")
+        context.exit(
+            _repeat(
+                target,
+                lambda process: process.eval_steps(
+                    source,
+                    every=every or 1,
+                    times=times or MOST_TIMES,
+                    timeout_s=target.timeout_s,
+                    thread=thread,
+                    frame=frame,
+                ),
+                as_json=as_json,
+            )
+        )
     if unsafe:
         terminal.note(
             "the code runs in the thread that holds the interpreter lock; what that thread was"
             " doing may end early or go wrong"
         )
+    as_json = as_json or style == "json"
+    if not target.is_single:
+        code_to_run = Code(source, now=now, unsafe=unsafe, thread=thread, frame=frame)
+        context.exit(_show_many(target, code_to_run, as_json=as_json))
     replies = Replies(
         target,
-        lambda process: process.eval(source, timeout_s=target.timeout_s, now=now, unsafe=unsafe),
+        lambda process: process.eval(
+            source,
+            timeout_s=target.timeout_s,
+            now=now,
+            unsafe=unsafe,
+            thread=thread,
+            frame=frame,
+        ),
     )
     failed = 0
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
-        heading = None if target.is_single else reply.endpoint
-        _show(reply.value, heading, as_json=as_json)
+        _show(reply.value, as_json=as_json)
         failed = failed or _exit_code(reply.value)
     context.exit(replies.exit_code or failed)
+
+
+def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
+    """Run the code in all processes and show equal results once; returns the exit code."""
+    from ...ranks.evaluations import fold_results
+    from ...ranks.gather_evaluations import gather_results
+    from ..ranks import asking_of, exit_code, tell_outcomes
+    from ..render.evaluations import plain_results, render_results
+
+    results, outcomes = gather_results(
+        asking_of(target),
+        code,
+        limit_s=target.timeout_s,
+        connect=target.connect if target.attaches else None,
+    )
+    if as_json:
+        terminal.write_json(plain_results(results))
+    else:
+        folded = fold_results(results)
+        terminal.write(render_results(folded, color=terminal.screen().color))
+    tell_outcomes(outcomes)
+    codes = (_exit_code(result) for result in results.values())
+    return exit_code(outcomes) or next((number for number in codes if number), 0)
+
+
+def _repeat(
+    target: Target, question: Callable[[Process], Iterator[EvalResult]], *, as_json: bool
+) -> int:
+    """Show each result as it comes; returns the exit code."""
+    if not target.is_single:
+        raise UsageError("--every asks one process; several have steps of their own.")
+    failed = 0
+    for result in question(target.connect(target.endpoints[0])):
+        if as_json:
+            _show(result, as_json=True)
+        else:
+            terminal.write(render_repeated(result))
+            if result.error:
+                terminal.tell(escape_lines(result.error.rstrip("\n")))
+        failed = failed or _exit_code(result)
+    return failed
 
 
 def _exit_code(result: EvalResult) -> int:
@@ -92,16 +199,13 @@ def _exit_code(result: EvalResult) -> int:
     return _FAILED if result.error else 0
 
 
-def _show(result: EvalResult, heading: str | None, *, as_json: bool) -> None:
-    """Print one result; `heading` names the endpoint where there are several."""
+def _show(result: EvalResult, *, as_json: bool) -> None:
+    """Print one result."""
     if as_json:
         import json
 
-        facts = dataclasses.asdict(result)
-        terminal.write(json.dumps({"endpoint": heading, **facts} if heading else facts))
+        terminal.write(json.dumps(dataclasses.asdict(result)))
         return
-    if heading:
-        terminal.write(f"== {heading} ==")
     terminal.write(render_result(result))
     for sentence in eval_notes(result):
         terminal.tell(sentence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..target import refuse_target, target_options
+from ..target import refuse_target, style_option, target_options
 
 if TYPE_CHECKING:
     from ...allocations import Recording
@@ -26,6 +28,7 @@ def command(context: click.Context) -> None:
     Examples:
       probing file memory-viz memory.pickle -o memory.html
       probing file diff before.pickle after.pickle
+      probing file checkpoint emergency.pt
     """  # noqa: D301 - click's mark for lines that stay as they are
     refuse_target(context)
 
@@ -58,13 +61,37 @@ def diff(*, before: str, after: str) -> None:
     The places are files and functions, without lines, so that an edit of the program between the
     two does not matter. The largest difference at the peak comes first.
     """
-    from ...allocations import compare
+    from ...allocations import compare, shared_devices
     from ..render.memory_recording import render_difference
 
     screen = terminal.screen()
-    difference = compare(_read(before), _read(after))
+    both = _read(before), _read(after)
     names = (Path(before).name, Path(after).name)
-    terminal.write(render_difference(difference, names, width=screen.width, color=screen.color))
+    devices = shared_devices(*both)
+    for device, *numbers in devices:
+        if len(devices) > 1:
+            terminal.write(f"== {device} ==")
+        found = compare(*both, (numbers[0], numbers[1]))
+        terminal.write(render_difference(found, names, width=screen.width, color=screen.color))
+
+
+@command.command("checkpoint")
+@click.argument("file")
+@style_option("table", "json")
+def checkpoint(*, file: str, style: str) -> None:
+    """Show what is in a checkpoint: keys, shapes, dtypes, bytes, values that are not finite.
+
+    FILE is one of torch.save, by `act checkpoint` or by anybody. It is read as data, without torch:
+    nothing that it holds is run, and classes of a script are only named.
+    """
+    from ...checkpoints import read_checkpoint
+    from ..render.checkpoint import render_checkpoint
+
+    content = read_checkpoint(file)
+    if style == "json":
+        terminal.write(json.dumps(dataclasses.asdict(content), indent=2))
+    else:
+        terminal.write(render_checkpoint(content, width=terminal.screen().width))
 
 
 def _read(file: str) -> Recording:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,11 +12,13 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..asking import show_each, show_json
-from ..target import asked_target, attach_option, style_option, target_options
+from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
+    from ...allocation_wire import RecordStatus
     from ...client import Process
-    from ...fit import FitAnswer, LargestFit
+    from ...fit import FitAnswer, FitRequest, LargestFit
+    from ...fit_measured import MeasuredFit
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -36,6 +39,10 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
     "--memory", metavar="SIZE",
     help="Fit into so much, as 80GiB.  [default: what the process may have]",
 )  # fmt: skip
+@click.option(
+    "--from-measured", "from_measured", is_flag=True,
+    help="Scale what steps were measured to take; runs none of the model's code.",
+)  # fmt: skip
 @style_option("table", "json")
 @click.pass_context
 def command(
@@ -47,6 +54,7 @@ def command(
     largest: bool,
     margin: float,
     memory: str | None,
+    from_measured: bool,
     style: str,
 ) -> None:
     """Predict the memory of a step in another shape, without running it.
@@ -58,6 +66,10 @@ def command(
 
     --max looks for the largest batch that fits, which takes several such runs, and shows how to
     keep the samples of a step by accumulating gradients.
+
+    --from-measured is for models that cannot be copied, such as those that are compiled or sharded:
+    a step is recorded, on an accelerator its allocator's figures are read, and what grows with the
+    batch is scaled.
     """
     target = asked_target(context)
     limit = None if memory is None else parse_size(memory)
@@ -68,18 +80,15 @@ def command(
     request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
 
     def ask(process: Process) -> FitAnswer:
-        return process.fit(request)
+        return _predictor(process, target, from_measured=from_measured)(request)
 
     def search(process: Process) -> LargestFit:
-        def predict(size: int | None) -> FitAnswer:
-            if target.is_single and size is not None:
-                terminal.progress(f"simulating a batch of {size:,}")
-            return process.fit(dataclasses.replace(request, batch=size))
+        predict = _predictor(process, target, from_measured=from_measured)
 
-        try:
-            return find_largest(predict, memory=limit, margin=margin)
-        finally:
-            terminal.progress("")
+        def try_batch(size: int | None) -> FitAnswer:
+            return predict(dataclasses.replace(request, batch=size))
+
+        return find_largest(try_batch, memory=limit, margin=margin)
 
     if style == "json":
         question: Any = search if largest else ask
@@ -96,6 +105,39 @@ def command(
     if largest:
         context.exit(show_each(target, search, draw_largest))
     context.exit(show_each(target, ask, draw))
+
+
+def _predictor(
+    process: Process, target: Target, *, from_measured: bool
+) -> Callable[[FitRequest], FitAnswer]:
+    """What predicts: the process itself, or what was measured of it once."""
+    if from_measured:
+        return _measured(process, target).answer
+
+    def simulate(request: FitRequest) -> FitAnswer:
+        if target.is_single and request.batch is not None:
+            terminal.progress(f"simulating a batch of {request.batch:,}")
+        try:
+            return process.fit(request)
+        finally:
+            terminal.progress("")
+
+    return simulate
+
+
+def _measured(process: Process, target: Target) -> MeasuredFit:
+    """What steps of a process take, and meanwhile how far that is."""
+    from ...fit_measured import measure
+    from ..render.memory_recording import render_progress
+
+    def tell(status: RecordStatus) -> None:
+        if target.is_single:
+            terminal.progress(render_progress(status))
+
+    try:
+        return measure(process, timeout_s=target.timeout_s, tell=tell)
+    finally:
+        terminal.progress("")
 
 
 def parse_size(text: str) -> int:

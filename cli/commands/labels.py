@@ -13,7 +13,7 @@ from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client import Process
-    from ...wire import LabelsAnswer
+    from ...labels_wire import LabelsAnswer
 
 
 @click.command("labels")

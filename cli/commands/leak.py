@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...leaks.growth import WAYS
 from ...wire import MOST_STEPS
 from .. import terminal
 from ..asking import show_each, show_json
@@ -25,15 +26,22 @@ if TYPE_CHECKING:
     "--steps", type=click.IntRange(1, MOST_STEPS), default=8, show_default=True,
     help="How many training steps to watch.",
 )  # fmt: skip
+@click.option(
+    "--by", type=click.Choice(WAYS), default=WAYS[0], show_default=True,
+    help="How to add up what has grown.",
+)  # fmt: skip
 @style_option("text", "json")
 @click.pass_context
-def command(context: click.Context, *, steps: int, style: str) -> None:
+def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     """Show whether the training's memory grows, and what keeps it.
 
     Watches the next steps: as each one ends, every storage of every tensor is counted, so that one
     kept number per step is found. What came in several steps and never went is shown with who
     refers to it, and the commonest mistakes by name, with what to write instead. Beside it stands
     what the recorded figures do for as long as the record goes back: flat, a staircase or a slope.
+    --by module adds up every storage by its module, and --by phase tells by how much the memory in
+    use is larger at the end of each phase of a step, from python.memory.
+
     What is kept once in many steps takes more --steps. The training is held for a moment at the end
     of each of these steps; Ctrl-C ends it.
     """
@@ -49,7 +57,7 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
         from ...leaking import find_leaks
 
         try:
-            report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell)
+            report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell, by=by)
         finally:
             terminal.progress("")
         for note in report.notes:

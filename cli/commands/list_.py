@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
 from .. import terminal
-from ..target import refuse_target, style_option, target_options
+from ..target import Target, refuse_target, style_option, target_options
 
 
 @click.command("list")
@@ -17,23 +16,36 @@ from ..target import refuse_target, style_option, target_options
 @click.option(
     "--all", "every", is_flag=True, help="Include the Python processes that have no agent."
 )
+@click.option(
+    "--job", "job", metavar="[NAME]", is_flag=False, flag_value="",
+    help="Show the ranks of a job, those that are missing among them; without NAME, of all jobs.",
+)  # fmt: skip
 @style_option("table", "json")
 @click.pass_context
-def command(context: click.Context, *, dead: bool, every: bool, style: str) -> None:
+def command(
+    context: click.Context, *, dead: bool, every: bool, job: str | None, style: str
+) -> None:
     """List the processes with an agent.
 
     Shows pid, rank, state (training, idle, stopped, not answering, attaching, no agent, dead), the
     current training step, how long ago it began, and the command. A process is only asked
     whether it can answer; all else comes from its record. With --all the Python processes without
     an agent follow: whether they have loaded torch, and whether `probing attach` would work.
+
+    With --job there is a line for every rank that the job should have, also for one that is
+    nowhere to be seen; -t says where to look (an @HOSTFILE, a node server, and so on), else this
+    machine and PROBING_JOB_DIR are looked through.
     """
+    if job is not None:
+        _list_job(Target.of(context), job, style)
+        return
     refuse_target(context)
     from ...listing import list_processes
 
     processes = list_processes(dead=dead, every=every)
     if style == "json":
         shown = [dataclasses.asdict(process) for process in processes]
-        terminal.write(json.dumps(shown, indent=2, ensure_ascii=False, default=str))
+        terminal.write_json(shown)
     elif processes:
         from ..render.processes import render_processes
 
@@ -49,3 +61,22 @@ def command(context: click.Context, *, dead: bool, every: bool, style: str) -> N
             terminal.note(f"process {process.pid}: {problem}")
         if process.obstacle:
             terminal.note(process.obstacle)
+
+
+def _list_job(target: Target, job: str, style: str) -> None:
+    """Expected ranks beside those that were seen."""
+    from ..many import membership_of
+
+    if not target.endpoints:
+        target = dataclasses.replace(target, endpoints=(f"job:{job}" if job else "all",))
+    membership = membership_of(target, states=True)
+    if job:
+        members = tuple(m for m in membership.members if m.job == job or m.rank is None)
+        membership = dataclasses.replace(membership, members=members)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(membership))
+        return
+    from ..render.members import render_members
+
+    screen = terminal.screen()
+    terminal.write(render_members(membership, width=screen.width, color=screen.color))

@@ -10,6 +10,7 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..asking import Replies, show_json, tell_notes
+from ..memory_cleaning import clean_and_show, cleaning_options, cleanings
 from ..memory_recording import change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _SHARE_OF_LIMIT = 0.4
 """How much of the time that the user gives is spent on waiting for the model's next step; twice
 that with --theory."""
+_TWO_COMMANDS = "`memory --record on`, and once something was recorded `memory --snapshot FILE`."
 
 
 @click.command("memory")
@@ -34,6 +36,10 @@ that with --theory."""
     help="Put beside the activations what a transformer's should take by formula.",
 )  # fmt: skip
 @click.option(
+    "--referrers", is_flag=True,
+    help="Look for who refers to the largest tensors, as they are when a step ends.",
+)  # fmt: skip
+@click.option(
     "--line", is_flag=True,
     help="Print one line, in the words of see_memory_usage; needs no help of the process.",
 )  # fmt: skip
@@ -41,6 +47,7 @@ that with --theory."""
     "--watch", type=click.FloatRange(min=0.1), metavar="SECONDS",
     help="With --line: print one every so often.",
 )  # fmt: skip
+@cleaning_options
 @recording_options
 @style_option("table", "json", "markdown")
 @click.pass_context
@@ -49,8 +56,12 @@ def command(
     *,
     top: int,
     theory: bool,
+    referrers: bool,
     line: bool,
     watch: float | None,
+    gc: bool,
+    empty_cache: bool,
+    reset_peaks: bool,
     record: str | None,
     snapshot: str | None,
     steps: int | None,
@@ -68,25 +79,26 @@ def command(
     watches the next --steps steps. --snapshot FILE writes what was recorded, or else records
     --steps steps first, to a file that https://pytorch.org/memory_viz and `probing file memory-viz`
     open. What was recorded last is also in python.alloc_events and python.alloc_blocks.
+
+    --gc, --empty-cache and --reset-peaks change something there, at the end of a step: with --line,
+    a line of before and one of after are printed, else the report follows.
     """
     target = asked_target(context)
-    if record is not None:
-        context.exit(change_recordings(target, record, steps))
-    if snapshot is not None:
-        context.exit(take_snapshots(target, snapshot, steps))
+    wanted = cleanings(gc=gc, empty_cache=empty_cache, reset_peaks=reset_peaks)
+    if record is not None or snapshot is not None:
+        if wanted:
+            raise UsageError(
+                "memory is cleaned up by a command of its own, not by one that records."
+            )
+        context.exit(_record(target, record, snapshot, steps))
     if steps is not None:
         raise UsageError("--steps needs --record on or --snapshot FILE.")
-    if watch is not None and not line:
-        raise UsageError(
-            "--watch needs --line.", help="`probing ENDPOINT memory --line --watch 10`"
-        )
-    if line:
-        from ..memory_line import show_line
-
-        context.exit(show_line(target, every_s=watch))
+    code = _clean(target, wanted, line=line, watch=watch)
+    if line or code:
+        context.exit(code)
 
     def ask(process: Process) -> MemoryReport:
-        return _ask(process, target, top, theory=theory)
+        return _ask(process, target, top, theory=theory, referrers=referrers)
 
     if style == "json":
         context.exit(show_json(target, ask, _plain))
@@ -99,12 +111,40 @@ def command(
     context.exit(replies.exit_code)
 
 
-def _ask(process: Process, target: Target, top: int, *, theory: bool) -> MemoryReport:
+def _record(target: Target, record: str | None, snapshot: str | None, steps: int | None) -> int:
+    """Do what --record or --snapshot says."""
+    if record is not None and snapshot is not None:
+        raise UsageError("--record and --snapshot are two commands.", help=_TWO_COMMANDS)
+    if record is not None:
+        return change_recordings(target, record, steps)
+    return take_snapshots(target, snapshot or "", steps)
+
+
+def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float | None) -> int:
+    """Do what comes before a report, or instead of it with --line."""
+    if watch is not None and not line:
+        raise UsageError(
+            "--watch needs --line.", help="`probing ENDPOINT memory --line --watch 10`"
+        )
+    if wanted and watch is not None:
+        raise UsageError("memory is cleaned up once, not before every line: leave out --watch.")
+    if wanted:
+        return clean_and_show(target, wanted, out=line)
+    if not line:
+        return 0
+    from ..memory_line import show_line
+
+    return show_line(target, every_s=watch)
+
+
+def _ask(
+    process: Process, target: Target, top: int, *, theory: bool, referrers: bool
+) -> MemoryReport:
     from ...memory_report import report_on
 
     given = target.timeout_s
     timeout_s = None if given is None else given * _SHARE_OF_LIMIT
-    return report_on(process, top=top, theory=theory, timeout_s=timeout_s)
+    return report_on(process, top=top, theory=theory, referrers=referrers, timeout_s=timeout_s)
 
 
 def _plain(report: MemoryReport) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ...errors import UsageError
 from .. import terminal
 from ..formats import FORMATS, choose_format
 from ..shield import go_on_in_a_child
-from ..target import asked_target, attach_option, target_options
+from ..target import Target, asked_target, attach_option, target_options
 from ..text_input import TextCommand, read_text
 
 ROWS_ON_A_TERMINAL = 40
@@ -28,10 +29,20 @@ ROWS_ON_A_TERMINAL = 40
 )  # fmt: skip
 @click.option(
     "--max-rows", type=click.IntRange(min=0), metavar="N",
-    help="Give at most N rows of each endpoint, 0 for all."
+    help="Give at most N rows, 0 for all."
     f"  [default: {ROWS_ON_A_TERMINAL} for a table"
     " on a terminal, else all]",
 )  # fmt: skip
+@click.option(
+    "--budget-mib", type=click.FloatRange(min=0, min_open=True), metavar="N",
+    help="What several processes may send together before the statement is refused."
+    "  [default: 256]",
+)  # fmt: skip
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show what each of several processes would be asked, and what would run over that.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -41,6 +52,8 @@ def command(
     given: str | None,
     output: str | None,
     max_rows: int | None,
+    budget_mib: float | None,
+    explain: bool,
 ) -> None:
     """Ask the tables with SQL.
 
@@ -48,7 +61,10 @@ def command(
     to read it from stdin. `probing ENDPOINT tables` lists the tables. The statement is DuckDB's
     SQL; it can only read.
 
-    With several endpoints it runs at each, and the answer begins with a column `endpoint`.
+    Over several processes (`-t all`, `-t job:NAME`, `-t rank:0-63`, several -t) every table begins
+    with the columns rank, host and pid, and the statement runs over the rows of all of them as
+    over one database. Who does not answer is left out and told on stderr, and the exit code is
+    that of the first such failure.
 
     In json and jsonl, NaN and the infinities are null, since JSON has none; decimals are
     strings; binary values are base64, times ISO 8601. A file FILE.arrow is an Arrow IPC file,
@@ -64,5 +80,31 @@ def command(
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..answering import Question, answer
 
-    question = Question(sql=statement, form=form, output=output, max_rows=max_rows, screen=screen)
+    if explain:
+        _explain(target, statement)
+        return
+    question = Question(
+        sql=statement,
+        form=form,
+        output=output,
+        max_rows=max_rows,
+        screen=screen,
+        budget_mib=budget_mib,
+    )
     context.exit(answer(target, question))
+
+
+def _explain(target: Target, statement: str) -> None:
+    """Print how a statement over many processes would be answered.
+
+    Raises:
+        UsageError: One process is asked.
+    """
+    if target.is_single:
+        raise UsageError(
+            "--explain shows what is pushed to many processes, and one is asked.",
+            help="`probing PID query 'EXPLAIN SELECT ...'` shows the plan of a statement.",
+        )
+    from ..answering_many import explain_many
+
+    terminal.write(explain_many(statement))

@@ -9,10 +9,11 @@ import sys
 import click
 
 from ...errors import UsageError
+from ...off_switch import is_off
 from .. import terminal
 from ..target import refuse_target
 
-_OWN_OPTIONS_WITH_VALUE = frozenset({"--listen"})
+_OWN_OPTIONS_WITH_VALUE = frozenset({"--listen", "--tls-cert", "--tls-key"})
 
 
 class RunCommand(click.Command):
@@ -30,10 +31,20 @@ class RunCommand(click.Command):
 @click.option(
     "--listen", metavar="HOST:PORT", help="Listen on TCP, too; the same as PROBING_LISTEN."
 )
+@click.option(
+    "--tls-cert", metavar="FILE", help="The certificate to show; the same as PROBING_TLS_CERT."
+)
+@click.option("--tls-key", metavar="FILE", help="Its key; the same as PROBING_TLS_KEY.")
+@click.option(
+    "--allow-eval", is_flag=True,
+    help="Run code that comes over TCP; the same as PROBING_ALLOW_EVAL=1.",
+)  # fmt: skip
 @click.argument("words", nargs=-1, required=True, metavar="SCRIPT|-m MODULE [ARGS]...",
                 type=click.UNPROCESSED)  # fmt: skip
 @click.pass_context
-def command(context: click.Context, *, listen: str | None, words: tuple[str, ...]) -> None:
+def command(
+    context: click.Context, /, *, words: tuple[str, ...], allow_eval: bool, **options: str | None
+) -> None:
     """Run a script with the agent inside.
 
     The same as PROBING=1 python SCRIPT ARGS, and works where the package's start-up hook is not
@@ -44,8 +55,10 @@ def command(context: click.Context, *, listen: str | None, words: tuple[str, ...
     env = dict(os.environ)
     if env.get("PROBING", "").strip().lower() != "all":
         env["PROBING"] = "1"
-    if listen is not None:
-        env["PROBING_LISTEN"] = listen
+    given = {f"PROBING_{name}".upper(): word for name, word in options.items() if word is not None}
+    env.update(given, **({"PROBING_ALLOW_EVAL": "1"} if allow_eval else {}))
+    if is_off(env):
+        terminal.note("PROBING_DISABLE is set: the script runs without an agent.")
     terminal.flush()
     os.execve(  # noqa: S606  the script takes the place of this process
         sys.executable, [sys.executable, "-m", "probing._run", *words], env

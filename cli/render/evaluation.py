@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from .text import render_age
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...wire import EvalResult
 
 
@@ -19,17 +21,35 @@ def render_result(result: EvalResult) -> str:
     return f"{output}{gap}{result.value}"
 
 
+def render_repeated(result: EvalResult) -> str:
+    """One of many results: the step that it was at, then what came."""
+    head = "step ?" if result.step is None else f"step {result.step}"
+    text = render_result(result).rstrip("\n")
+    return f"{head}:\n{text}" if "\n" in text else f"{head}: {text}".rstrip(": ")
+
+
 def eval_notes(result: EvalResult) -> list[str]:
     """What stderr should say beside the output."""
     notes = []
     if result.omitted_bytes:
         notes.append(f"… {result.omitted_bytes:,} more bytes of output were not kept")
+    if result.left:
+        names = ", ".join(result.left)
+        notes.append(f"left running in the process: the thread{_s(result.left)} {names}")
     if not (result.output or result.value or result.error):
-        notes.append(f"done in {_short(result.duration_s)}{_at(result)} (no output)")
+        notes.append(f"done in {short_time(result.duration_s)}{_at(result)} (no output)")
+    elif result.step is not None:
+        held = "training held" if result.where == "safe point" else "beside the training"
+        notes.append(f"at step {result.step}, {held} for {short_time(result.duration_s)}")
     return notes
 
 
-def _short(seconds: float) -> str:
+def _s(items: Sequence[object]) -> str:
+    return "" if len(items) == 1 else "s"
+
+
+def short_time(seconds: float) -> str:
+    """A time in milliseconds, or as an age."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else render_age(seconds)
 
 

@@ -36,10 +36,11 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     pairs = ", ".join(f"{size:,} x {times:,}" for size, times in found.pairs)
     samples = found.pairs[0][0] * found.pairs[0][1] if found.pairs else 0
     tried = ", ".join(f"{batch:,}" for batch in found.tried)
+    how = "simulated" if answer.basis is None else "computed"
     text = [
         f"largest batch: {most:,} in {limit}{beyond}",
         f"for the {plural(samples, 'sample')} per step of now, batch x accumulation: {pairs}",
-        f"simulated batches: {tried}",
+        f"{how} batches: {tried}",
     ]
     shown = [_head(answer), _table(answer, width=width, color=color), "\n".join(text)]
     return "\n\n".join([*shown, "\n".join(_basis(answer))])
@@ -109,6 +110,8 @@ def _verdict(needed: int, limit: int | None, where: str) -> str:
 
 def _basis(answer: FitAnswer) -> list[str]:
     """What the prediction rests on, and how good it is."""
+    if answer.basis is not None:
+        return _measured_basis(answer)
     error = error_of(answer)
     checked = "not checked here: this device measures no peak of its own"
     if error is not None and answer.measured_bytes is not None:
@@ -116,8 +119,21 @@ def _basis(answer: FitAnswer) -> list[str]:
         checked = f"{error:+.1%} for the step as it is, against {measured} that were measured"
     lines = [
         f"rests on: the model's own code, run without data; loss: {escape_controls(answer.loss)}",
-        f"error: {checked}",
+        f"prediction error: {checked}",
         f"the training stood still for {answer.held_s:.1f} s",
+    ]
+    return lines + [f"note: {escape_controls(note)}" for note in answer.notes]
+
+
+def _measured_basis(answer: FitAnswer) -> list[str]:
+    """The same of one that scales what was measured."""
+    checked = "not checked: all measured steps are of one size"
+    if answer.miss is not None:
+        others = plural((answer.shapes or 2) - 1, "other size")
+        checked = f"{answer.miss:+.1%} at most for the {others} that were measured"
+    lines = [
+        f"rests on: {answer.basis}",
+        f"prediction error: {checked}",
     ]
     return lines + [f"note: {escape_controls(note)}" for note in answer.notes]
 

@@ -9,7 +9,7 @@ from .table import Heading, render_table
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...wire import LabelledSample, LabelsAnswer
+    from ...labels_wire import LabelledSample, LabelsAnswer
 
 IGNORED = -100
 _PIPE_WIDTH = 120
@@ -83,9 +83,13 @@ def _about(answer: LabelsAnswer) -> Iterator[str]:
             f" {shown}{more}; a batch of nothing else has the loss NaN"
         )
     if answer.shift is not None:
-        shares = (("same", answer.same), ("next", answer.next), ("previous", answer.previous))
-        told = ", ".join(f"{name} {value:.0%}" for name, value in shares if value is not None)
-        yield f"{_SHIFTS.get(answer.shift, escape_controls(answer.shift))} ({told})"
+        shares = (
+            ("the token at their own place", answer.same),
+            ("the next one", answer.next),
+            ("the previous one", answer.previous),
+        )
+        told = ", ".join(f"{value:.0%} {name}" for name, value in shares if value is not None)
+        yield f"{_SHIFTS.get(answer.shift, escape_controls(answer.shift))} (of the labels {told})"
     elif answer.trained:
         yield "tokens and labels are of different sizes, so they are not compared"
     if answer.tokenizer is not None:

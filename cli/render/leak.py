@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...leaks.series import LEAST_STEPS
 from ...leaks.words import SERIES_WAYS_OUT, TITLES
+from .holder import holder_text, short_file
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
@@ -35,6 +36,7 @@ _CATEGORIES = (
     Heading(name="tensors", is_number=True),
 )
 _MOST_SHAPES = 4
+_MOST_GROUPS = 20
 
 
 def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
@@ -46,18 +48,7 @@ def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
     ]
     rows = [_series_cells(name, trend) for name, trend in series]
     blocks = [_verdict(report), render_table(_SERIES, rows, width=width, color=color)]
-    if report.categories:
-        cells = [
-            [
-                each.category,
-                size(each.first_bytes),
-                size(each.last_bytes),
-                _signed(each.last_bytes - each.first_bytes),
-                f"{each.tensors:+,}" if each.tensors else "0",
-            ]
-            for each in report.categories
-        ]
-        blocks.append(render_table(_CATEGORIES, cells, width=width, color=color))
+    blocks += _growth(report, width=width, color=color)
     if not report.leaks:
         blocks += [
             escape_controls(f"{each.name} grows: {SERIES_WAYS_OUT[each.name]}")
@@ -67,6 +58,51 @@ def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
     for number, finding in enumerate(report.findings, 1):
         blocks.append("\n".join(escape_controls(line) for line in _finding(number, finding)))
     return "\n\n".join(blocks)
+
+
+def _growth(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
+    """What has grown, in the way that was asked for."""
+    if report.by == "phase":
+        return _phases(report, width=width, color=color)
+    if report.by == "category":
+        parts = [
+            (each.category, each.first_bytes, each.last_bytes, each.tensors)
+            for each in report.categories
+        ]
+    else:
+        parts = [
+            (escape_controls(each.name), each.first_bytes, each.last_bytes, each.tensors)
+            for each in report.groups
+        ]
+        if not parts and report.failure is None:
+            return [f"of no {report.by} is there more or less after these steps than before"]
+    shown = parts[:_MOST_GROUPS]
+    left = parts[_MOST_GROUPS:]
+    if left:
+        sums = [sum(column) for column in list(zip(*left, strict=True))[1:]]
+        shown.append((f"({len(left)} others)", sums[0], sums[1], sums[2]))
+    if not shown:
+        return []
+    cells = [
+        [name, size(first), size(last), _signed(last - first), f"{n:+,}" if n else "0"]
+        for name, first, last, n in shown
+    ]
+    headings = (Heading(name=report.by), *_CATEGORIES[1:])
+    return [render_table(headings, cells, width=width, color=color)]
+
+
+def _phases(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
+    """What each phase adds to the memory in use, or takes from it."""
+    if not report.phases:
+        return []
+    cells = [[each.name, _signed(each.bytes_per_step)] for each in report.phases]
+    total = sum(each.bytes_per_step for each in report.phases)
+    cells.append(["TOTAL", _signed(total)])
+    headings = (
+        Heading(name="phase"),
+        Heading(name=f"{report.phases[0].figure}, per step", is_number=True),
+    )
+    return [render_table(headings, cells, width=width, color=color)]
 
 
 def _verdict(report: LeakReport) -> str:
@@ -144,37 +180,11 @@ def _graph(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _holder(row: Mapping[str, Any]) -> str:
-    """Who refers to one of them."""
-    if row["category"] is None and row["path"]:  # a hook, and where it hangs
-        return (
-            f"the newest on `{row['path']}`: {row['place']}, {_short(row['file'])}:{row['lineno']}"
-        )
-    if row["holder"] in {"unknown", "cycle"} or not row["path"]:
-        known = {
-            "native": "no Python object refers to them: native code does",
-            "unknown": "what refers to them was not found",
-            "traceback": "held by a local variable in the traceback of an exception",
-        }
-        return known.get(row["holder"], "")
-    container = f" ({row['container']})" if row["container"] else ""
-    line = f", {_short(row['file'])}:{row['lineno']}" if row["lineno"] else ""
-    if not line and row["file"]:
-        line = f", {_short(row['file'])}"
-    places = {
-        "global": f"in {row['place']}",
-        "attribute": f"of the module {row['place']}",
-        "class": f"in {row['place']}",
-        "closure": f"in the closure of {row['place']}",
-        "local": f"in {row['place']}()",
-        "traceback": f"in {row['place']}, by way of a traceback",
-        "graph": f"in {row['place']}, by way of its autograd graph",
-    }
-    return f"kept by `{row['path']}`{container} {places[row['holder']]}{line}"
-
-
-def _short(file: str) -> str:
-    """A file's name without its folders."""
-    return file.rpartition("/")[2]
+    """Who refers to one of them; of a hook, where it hangs."""
+    if row["category"] is None and row["path"]:
+        place = f"{row['place']}, {short_file(row['file'])}:{row['lineno']}"
+        return f"the newest on `{row['path']}`: {place}"
+    return "" if row["holder"] == "cycle" else holder_text(row)
 
 
 def _signed(number: float) -> str:

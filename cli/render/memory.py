@@ -7,11 +7,13 @@ nothing, never as 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ...activation_theory import FORMULA, bytes_of_layers
 from ...memory_report import room_of, scattered_bytes
 from ...tables import CATEGORIES, MOMENTS
+from .holder import holder_text, short_file
 from .sections import Section, markdown_sections, render_sections
 from .table import Heading
 from .text import escape_controls, plural
@@ -136,6 +138,8 @@ def _sections(report: MemoryReport) -> list[Section]:
     sections = [_categories(report, device) for device in report.devices]
     if report.tensors:
         sections.append(_tensors(report))
+    if report.referrers is not None:
+        sections.append(_referrers(report))
     if report.transformer is not None:
         sections.append(_theory(report))
     return sections
@@ -186,6 +190,8 @@ def _tensors(report: MemoryReport) -> Section:
             ".".join(part for part in (row["module"], row["name"]) if part),
             f"{row['dtype']}[{row['shape']}]",
             row["device"],
+            "" if row["age_steps"] is None else f"{row['age_steps']:,}",
+            short_file(row["frame"]) if row["frame"] else "",
         )
         for row in report.tensors
     )
@@ -195,8 +201,38 @@ def _tensors(report: MemoryReport) -> Section:
         Heading(name="module"),
         Heading(name="tensor"),
         Heading(name="device"),
+        Heading(name="age", is_number=True),
+        Heading(name="made in"),
     )
-    return Section(title="Largest tensors", headings=headings, rows=rows)
+    known = [any(row[at] for row in rows) for at in range(len(headings))]
+    return Section(
+        title="Largest tensors",
+        headings=tuple(compress(headings, known)),
+        rows=tuple(tuple(compress(row, known)) for row in rows),
+        note="age: how many steps ago it came" if any(row[5] for row in rows) else "",
+    )
+
+
+def _referrers(report: MemoryReport) -> Section:
+    """Who refers to the largest storages."""
+    rows: list[tuple[str, ...]] = []
+    for tensor in report.tensors:
+        found = (report.referrers or {}).get(tensor["address"], ())
+        names = list(dict.fromkeys(holder_text(row) for row in found))
+        about = (_size(tensor["bytes"]), _tensor_name(tensor))
+        rows += [(*about, name) for name in names or ["gone by the end of the next step"]]
+    headings = (
+        Heading(name="size", is_number=True),
+        Heading(name="tensor"),
+        Heading(name="referred to by"),
+    )
+    return Section(title="Who refers to them", headings=headings, rows=tuple(rows))
+
+
+def _tensor_name(row: Row) -> str:
+    """What a storage is called, or what it looks like."""
+    name = ".".join(part for part in (row["module"], row["name"]) if part)
+    return name if row["name"] else f"{row['dtype']}[{row['shape']}]"
 
 
 def _theory(report: MemoryReport) -> Section:

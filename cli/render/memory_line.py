@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .text import escape_controls
+from .text import escape_controls, plural
 
 if TYPE_CHECKING:
+    from ...memory_cleaning import Cleaned
     from ..memory_line import MemoryMoment
+
+_FREED = (
+    ("allocated_bytes", "allocated"),
+    ("reserved_bytes", "reserved"),
+    ("device_used_bytes", "of the device"),
+    ("resident_bytes", "resident"),
+)
 
 
 def render_memory_line(moment: MemoryMoment | None) -> str:
@@ -25,13 +33,32 @@ def render_memory_line(moment: MemoryMoment | None) -> str:
     if moment.cgroup_limit_bytes is not None:
         host += f"  cgroup {_gib(moment.cgroup_bytes)} of {_gib(moment.cgroup_limit_bytes)}"
     node = f"node {_gib(moment.node_used_bytes)}, {_percent(moment)}"
-    parts = (
+    parts = [
         _title(moment),
         moment.device,
         "  ".join(f"{name} {_gib(size)}" for name, size in device),
         f"{host}  {node}",
-    )
+    ]
+    if moment.since_bytes is not None:
+        parts.append(f"most since the line before {_gib(moment.since_bytes)}")
     return " | ".join(parts)
+
+
+def render_cleaned(cleaned: Cleaned) -> list[str]:
+    """A line of before, one of after, and what was freed."""
+    from ..memory_line import moment_of
+
+    words = [
+        f"{size / 2**20 + 0.0:,.1f} MiB {name}".replace("-0.0 ", "0.0 ")
+        for column, name in _FREED
+        if (size := cleaned.freed(column)) is not None
+    ]
+    lines = [render_memory_line(moment_of(row)) for row in (cleaned.before, cleaned.after)]
+    took = cleaned.after["gc_ns"]
+    if cleaned.garbage is not None and took is not None:
+        found = plural(cleaned.garbage, "object")
+        words.append(f"the collector found {found} in {took * 1e-6:.0f} ms")
+    return [*lines, f"freed: {', '.join(words)}"]
 
 
 def _title(moment: MemoryMoment) -> str:

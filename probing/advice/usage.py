@@ -17,7 +17,7 @@ OPTIMIZER_STATE = 0.1
 PARAMETERS_BESIDE_QUANTIZED = 0.1
 FRAGMENTED = 0.1
 """Memory that the allocator has reserved and cannot hand out in one piece."""
-NEARLY_FULL = 0.85
+NEARLY_FULL, FULL = 0.85, 0.95
 """The peak, or what is in use where no peak is known."""
 
 
@@ -64,7 +64,9 @@ def _found(usage: Usage, total: int) -> Iterator[tuple[int, Advice]]:
         yield usage.scattered, Advice(rule="fragmented", action=_EXPAND, evidence=evidence)
     if usage.peak is not None and usage.peak > NEARLY_FULL * total:
         evidence = _part("the peak", usage.peak, usage)
-        yield usage.peak, Advice(rule="nearly full", action=_LESS, evidence=evidence)
+        is_full = usage.peak > FULL * total
+        rule, action = ("full", _LESS_NOW) if is_full else ("nearly full", _LESS)
+        yield usage.peak, Advice(rule=rule, action=action, evidence=evidence)
 
 
 def _part(what: str, size: int, usage: Usage) -> str:
@@ -75,6 +77,7 @@ def _part(what: str, size: int, usage: Usage) -> str:
 _QUANTIZE = "quantize the remaining parameters too, or load them once instead of twice"
 _EXPAND = "set PYTORCH_ALLOC_CONF=expandable_segments:True, so that free pieces can be joined"
 _LESS = "leave room: a longer batch or another program on the device ends in an out-of-memory error"
+_LESS_NOW = "use a smaller micro-batch with more accumulation now: any larger step will run out"
 _OF_CATEGORY = (
     (
         "activations",

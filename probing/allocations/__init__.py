@@ -13,7 +13,7 @@ everything else is computed from those.
 
 from __future__ import annotations
 
-from .difference import Difference, compare
+from .difference import Difference, compare, shared_devices
 from .history import Allocation, History, Site, history_of
 from .recording import Event, Frame, Recording, read_recording
 from .rows import block_rows, event_rows
@@ -33,5 +33,6 @@ __all__ = [
     "history_of",
     "read_recording",
     "read_snapshot",
+    "shared_devices",
     "write_snapshot",
 ]

@@ -45,9 +45,28 @@ class Difference:
     sites: tuple[Change, ...]
 
 
-def compare(one: Recording, other: Recording, device: int = 0) -> Difference:
-    """What differs on one device of each."""
-    both = (history_of(one, device), history_of(other, device))
+def shared_devices(one: Recording, other: Recording) -> tuple[tuple[str, int, int], ...]:
+    """The devices that were used in either, with their number in each.
+
+    Two recordings that name none alike, such as one of the CPU and one of an accelerator, are
+    compared by their first ones.
+    """
+    used = [{event.device for event in recording.events} for recording in (one, other)]
+    both = tuple(
+        (name, at, other.devices.index(name))
+        for at, name in enumerate(one.devices)
+        if name in other.devices and (at in used[0] or other.devices.index(name) in used[1])
+    )
+    return both or ((one.devices[0], 0, 0),)
+
+
+def compare(one: Recording, other: Recording, devices: tuple[int, int] = (0, 0)) -> Difference:
+    """What differs on one device of each.
+
+    Args:
+        devices: The number of the device in each.
+    """
+    both = (history_of(one, devices[0]), history_of(other, devices[1]))
     return Difference(
         steps=(_steps(one), _steps(other)),
         peaks=(both[0].peak_bytes, both[1].peak_bytes),

@@ -36,6 +36,7 @@ class Event(NamedTuple):
     Attributes:
         device: The number of its device.
         time_ns: None in a snapshot that does not say.
+        device_free: What the device had free as memory ran out; None where that is not told.
     """
 
     action: str
@@ -47,6 +48,7 @@ class Event(NamedTuple):
     stack: Stack
     module: str | None = None
     category: str | None = None
+    device_free: int | None = None
 
 
 class Block(NamedTuple):
@@ -176,9 +178,9 @@ class _Reading:
         )
 
     def _event(self, row: list[Any]) -> Event:
-        action, address, size, device, stream, time_ns, stack, module, category = row
+        action, address, size, device, stream, time_ns, stack, *more = row
         place = self._stack(stack)
-        return Event(action, address, size, device, stream, time_ns, place, module, category)
+        return Event(action, address, size, device, stream, time_ns, place, *more)
 
     def _segment(self, row: dict[str, Any]) -> Segment:
         own = {"address", "total_size", "device", "stream", "blocks"}

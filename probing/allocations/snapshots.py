@@ -122,6 +122,7 @@ class _Reading:
             stack=self._stack(entry.get("frames") or ()),
             module=None if entry.get("module") is None else _text(entry["module"]),
             category=None if category in (None, UNKNOWN) else _text(category),
+            device_free=_number(entry.get("device_free")),
         )
 
     def segment(self, entry: dict[str, Any]) -> Segment:
@@ -214,8 +215,8 @@ class _Writing:
             "stream": event.stream,
             "frames": self._stack(event.stack),
         }
-        if event.action == "oom":
-            entry["device_free"] = 0
+        if event.device_free is not None:
+            entry["device_free"] = event.device_free
         if event.time_ns is not None:
             entry["time_us"] = event.time_ns // 1000
         if event.module is not None:

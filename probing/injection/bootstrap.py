@@ -27,6 +27,8 @@ if TYPE_CHECKING:
             home: The run directory.
             python: The operator's major and minor version of Python.
             places: Folders of the operator's that hold probing and what it needs.
+            uid: The operator's user.
+            operator: The operator's process.
         """
 
         pid: int
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
         home: str
         python: list[int]
         places: list[str]
+        uid: int
+        operator: int
 
 
 def begin(order: Order) -> None:
@@ -64,15 +68,15 @@ def _launch(order: Order) -> None:
 def _attach(order: Order) -> None:
     """The thread: bring the agent in, or say why not."""
     try:
-        missing = _start(order)
-        if missing:
-            _report(order, {"missing": missing})
+        obstacle = _start(order)
+        if obstacle:
+            _report(order, obstacle)
     except BaseException as error:
         _report(order, {"error": _sentence(error)})
 
 
-def _start(order: Order) -> str:
-    """Start the agent; returns what keeps it from being found, or nothing."""
+def _start(order: Order) -> dict[str, Any]:
+    """Start the agent; returns what keeps it from being found, or out; empty when nothing does."""
     missing = _why_missing()
     added = []
     if missing and list(sys.version_info[:2]) == order["python"]:
@@ -81,13 +85,15 @@ def _start(order: Order) -> str:
         missing = _why_missing()
     try:
         if missing:
-            return missing
+            return {"missing": missing}
         from probing import host
 
         # This loads all that is found there, so that the places can go again: the job's own
         # imports must not begin to find what they did not find before.
-        host.start_attached(order["home"], places=added)
-        return ""
+        refused = host.start_attached(
+            order["home"], places=added, uid=order["uid"], pid=order["operator"]
+        )
+        return {"refused": refused} if refused else {}
     finally:
         for place in added:
             if place in sys.path:

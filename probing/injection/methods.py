@@ -17,7 +17,7 @@ from typing import NamedTuple
 from . import pending, remote_exec, thread
 from .memory import Interpreter, find_interpreter
 from .names import AUTO, PENDING, REMOTE_EXEC, THREAD
-from .refusal import CannotInject
+from .refusal import CannotInject, SwitchedOff
 from .script import injected_code
 from .tracing import let_late_ones_go
 
@@ -157,10 +157,16 @@ def _try(
     attempts: dict[str, str],
     patience_s: float,
 ) -> Outcome | None:
-    """Try one way; None when it is closed, with the reason in `attempts`."""
+    """Try one way; None when it is closed, with the reason in `attempts`.
+
+    Raises:
+        SwitchedOff: It is not to be got round by another way.
+    """
     let_late_ones_go()
     try:
         placed = method.inject(interpreter, script)
+    except SwitchedOff:
+        raise
     except CannotInject as error:
         attempts[method.name] = error.reason
         return None

@@ -13,3 +13,7 @@ class CannotInject(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class SwitchedOff(CannotInject):
+    """The process was told to let nobody in; this goes for the other ways, too."""

@@ -15,7 +15,7 @@ import struct
 from typing import NamedTuple
 
 from .memory import Interpreter
-from .refusal import CannotInject
+from .refusal import CannotInject, SwitchedOff
 from .tracing import all_stopped
 
 _PLEASE_STOP = 1 << 5
@@ -164,7 +164,7 @@ def _main_thread(interpreter: Interpreter, offsets: DebugOffsets) -> int:
     if main is None:
         raise CannotInject("its main interpreter is not there yet, or no longer")
     if memory.i32(main + offsets.enabled) != 1:
-        raise CannotInject(
+        raise SwitchedOff(
             "remote debugging is switched off in it"
             " (PYTHON_DISABLE_REMOTE_DEBUG or -X disable-remote-debug)"
         )

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from .series import Point, classify
 from .words import WAYS_OUT, variable_of
 
 Row = Mapping[str, Any]
 
 LEAST_STALE = 3
+LEAST_RISES = 3
+"""In so many steps, at least, the pools of graphs must have grown: a few are captured at first."""
 _WHEREVER = {"modules", "optimizer"}
 """Mistakes that are one, whoever refers to the tensors."""
 _SCALARS = ("[]", "[1]", "[1,1]")
@@ -64,7 +68,7 @@ def findings_of(rows: Sequence[Row], steps: Sequence[Row]) -> tuple[Finding, ...
             owners.setdefault(place, key)
     found = [_finding(key[0], shown) for key, shown in named.items()]
     found.sort(key=lambda finding: (not finding.is_leak, -(finding.bytes_per_step or 0)))
-    return (*found, *_stale(steps))
+    return (*_graph_pools(steps), *found, *_stale(steps))
 
 
 def _finding(mistake: str, rows: list[Row]) -> Finding:
@@ -95,6 +99,25 @@ def _stale(steps: Sequence[Row]) -> tuple[Finding, ...]:
             rows=(),
             evidence="SELECT DISTINCT step, stale_gradients FROM python.leak_steps",
             instead=WAYS_OUT["zero_grad"],
+        ),
+    )
+
+
+def _graph_pools(steps: Sequence[Row]) -> tuple[Finding, ...]:
+    """Pools of CUDA graphs that grow from step to step."""
+    seen = {row["step"]: row.get("graph_pool_bytes") for row in steps}
+    points = [Point(step, float(size)) for step, size in sorted(seen.items()) if size is not None]
+    rises = sum(later.value > one.value for one, later in pairwise(points))
+    if len(points) < len(seen) or rises < LEAST_RISES or not classify(points).grows:
+        return ()
+    return (
+        Finding(
+            mistake="graph_pools",
+            is_leak=True,
+            rows=(),
+            evidence="SELECT DISTINCT step, graph_pools, graph_pool_bytes FROM python.leak_steps",
+            instead=WAYS_OUT["graph_pools"],
+            bytes_per_step=(points[-1].value - points[0].value) / (len(points) - 1),
         ),
     )
 

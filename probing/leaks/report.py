@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .growth import Group, PhaseChange
 from .history import Row, Series, series_of
 from .mistakes import Finding, findings_of
 from .series import Point, Trend, classify
@@ -44,6 +45,9 @@ class LeakReport:
         findings: What is wrong, the largest growth first.
         notes: What the reader should know.
         failure: Why the watch did not come to its end; None where it did.
+        by: How the growth was to be added up; one of `WAYS`.
+        groups: What has changed, added up so; none by category or phase.
+        phases: What each phase of a step does; none unless asked for, and where it is not known.
     """
 
     steps: int
@@ -55,6 +59,9 @@ class LeakReport:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     failure: str | None = None
+    by: str = "category"
+    groups: tuple[Group, ...] = ()
+    phases: tuple[PhaseChange, ...] = ()
 
     @property
     def leaks(self) -> tuple[Finding, ...]:

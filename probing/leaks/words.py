@@ -20,13 +20,14 @@ TITLES = {
     "traceback": "exceptions are kept with their traceback",
     "cycle": "tensors are in reference cycles that nothing but the garbage collector frees",
     "bounded": "a collection with a limit is filling",
+    "graph_pools": "CUDA graphs are captured again and again, each with memory of its own",
     "zero_grad": "gradients add up over the steps: they are never zeroed",
 }
 """By the name of the mistake."""
 
 WAYS_OUT = {
-    "loss": "keep the number: `{name}.append(loss.item())`; or `loss.detach()`, which does not"
-    " wait for the device",
+    "loss": "keep the number: `{name}.append(loss.item())`; or `loss.detach().clone()`, which"
+    " does not wait for the device",
     "outputs": "keep `output.detach().cpu()`, or only the figure that is computed from it",
     "graph": "look for a tensor that is kept without `.detach()`, for `retain_graph=True`, and for"
     " losses whose `backward()` is never called",
@@ -44,6 +45,9 @@ WAYS_OUT = {
     "cycle": "break the cycle, often `self.x = tensor` on an object that refers to itself, with"
     " `weakref`; `gc.collect()` frees what is there",
     "bounded": "nothing: it stops growing once it is full",
+    "graph_pools": "capture once per shape: pad batches to a few sizes, or compile without"
+    " mode='reduce-overhead' where shapes vary (`torch._logging.set_logs(recompiles=True)` tells"
+    " why); give graphs of one's own a common `pool=torch.cuda.graph_pool_handle()`",
     "zero_grad": "call `optimizer.zero_grad()` once after each `optimizer.step()`; if they are to"
     " add up over all steps, ignore this",
 }

@@ -11,19 +11,28 @@ A *live* table is computed by the agent (or from outside the process) when asked
 
 from __future__ import annotations
 
+from .actions import ACTION_STATES, ACTIONS
 from .allocations import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS
+from .changes import CHANGE_STATES, CHANGES
+from .collectives import COLLECTIVES, FLIGHT_RECORDER, PROCESS_GROUPS
+from .comparing import ENVIRONMENT, ENVIRONMENT_KINDS, PARAMETER_CHECKSUMS
 from .data import BATCHES, DATALOADERS
+from .device_times import DEVICE_TIMES
+from .evals import EVAL_STATES, EVALS
 from .kernels import KERNEL_CATEGORIES, KERNELS
-from .leaks import HOLDERS, LEAK_STEPS, LEAKS
+from .leaks import HOLDERS, LEAK_GROWTH, LEAK_STEPS, LEAKS
 from .marks import METRICS, SPANS
 from .memory import HOST_MEMORY, MEMORY, MEMORY_PHASES, PROCESS_ROLES
 from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
+from .nan_steps import NAN_OUTCOMES, NAN_STEPS
 from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
 from .ooms import OOM_BOUNDS, OOM_CATEGORIES, OOM_GROWTH, OOM_PHASES, OOMS
 from .own import OVERHEAD, SOURCE_STATES, SOURCES
 from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
+from .referrers import REFERRERS
 from .samples import SAMPLES
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
+from .stalls import STALL_STATES, STALLS
 from .tensors import (
     ACTIVATIONS,
     CATEGORIES,
@@ -33,9 +42,11 @@ from .tensors import (
     MOMENTS,
     TENSORS,
 )
-from .training import MICRO_BATCHES, STAGES, STEPS, TORCH_TRACE
+from .training import MICRO_BATCHES, STAGES, STEP_PHASES, STEPS, TORCH_TRACE
 
 __all__ = [
+    "ACTIONS",
+    "ACTION_STATES",
     "ACTIVATIONS",
     "ALLOC_ACTIONS",
     "ALLOC_BLOCKS",
@@ -43,13 +54,23 @@ __all__ = [
     "BACKTRACE",
     "BATCHES",
     "CATEGORIES",
+    "CHANGES",
+    "CHANGE_STATES",
+    "COLLECTIVES",
     "DATALOADERS",
+    "DEVICE_TIMES",
+    "ENVIRONMENT",
+    "ENVIRONMENT_KINDS",
+    "EVALS",
+    "EVAL_STATES",
+    "FLIGHT_RECORDER",
     "GRADIENTS",
     "HOLDERS",
     "HOST_MEMORY",
     "KERNELS",
     "KERNEL_CATEGORIES",
     "LEAKS",
+    "LEAK_GROWTH",
     "LEAK_STEPS",
     "MEMORY",
     "MEMORY_CATEGORIES",
@@ -61,6 +82,8 @@ __all__ = [
     "MODELS",
     "MODULES",
     "MOMENTS",
+    "NAN_OUTCOMES",
+    "NAN_STEPS",
     "NUMERICS",
     "NUMERIC_KINDS",
     "NUMERIC_STAGES",
@@ -73,8 +96,11 @@ __all__ = [
     "OPTIMIZERS",
     "OVERHEAD",
     "OWN_SCHEMA",
+    "PARAMETER_CHECKSUMS",
+    "PROCESS_GROUPS",
     "PROCESS_ROLES",
     "RECORDED_TABLES",
+    "REFERRERS",
     "ROLES",
     "SAMPLES",
     "SCHEMA",
@@ -83,7 +109,10 @@ __all__ = [
     "SPANS",
     "STACK_SOURCES",
     "STAGES",
+    "STALLS",
+    "STALL_STATES",
     "STEPS",
+    "STEP_PHASES",
     "TABLES",
     "TABLES_BY_NAME",
     "TENSORS",
@@ -105,6 +134,7 @@ TABLES: tuple[Table, ...] = (
     METRICS,
     GRADIENTS,
     NUMERICS,
+    NAN_STEPS,
     SAMPLES,
     BACKTRACE,
     THREADS,
@@ -128,6 +158,18 @@ TABLES: tuple[Table, ...] = (
     ALLOC_BLOCKS,
     LEAKS,
     LEAK_STEPS,
+    LEAK_GROWTH,
+    STALLS,
+    COLLECTIVES,
+    PROCESS_GROUPS,
+    REFERRERS,
+    FLIGHT_RECORDER,
+    ENVIRONMENT,
+    PARAMETER_CHECKSUMS,
+    EVALS,
+    DEVICE_TIMES,
+    ACTIONS,
+    CHANGES,
 )
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -42,6 +42,35 @@ _CATEGORY = Column(
     doc="What the storages are used for; see python.tensors.",
 )
 
+HOLDER_COLUMNS = (
+    Column(
+        name="has_graph",
+        type="bool",
+        doc="Whether one of them has an autograd graph, so that it keeps alive what led to it."
+        " NULL where no Python object of it was found.",
+    ),
+    Column(
+        name="holder",
+        type="enum",
+        values=HOLDERS,
+        doc="From where one of them is referred to: a `global` variable of a module, an"
+        " `attribute` of a torch module, a `class` attribute, a `closure`, a `local` variable"
+        " of a function under way, the `traceback` of an exception that is kept, the autograd"
+        " `graph` of another one; a `cycle` that only the garbage collector will free,"
+        " `native` code, or `unknown`.",
+    ),
+    _text("path", "That reference, such as `trainer.losses[...]`."),
+    _text("place", "Whose it is, such as `__main__`, or the function's name."),
+    _text("container", "The innermost collection on the way, such as `list of 120`."),
+    _count("bound", "The most that this collection can hold; NULL where it has no limit."),
+    _text("file", "The source file of the holder."),
+    _count(
+        "lineno",
+        "The one line that adds to it; NULL where there are several, or none was found.",
+    ),
+)
+"""Who refers to a tensor."""
+
 LEAK_STEPS = Table(
     name="leak_steps",
     kind="live",
@@ -61,7 +90,31 @@ LEAK_STEPS = Table(
             doc="Whether the step's first backward pass found gradients of the step before. NULL"
             " where it was not seen, and with several optimizers.",
         ),
+        _count("graph_pools", "Memory pools of CUDA graphs; NULL without an accelerator in use."),
+        _count("graph_pool_bytes", "What those have reserved of the device.", "bytes"),
         _number("cost_s", "How long the training was held to count them.", "s"),
+    ),
+)
+
+LEAK_GROWTH = Table(
+    name="leak_growth",
+    kind="live",
+    doc="What has changed in the watched steps: one row per category, module, type and device of"
+    " which there is more or less after them than before. Every storage is counted, so that they"
+    " add up to what all tensors together have grown by.",
+    columns=(
+        _CATEGORY,
+        _text(
+            "module",
+            "The module that they belong to, by its name in its root; of what autograd has saved in"
+            " the watched steps, the innermost in whose call that was. NULL where it is none.",
+        ),
+        _text("dtype", "The type of the numbers."),
+        _text("device", "Where they lie, such as `cuda:0`."),
+        _count("tensors_before", "Storages before the watched steps."),
+        _count("tensors_after", "Storages after them."),
+        _count("bytes_before", "The sizes of those before.", "bytes"),
+        _count("bytes_after", "The sizes of those after.", "bytes"),
     ),
 )
 
@@ -87,31 +140,7 @@ LEAKS = Table(
         _number("bytes_per_step", "By how much their sizes grew per step.", "bytes"),
         _count("tensors", "All that there are of the kind, also from before.", None),
         _count("bytes", "Their sizes together.", "bytes"),
-        Column(
-            name="has_graph",
-            type="bool",
-            doc="Whether one of them has an autograd graph, so that it keeps alive what led to it."
-            " NULL where no Python object of it was found.",
-        ),
-        Column(
-            name="holder",
-            type="enum",
-            values=HOLDERS,
-            doc="From where one of them is referred to: a `global` variable of a module, an"
-            " `attribute` of a torch module, a `class` attribute, a `closure`, a `local` variable"
-            " of a function under way, the `traceback` of an exception that is kept, the autograd"
-            " `graph` of another one; a `cycle` that only the garbage collector will free,"
-            " `native` code, or `unknown`.",
-        ),
-        _text("path", "That reference, such as `trainer.losses[...]`."),
-        _text("place", "Whose it is, such as `__main__`, or the function's name."),
-        _text("container", "The innermost collection on the way, such as `list of 120`."),
-        _count("bound", "The most that this collection can hold; NULL where it has no limit."),
-        _text("file", "The source file of the holder."),
-        _count(
-            "lineno",
-            "The one line that adds to it; NULL where there are several, or none was found.",
-        ),
+        *HOLDER_COLUMNS,
         _count("first_step", "The first of the watched steps in which one came."),
         _count("last_step", "The last one."),
     ),

@@ -37,7 +37,8 @@ MEMORY = Table(
     kind="recorded",
     doc="Memory in use at the phases of each step and each of its micro-batches, written by the"
     " training thread. Where the steps are so short that this would cost more than a fifth of the"
-    " setting `overhead`, only some of them have rows. Peaks are read, never reset.",
+    " setting `overhead`, only some of them have rows. Peaks are read, and reset only by a `mark`"
+    " that asks for it.",
     columns=(
         STEP,
         Column(
@@ -52,7 +53,7 @@ MEMORY = Table(
             doc="`attach`: recording begins, or a device is first seen in use: the baseline."
             " `before_forward`, `after_forward` (the backward pass begins, or the last root module"
             " has returned), `after_backward`: once per micro-batch. `after_step`: the step has"
-            " ended. `mark`: `probing.see_memory(label)`.",
+            " ended. `mark`: `probing.see_memory(label)`, or a person cleans up: `memory --gc`.",
         ),
         Column(name="label", type="text", doc="What the script calls a `mark`."),
         Column(
@@ -100,6 +101,13 @@ MEMORY = Table(
             "What the machine could not give to a program; 100 ms old at most.",
         ),
         _known_later("node_total_bytes", "What the machine has."),
+        Column(
+            name="gc_ns",
+            type="int64",
+            unit="ns",
+            closing=True,
+            doc="How long garbage was collected just before, where a `mark` asked for that.",
+        ),
         SEQ,
     ),
 )

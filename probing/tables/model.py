@@ -132,6 +132,12 @@ MODULES = Table(
         ),
         Column(name="input_dtypes", type="text", doc="The types of those tensors."),
         Column(
+            name="input_bytes",
+            type="int64",
+            unit="bytes",
+            doc="What they take. A module that returns many times as much expands its batch.",
+        ),
+        Column(
             name="output_shapes",
             type="text",
             doc="The shapes of the tensors that this call returned, also out of tuples,"
@@ -201,8 +207,9 @@ OPTIMIZERS = Table(
         Column(
             name="clip",
             type="float64",
-            doc="The gradient norm that the optimizer itself clips to (`max_grad_norm` of the"
-            " group); NULL where it does not. What the script clips by itself is not seen here.",
+            doc="The norm that gradients are clipped to: by the optimizer itself (`max_grad_norm`"
+            " of the group), else by the script's last call of `clip_grad_norm_`, where that took"
+            " this group's parameters, or all of the optimizer's; NULL where neither is so.",
         ),
         Column(name="tensors", type="int64", doc="How many parameter tensors are in the group."),
         Column(

@@ -91,6 +91,19 @@ TENSORS = Table(
             doc="The `id()` of that tensor while it lives; NULL of one that only autograd holds.",
         ),
         Column(name="address", type="int64", doc="Where the storage begins."),
+        Column(
+            name="age_steps",
+            type="int64",
+            doc="Before how many steps it came; 0: in the step in progress. NULL where it was not"
+            " seen to come: the steps that `leak` watches, and those of a recording of allocations,"
+            " make it known, and `before_backward` shows what came since the step began.",
+        ),
+        Column(
+            name="frame",
+            type="text",
+            doc="The line of the program that made it, as `file:line function`. NULL where no"
+            " recording of allocations (`memory --record on`) has seen it made.",
+        ),
     ),
 )
 
@@ -184,6 +197,12 @@ MEMORY_SEGMENTS = Table(
         ),
         Column(name="blocks", type="int64", doc="Its blocks, free ones included."),
         Column(name="expandable", type="bool", doc="Whether it can grow."),
+        Column(
+            name="graph_pool",
+            type="text",
+            doc="The pool of a CUDA graph that it belongs to, such as `0:3`; NULL for the one that"
+            " all others share.",
+        ),
     ),
 )
 

@@ -68,6 +68,18 @@ TORCH_TRACE = Table(
     ),
 )
 
+STEP_PHASES = (
+    "data_wait",
+    "to_device",
+    "forward",
+    "loss",
+    "backward",
+    "gradients",
+    "optimizer",
+    "other",
+)
+"""What a rank's training thread spends a step on by itself; each is a column of python.steps."""
+
 _LOSS = Column(
     name="loss",
     type="float64",
@@ -101,6 +113,14 @@ _MICRO_BATCH_PHASES = (
         " where it is no module.",
     ),
     seconds("backward_s", "In backward passes, recomputation included."),
+    seconds(
+        "gradient_sync_s",
+        "Waiting for other ranks in backward passes, and from there to the optimizer: for the"
+        " collectives that the training thread waits for itself, and for DistributedDataParallel,"
+        " from its reducer's last call to the end of the pass. No part of `backward_s` nor of"
+        " `gradients_s`. NULL where there was none, or where it cannot be told apart: what a device"
+        " waits for is part of `device_s` alone.",
+    ),
 )
 
 STEPS = Table(

@@ -20,6 +20,7 @@ NAMES = (
     "training",
     "backward",
     "hooks",
+    "collectives",
     "rival",
     "startup",
     "query_latency",
@@ -29,6 +30,8 @@ NAMES = (
     "stacks",
     "attach",
     "breakdown",
+    "union",
+    "actions",
 )
 
 

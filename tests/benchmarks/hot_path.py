@@ -32,6 +32,13 @@ def measure(effort: float) -> Iterator[Measure]:
         unit="us",
         values=scaled(hooks, 1e-3),
     )
+    for name, what in (
+        ("appending", "a wrapper that appends a tuple, the same"),
+        ("packing", "a wrapper that packs one row, the same"),
+        ("packing_twice", "a wrapper that packs a row at entry and its end at exit, the same"),
+    ):
+        added = differences(found[name], found["bare"])
+        yield Measure(what=what, unit="us", values=scaled(added, 1e-3))
     yield Measure(what="bare module call", unit="us", values=scaled(found["bare"], 1e-3))
     yield Measure(
         what="call of a Python function", unit="us", values=scaled(found["function"], 1e-3)

@@ -21,7 +21,7 @@ from .processes import KEEPS_MEMORY, plain_env, temporary_home
 
 _PACKAGE = "probing==0.2.4"
 _PROGRAM = Path(__file__).parent / "programs" / "traced_steps.py"
-_STEPS = {"gpt": 12, "calls": 40}
+_STEPS = {"gpt": 8, "calls": 40}
 _OURS, _PROFILER, _THEIRS = "recorder", "torch.profiler", _PACKAGE
 
 
@@ -39,7 +39,7 @@ def measure(effort: float) -> Iterator[Measure]:
             ways[_THEIRS] = str(python)
         for model, what in (("gpt", "GPT: step"), ("calls", "call of a small module")):
             found: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(rounds_for(8, effort)):
+            for _ in range(rounds_for(4, effort)):
                 bare = _run(sys.executable, model, home, "nothing")
                 for way, interpreter in ways.items():
                     found[way].append(100 * (_run(interpreter, model, home, way) / bare - 1))

@@ -1,8 +1,8 @@
 """A small training that knows its memory: after each step it prints every storage alive.
 
 One line per step: `alive STEP JSON`, the bytes of each storage by its address. Each step also keeps
-one tensor of 1 234 567 bytes, made in `hoard`, of which the last three live. The file `end` ends
-it.
+one tensor of 1 234 567 bytes, made in `hoard`, of which the last three live, and one of 77 bytes,
+made in `remember`, which live for ever. The file `end` ends it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler
 
 KNOWN_BYTES = 1_234_567
+REMEMBERED_BYTES = 77
 KEPT = 3
 
 
@@ -27,9 +28,13 @@ def hoard(kept: list[Tensor]) -> None:
     del kept[:-KEPT]
 
 
+def remember(remembered: list[Tensor]) -> None:
+    remembered.append(torch.empty(REMEMBERED_BYTES, dtype=torch.uint8))
+
+
 def alive() -> dict[int, int]:
     """Every storage that there is: this program has no others."""
-    tensors = [x, loss, *kept, *model.parameters()]
+    tensors = [x, loss, *kept, *remembered, *model.parameters()]
     tensors += [p.grad for p in model.parameters() if p.grad is not None]
     tensors += [part for state in optimizer.state.values() for part in state.values()]
     storages = [tensor.untyped_storage() for tensor in tensors]
@@ -54,11 +59,13 @@ if __name__ == "__main__":
     model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     kept: list[Tensor] = []
+    remembered: list[Tensor] = []
     step = 0
     while not Path("end").exists():
         optimizer.zero_grad()
         x = torch.randn(32, 64)
         hoard(kept)
+        remember(remembered)
         loss = model(x).square().mean()
         loss.backward()
         optimizer.step()

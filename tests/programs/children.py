@@ -6,6 +6,7 @@ ranks_spawn (processes that train by themselves).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -47,8 +48,11 @@ def traces_of_agent() -> int:
 
 def descriptors() -> list[str]:
     """What the open descriptors of this process lead to."""
-    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-    return [os.readlink(link) for link in links if os.path.islink(link)]
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the list itself, or of a thread
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return found
 
 
 def loader(method: str) -> None:

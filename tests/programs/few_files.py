@@ -1,4 +1,4 @@
-"""Allows itself few open files, and says once that it can open one while connections flood in."""
+"""Allows itself 256 open files and opens one again and again; whether it could is on its output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import time
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     print("ready", flush=True)
-    told = False
-    while True:
-        with open(os.devnull) as file:
-            crowded = len(os.listdir("/proc/self/fd")) > 40
-            if crowded and not told:
-                print("opened a file while flooded", file.fileno() > 0, flush=True)
-                told = True
+    failed = told = False
+    while not failed:
+        try:
+            with open(os.devnull):
+                crowded = len(os.listdir("/proc/self/fd")) > 40
+        except OSError as error:
+            failed = True
+            print(f"could not open a file: {error}", flush=True)
+        if crowded and not told:
+            told = True
+            print("opened a file while flooded", flush=True)
         time.sleep(0.02)

@@ -128,6 +128,22 @@ def cnn(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+def regression(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """A perceptron that learns numbers, each step with a batch of its own."""
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 2048))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> Tensor:
+        x, wanted = torch.randn(batch, 256), torch.randn(batch, 2048)
+        loss = functional.mse_loss(model(x), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def asking(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """A model that reads a number out of a tensor."""
     model = Asking()
@@ -148,6 +164,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "tied": (tied, (4, 64, 3)),
     "gpt": (gpt, (4, 64, 6)),
     "cnn": (cnn, (16, 0, 0)),
+    "regression": (regression, (512, 0, 0)),
     "asking": (asking, (4, 0, 0)),
 }
 

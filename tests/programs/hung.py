@@ -1,4 +1,4 @@
-"""Makes two training steps, prints `ready`, and hangs in the way its argument names."""
+"""Makes two training steps, and prints `ready` and hangs in the way its argument names."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def spin() -> None:
 
 class Stuck(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("ready", flush=True)  # from here on, so that it is on record who is stuck
         time.sleep(600)
         return x
 
@@ -111,5 +112,6 @@ if __name__ == "__main__":
     for _ in range(2):
         model(torch.ones(2)).sum().backward()
         optimizer.step()
-    print("ready", flush=True)
+    if sys.argv[1] != "forward":
+        print("ready", flush=True)
     globals()[sys.argv[1]]()

@@ -195,6 +195,13 @@ def saved_by_one_graph(trainer: Trainer) -> str:
     return json.dumps({"bytes": sum(saved.values()), "tensors": len(saved)})
 
 
+def one_kept(losses: list[Tensor], weight: Tensor) -> str:
+    """The places of a kept loss, of what only its graph keeps, and of a weight."""
+    loss: Any = losses[0]
+    storages = [one.untyped_storage() for one in (loss, loss.grad_fn._saved_self, weight)]
+    return json.dumps([{"address": one.data_ptr(), "bytes": one.nbytes()} for one in storages])
+
+
 ways = sys.argv[1:]
 trainer = Trainer()
 

@@ -121,7 +121,7 @@ def other_optimizer(place: str) -> None:
     model = Net(occasion)
     torch.optim.SGD(model.parameters(), lr=0.1)
     if place == "patience over":
-        from probing.agent.sources import boundary
+        from probing.agent.sources.steps import boundary
 
         boundary.PATIENCE_NS = 0
     for step in range(LAST_STEP + 1):

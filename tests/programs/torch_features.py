@@ -7,6 +7,7 @@ way: outputs must be bit-equal. Afterwards the program waits to be ended.
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import sys
 import time
@@ -136,6 +137,23 @@ def transforms() -> None:
     params: dict[str, torch.Tensor] = dict(model.named_parameters())
     assert torch.equal(torch.func.functional_call(model, params, (x,)), want)
     assert torch.allclose(torch.func.vmap(model)(x), want)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), want)
+
+
+def captured() -> None:
+    """A capture of a CUDA graph, at its seam: what torch says of the stream."""
+    model, x = net().eval(), example()
+    torch.cuda.is_current_stream_capturing = lambda: True
+    calls: list[str] = []
+    for name in ("synchronize", "Event", "memory_allocated", "memory_stats"):
+        setattr(torch.cuda, name, lambda *_, name=name, **__: calls.append(name))
+    with torch.no_grad():
+        for _ in range(3):
+            assert torch.equal(model(x), plain(model, x))
+    assert calls == []
 
 
 def data_parallel() -> None:
@@ -147,6 +165,8 @@ def threads() -> None:
     import threading
 
     model, x = net().eval(), example()
+    with torch.no_grad():
+        model(x)  # recording begins with this, and other threads' calls meanwhile are not recorded
 
     def work() -> None:
         with torch.no_grad():

@@ -1,13 +1,15 @@
 """Writes rows into a ring file as fast as it can: ``write_ring.py FILE CAPACITY ROWS``.
 
 Every column follows from the row's number (`tests.ring_writer.trace_values`). ROWS may be 0
-for no end. Prints ``ready`` once the ring has been filled.
+for no end but SIGTERM. Prints ``ready`` once the ring has been filled, and at the end how many rows
+it has written.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,10 +25,13 @@ def main(path: str, capacity: int, rows: int) -> None:
     fd = os.open(path + ".new", os.O_RDWR)
     writer.data = mmap.mmap(fd, 0)
     os.replace(path + ".new", path)
-    while not rows or writer.written < rows:
+    asked_to_end: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked_to_end.append(number))
+    while not asked_to_end and (not rows or writer.written < rows):
         writer.write(**trace_values(writer.written + 1))
         if writer.written == capacity:
             print("ready", flush=True)
+    print(writer.written, flush=True)
 
 
 main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -19,10 +19,12 @@ from typing import Any
 
 from ...allocation_file import AllocationHead, write_allocations
 from ...safe_points import AGENT_THREAD_PREFIX
-from ..module_names import walk
-from ..profiler import StepsProfile
-from ..recording import Recording
+from ..calls.module_names import walk
+from ..calls.profiler import StepsProfile
+from ..steps.recording import Recording
+from ..storage.births import births_of
 from .call_count import CallCount
+from .creating_lines import frames_of
 from .tree import AllocationTree, Census
 
 _MOST_CALLS = 100_000
@@ -54,7 +56,7 @@ class AllocationSteps(StepsProfile):
         step: Callable[[], int | None],
         *,
         recording: Recording,
-        census: Callable[[Recording], Census],
+        census: Callable[[Recording, int | None], Census],
         entries: int,
     ) -> None:
         super().__init__(steps, step, 0)
@@ -66,6 +68,8 @@ class AllocationSteps(StepsProfile):
         self._censuses: list[tuple[int, Census]] = []
         self._marks: list[tuple[int, int]] = []
         self._modules: dict[int, str] = {}
+        self._identities: dict[int, int] = {}
+        self._is_noting = False
         self._warnings = _TorchWarnings()
         self._count = CallCount(_MOST_CALLS)
         self._has_stacks = True
@@ -90,6 +94,8 @@ class AllocationSteps(StepsProfile):
         head = AllocationHead(self.how, ("cpu",), tuple(self._marks), self.entries)
         head = head._replace(step_s=self.step_s, plain_step_s=self.plain_step_s, note=self.note)
         write_allocations(path, head, tree.stacks, events)
+        frames = frames_of(tree.stacks, tree.open_stacks)
+        births_of(self._recording).learn(frames, self._identities)
 
     def _make_profiler(self) -> Any:
         """See `StepsProfile`."""
@@ -144,7 +150,9 @@ class AllocationSteps(StepsProfile):
     def _begin(self, step: int) -> None:
         """See `StepsProfile`; the first list is made before the profiler is on."""
         self._warnings.silence()
-        census = self._census()
+        births_of(self._recording).begin()
+        self._is_noting = True
+        census = self._census(None)
         super()._begin(step)
         if self._marks:
             self._censuses = [(self._marks[0][1], census)]
@@ -153,14 +161,16 @@ class AllocationSteps(StepsProfile):
         """A step ends and another begins: note when, and what is alive."""
         now = time.time_ns()
         if self._marks:
-            self._censuses.append((now, self._census()))
+            census = self._census(self._marks[-1][0])
+            self._censuses.append((now, census))
+            self._identities = {a: k.identity for a, k in census.items() if k.identity is not None}
         self._marks.append((step, now))
 
-    def _census(self) -> Census:
+    def _census(self, step: int | None) -> Census:
         """List what is alive; in a thread of its own, whose calls the profiler does not see."""
         found: list[Census] = []
         thread = threading.Thread(
-            target=lambda: found.append(self._take_census(self._recording)),
+            target=lambda: found.append(self._take_census(self._recording, step)),
             name=f"{AGENT_THREAD_PREFIX}census",
             daemon=True,
         )
@@ -180,6 +190,9 @@ class AllocationSteps(StepsProfile):
             super()._end(state)
         finally:
             self._warnings.restore()
+            if self._is_noting:
+                self._is_noting = False
+                births_of(self._recording).end()
             if state != "ending":
                 self._censuses = []
 

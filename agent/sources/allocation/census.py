@@ -5,15 +5,21 @@ Rules of this file: runs in the training thread, while it stands between two ste
 
 from __future__ import annotations
 
-from ..recording import Recording
+from ..steps.recording import Recording
+from ..storage.births import births_of
 from ..storage.storages import storages_now
 from .tree import Census, Known
 
 
-def take_census(recording: Recording) -> Census:
-    """What is alive on the CPU, and what for."""
+def take_census(recording: Recording, step: int | None) -> Census:
+    """What is alive on the CPU, and what for.
+
+    Args:
+        step: The step that has ended; None before the first that is recorded.
+    """
+    sight = births_of(recording).sighting(step)
     return {
-        storage.address: Known(storage.bytes, storage.category, storage.module)
-        for storage in storages_now(recording)
-        if storage.device == "cpu" and storage.bytes
+        one.address: Known(one.bytes, one.category, one.module, one.identity)
+        for one in storages_now(recording, (), None, sight)
+        if one.device == "cpu" and one.bytes
     }

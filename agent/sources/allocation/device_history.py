@@ -121,6 +121,7 @@ class _Converter:
             stream=entry.get("stream") or 0,
             time_ns=(entry.get("time_us") or 0) * 1000,
             stack=self._stack(entry.get("frames") or ()),
+            device_free=entry.get("device_free"),
         )
 
     def _stack(self, frames: Any) -> int:

@@ -26,11 +26,16 @@ _OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
 
 
 class Known(NamedTuple):
-    """What is known of a storage that is alive."""
+    """What is known of a storage that is alive.
+
+    Attributes:
+        identity: What tells it from another one at its place; None where that is not noted.
+    """
 
     bytes: int
     category: str
     module: str | None
+    identity: int | None = None
 
 
 Census = dict[int, Known]
@@ -74,10 +79,12 @@ class AllocationTree:
 
     Attributes:
         stacks: The frames, each with the number of its caller's.
+        open_stacks: What is still in use at the end: by address, the number of its stack.
     """
 
     def __init__(self, modules: dict[int, str]) -> None:
         self.stacks: list[Stack] = []
+        self.open_stacks: dict[int, int] = {}
         self._modules = modules
         self._numbers: dict[Stack, int] = {}
         self._files: dict[str, str] = {}
@@ -109,7 +116,9 @@ class AllocationTree:
         has no more was freed unseen, as the profiler cannot tell blocks older than itself.
         """
         replay = _Replay(self._seen)
-        return replay.run(censuses)
+        events = replay.run(censuses)
+        self.open_stacks = replay.open_stacks()
+        return events
 
     def _inside(self, event: Any, place: _Place) -> _Place:
         """The place of what is inside an event."""
@@ -198,6 +207,10 @@ class _Replay:
         for block in self._open.values():
             self._settle(block)
         return self._events
+
+    def open_stacks(self) -> dict[int, int]:
+        """Of each block that is in use, the number of the stack that made it; -1 of none."""
+        return {address: self._events[block.at].stack for address, block in self._open.items()}
 
     def _go_on(self, first: int, last: int) -> None:
         """Some of the events."""

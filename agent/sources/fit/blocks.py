@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from ....fit_errors import FitRefused
+from ....errors import FitRefused
 from .fake_copy import FakeCopy
 
 _FIELDS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "layers")

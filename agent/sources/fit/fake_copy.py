@@ -17,7 +17,7 @@ import types
 from collections import OrderedDict, defaultdict
 from typing import Any, NoReturn
 
-from ....fit_errors import FitRefused
+from ....errors import FitRefused
 
 _MOST_OBJECTS = 20_000
 _SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, enum.Enum)

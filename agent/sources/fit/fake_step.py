@@ -4,7 +4,7 @@ Rules of this file: nothing here touches a live tensor or module; all of it runs
 a thread of the agent, while the training is held, so that the random number generators, which some
 models set in their forward, can be put back. Every operation asks first whether there is time
 left. What is counted is what tensors take, each storage once: the workspace that a kernel takes
-and gives back within one operation is not seen.
+and gives back within one operation is not seen, but for that of some losses.
 
 A step is: forward, loss, backward, optimizer. Gradients of the step before are there during the
 forward pass, or are not, as the training was seen to have them.
@@ -18,7 +18,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ....fit_errors import FitRefused, FitTimedOut
+from ....errors import FitRefused, FitTimedOut
+from .reductions import Reductions
 
 CUDA_GRAIN = 512
 """The allocator of CUDA hands out multiples of this."""
@@ -74,20 +75,31 @@ class LiveBytes:
         self.phase = "forward"
         self.peak = Peak(0, "forward", {})
 
-    def add(self, tensor: Any, category: str) -> None:
-        """Count a tensor's storage, unless it is counted already."""
+    def add(self, tensor: Any, category: str, least: int = 0) -> None:
+        """Count a tensor's storage, unless it is counted already.
+
+        Args:
+            least: What it takes at least, whatever it says of itself.
+        """
         if str(tensor.device) != self._device:
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._live:
             return
-        size = -(-storage.nbytes() // self._grain) * self._grain
+        size = -(-max(storage.nbytes(), least) // self._grain) * self._grain
         gone = weakref.ref(storage, lambda _: self._remove(key))
         self._live[key] = (size, category, gone)
         self._change(category, size)
-        if self._total > self.peak.bytes:
-            self.peak = Peak(self._total, self.phase, dict(self._sums))
+        self.pass_through(0)
+
+    def pass_through(self, size: int) -> None:
+        """Count so many bytes for a moment."""
+        if self._total + size > self.peak.bytes:
+            parts = dict(self._sums)
+            if size:
+                parts["temporary"] = parts.get("temporary", 0) + size
+            self.peak = Peak(self._total + size, self.phase, parts)
 
     def move(self, tensor: Any, category: str) -> None:
         """Count a storage under another category from now on."""
@@ -123,7 +135,8 @@ def run_step(step: Step, mode: Any, device: str, check: Callable[[], None]) -> P
     _count_what_stays(step, live, torch)
     random = torch.get_rng_state()
     try:
-        with mode, _counting(torch, live, check), torch.enable_grad(), _one_thread(torch):
+        counting = _counting(torch, live, check)
+        with mode, counting, torch.enable_grad(), _one_thread(torch):
             _run_phases(step, live, torch)
     except (FitRefused, FitTimedOut):
         raise
@@ -223,7 +236,7 @@ def _counting(torch: Any, live: LiveBytes, check: Callable[[], None]) -> Any:
     base: Any = sys.modules["torch.utils._python_dispatch"].TorchDispatchMode
     leaves = sys.modules["torch.utils._pytree"].tree_iter
     number = torch.ops.aten._local_scalar_dense.default
-    lengths = _Lengths(torch)
+    lengths, reductions = _Lengths(torch), Reductions(torch)
 
     class Counting(base):  # type: ignore[misc]
         """See `_counting`."""
@@ -235,9 +248,14 @@ def _counting(torch: Any, live: LiveBytes, check: Callable[[], None]) -> Any:
             if func is number:
                 return _number_of(args[0], live.phase)
             result = func(*args, **(kwargs or {}))
+            category = _CATEGORY_OF[live.phase]
+            extra = reductions.cost_of(func, args, result)
+            if extra is not None:
+                live.add(result, category, extra.kept)
+                live.pass_through(extra.passing)
             for tensor in leaves(result):
                 if isinstance(tensor, torch.Tensor):
-                    live.add(tensor, _CATEGORY_OF[live.phase])
+                    live.add(tensor, category)
             lengths.see(func, args, result)
             return result
 

@@ -30,6 +30,8 @@ _OF_NUMBERS = frozenset(
 _FACTS = ("dim", "start", "end", "step", "index", "dim0", "dim1", "reduction")
 _REDUCTIONS = ("none", "mean", "sum")
 _SIGN = 1 << 63
+RESULT = -1
+"""The place of what the model returned, before the first operation."""
 
 
 class LossNode(NamedTuple):
@@ -47,12 +49,14 @@ class LossPlan(NamedTuple):
         nodes: The operations, in the order in which they are done.
         unknown: The first of them that cannot be repeated.
         branches: Whether the graph has ways that are not followed.
+        kept: The places of the operations whose results the script holds in the backward pass.
     """
 
     place: int
     nodes: tuple[LossNode, ...]
     unknown: str | None
     branches: bool
+    kept: frozenset[int] = frozenset()
 
     def describe(self) -> str:
         """The operations in words."""
@@ -63,37 +67,48 @@ class LossPlan(NamedTuple):
         """The loss of what the copy of the model has returned.
 
         Args:
-            labels: Gets what stands in for labels, which the script keeps for the whole step.
+            labels: Gets what stands in for labels, which the script keeps for the whole step, and
+                what else it keeps.
         """
         value = results[min(self.place, len(results) - 1)]
         dtype = torch.float32
-        for node in self.nodes:
+        for place, node in enumerate(self.nodes):
             if node.name == self.unknown:
                 break
             value = _repeat(node, value, dtype, torch, labels)
+            if place in self.kept:
+                labels.append(value)
         return value if value.dim() == 0 else value.sum()
 
 
-def read_loss(loss: Any, results: list[Any]) -> LossPlan:
-    """The operations between nodes of results and a loss.
+def chain_of(loss: Any, results: list[Any]) -> list[Any]:
+    """The nodes from a loss down to what the model returned, without that.
 
     Args:
         results: The ``grad_fn`` of each tensor that the model returned.
     """
-    nodes: list[LossNode] = []
-    place, branches, at = 0, False, loss.grad_fn
-    for _ in range(_MOST_NODES):
-        index = next((i for i, node in enumerate(results) if node is at), None)
-        if index is not None or at is None:
-            place = index or 0
-            break
-        nodes.append(LossNode(type(at).__name__, _facts_of(at)))
-        inner = [node for node, _ in at.next_functions if node is not None]
-        branches = branches or len(inner) > 1
-        at = inner[0] if inner else None
-    ordered = tuple(reversed(nodes))
+    chain: list[Any] = []
+    at = loss.grad_fn
+    while at is not None and len(chain) < _MOST_NODES and not any(at is node for node in results):
+        chain.append(at)
+        at = next(iter(_inner(at)), None)
+    return chain
+
+
+def read_loss(loss: Any, results: list[Any]) -> LossPlan:
+    """The operations of that chain."""
+    chain = chain_of(loss, results)
+    ordered = tuple(LossNode(type(node).__name__, _facts_of(node)) for node in reversed(chain))
+    branches = any(len(_inner(node)) > 1 for node in chain)
+    ends = _inner(chain[-1])[:1] if chain else [loss.grad_fn]
+    place = next((i for i, node in enumerate(results) if any(node is end for end in ends)), 0)
     unknown = next((n.name for n in ordered if not _is_known(n.name)), None)
     return LossPlan(place, ordered, unknown, branches)
+
+
+def _inner(node: Any) -> list[Any]:
+    """The nodes that a node continues to."""
+    return [following for following, _ in node.next_functions if following is not None]
 
 
 def _facts_of(node: Any) -> dict[str, int]:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ....errors import FitRefused, FitTimedOut
 from ....fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
-from ....fit_errors import FitRefused, FitTimedOut
 from ...memory_room import Room, device_room, host_room
 from .blocks import Blocks, check_layers, find_blocks, resize_blocks
 from .fake_copy import FakeCopy
@@ -101,7 +101,7 @@ class Simulation:
                 loss=self._make_loss,
                 kept_in_forward=seen.kept_in_forward,
                 kept_in_backward=seen.kept_in_backward,
-                keeps_result=True,  # scripts keep it, or what they made of it, in a variable
+                keeps_result=seen.keeps_result,
                 contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
             ),
             mode,

@@ -1,7 +1,7 @@
 """Watches one whole training step: what the model is given, how the loss is made, what steps.
 
 Rules of this file: runs in the training thread, on request. Keeps shapes and types, no tensor;
-nodes of the autograd graph are let go of as the backward pass begins. The one hook that it puts on
+nodes of the autograd graph are let go of as the backward pass ends. The one hook that it puts on
 a root module goes in the call that it has seen.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
 from ...guard import Guard
-from ..recording import Recording
+from ..steps.recording import Recording
+from ..storage.living import living
 from .fake_step import tensors_in
-from .loss_graph import LossPlan, read_loss
+from .loss_graph import RESULT, LossPlan, chain_of, read_loss
 
-_CALLER = "/agent/sources/modules.py"
+_CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
 _TOKEN_TYPES = ("torch.int16", "torch.int32", "torch.int64")
 
@@ -41,6 +42,8 @@ class SeenStep:
         loss: How its loss was made.
         kept_in_forward: Whether gradients were there as the model was called.
         kept_in_backward: Whether they were as a backward pass began.
+        keeps_result: Whether what the model returned was still there when a backward pass had
+            ended.
         autocasts: Device type and data type of each autocast that it was called within.
         optimizers: Those that stepped; weak references.
         passes: Backward passes in the step.
@@ -54,6 +57,7 @@ class SeenStep:
         self.loss: LossPlan | None = None
         self.kept_in_forward = False
         self.kept_in_backward = False
+        self.keeps_result = False
         self.autocasts: list[tuple[str, Any]] = []
         self.optimizers: list[weakref.ref[Any]] = []
         self.passes = 0
@@ -84,6 +88,7 @@ class StepLook:
         self._steps: dict[int, SeenStep] = {}
         self._nodes: dict[int, list[Any]] = {}
         self._handles: list[Any] = []
+        self._chains: list[_Chain] = []
         self.seen: SeenStep | None = None
         self.guard = Guard("fit", lambda: None)
 
@@ -91,6 +96,7 @@ class StepLook:
         """Watch from now on."""
         recording = self._recording
         recording.before_backward = (*recording.before_backward, self.backward_begins)
+        recording.after_backward = (*recording.after_backward, self.backward_ended)
         recording.before_step = (*recording.before_step, self.step_begins)
         recording.safe_points.begin_look(self)
 
@@ -100,7 +106,9 @@ class StepLook:
         recording.safe_points.end_look(self)
         recording.before_step = _without(recording.before_step, self.step_begins)
         recording.before_backward = _without(recording.before_backward, self.backward_begins)
+        recording.after_backward = _without(recording.after_backward, self.backward_ended)
         self._nodes.clear()
+        self._chains.clear()
 
     def batch_came(self, batch: Any) -> None:
         """See `safe_points.Look`; the call of the model says more."""
@@ -114,6 +122,10 @@ class StepLook:
         """A backward pass of the training thread is about to begin."""
         if self.seen is None:
             self.guard.run(self._read_loss, args)
+
+    def backward_ended(self) -> None:
+        """It has ended."""
+        self.guard.run(self._read_results)
 
     def step_begins(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """An optimizer is about to step."""
@@ -174,9 +186,27 @@ class StepLook:
             root = seen.root() if seen is not None else None
             if seen is not None and root is not None:
                 seen.loss = read_loss(tensors[0], results)
+                self._chains.append(_Chain(seen, chain_of(tensors[0], results), results))
                 seen.passes += 1
                 has_any = any(p.grad is not None for p in root.parameters())
                 seen.kept_in_backward = seen.kept_in_backward or has_any
+
+    def _read_results(self) -> None:
+        """Note what the script still holds of what led to the loss, though the graph let it go."""
+        torch, chains = self._torch, self._chains
+        self._chains = []
+        places = {id(node): (chain, at) for chain in chains for at, node in chain.places()}
+        kept: dict[int, set[int]] = {}
+        with torch._C.DisableTorchFunction():
+            for tensor in living((torch.Tensor,))[0] if places else ():
+                chain, at = places.get(id(tensor.grad_fn), (None, 0))
+                if chain is not None and tensor.grad_fn is not None:
+                    kept.setdefault(id(chain.seen), set()).add(at)
+        for chain in chains:
+            own, seen = kept.get(id(chain.seen), set()), chain.seen
+            seen.keeps_result = seen.keeps_result or RESULT in own
+            if seen.loss is not None:
+                seen.loss = seen.loss._replace(kept=frozenset(own - {RESULT}))
 
     def _read_step(self, optimizer: Any) -> None:
         """The step is over, or the one begins that will be seen as a whole."""
@@ -191,6 +221,19 @@ class StepLook:
         else:
             self._is_whole = True
             self._steps.clear()
+
+
+class _Chain(NamedTuple):
+    """The nodes of one loss, until its backward pass has ended."""
+
+    seen: SeenStep
+    nodes: list[Any]
+    results: list[Any]
+
+    def places(self) -> Iterator[tuple[int, Any]]:
+        """Each node with its place in the plan of the loss."""
+        yield from ((RESULT, node) for node in self.results if node is not None)
+        yield from enumerate(reversed(self.nodes))
 
 
 def givens_in(value: Any) -> list[Given]:

@@ -12,20 +12,36 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..storage.living import living
 from .graph_holders import graph_of
 from .named_places import Link, Places, is_ours
 
 if TYPE_CHECKING:
-    from ..recording import Recording
-    from .watch import Kept
+    from ..steps.recording import Recording
 
 _DEEPEST = 9
 _MOST_LOOKS = 24
 _MOST_REFERRERS = 200
 _UNNAMED = {"native", "cycle", "unknown"}
+
+
+class Sought(Protocol):
+    """Storages of one kind, of which one is looked for.
+
+    Attributes:
+        tensor_ids: Of those that a Python object stands for, in the order of their births.
+        addresses: Where they are.
+    """
+
+    @property
+    def tensor_ids(self) -> list[int]:
+        """See above."""
+
+    @property
+    def addresses(self) -> set[tuple[str, int]]:
+        """See above."""
 
 
 class Holder(NamedTuple):
@@ -77,13 +93,13 @@ class _Walk:
 
 
 class HolderSearch:
-    """Looks for the holders of what stayed.
+    """Looks for the holders of storages.
 
     Attributes:
         is_done: Whether there is nothing more to look for.
     """
 
-    def __init__(self, recording: Recording, kept: Sequence[Kept]) -> None:
+    def __init__(self, recording: Recording, kept: Sequence[Sought]) -> None:
         self.is_done = not kept
         self._recording = recording
         self._kept = kept

@@ -8,23 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..module_names import outermost, walk
+from ..calls.module_names import outermost, walk
 from .holders import Holder
 
+_OURS = __name__.partition(".")[0] + "."
 _ON_MODULES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _ON_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def hooks_of(roots: list[Any]) -> tuple[int, int, Holder | None]:
-    """The numbers of modules and of hooks, and the hook that was registered last."""
+    """The numbers of modules and of the program's hooks, and that which was registered last."""
     modules = hooks = 0
     newest: tuple[int, Any, str] = (-1, None, "")
     for root in outermost(roots):
         for path, module in walk(root, "", set()):
             modules += 1
             for name, found in _of(module):
-                hooks += len(found)
-                for number, hook in list(found.items())[-1:]:
+                own = [item for item in list(found.items()) if not _is_ours(item[1])]
+                hooks += len(own)
+                for number, hook in own[-1:]:
                     if type(number) is int and number > newest[0]:
                         newest = (number, hook, f"{path or type(module).__name__}.{name}")
     return modules, hooks, _described(newest[1], newest[2])
@@ -41,6 +43,12 @@ def _of(module: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
             found = getattr(parameter, kind, None)
             if found:
                 yield f"{name}'s hooks", found
+
+
+def _is_ours(hook: Any) -> bool:
+    """Whether a hook is there only while somebody looks."""
+    function = getattr(hook, "__func__", hook)
+    return str(getattr(function, "__module__", "")).startswith(_OURS)
 
 
 def _described(hook: Any, place: str) -> Holder | None:

@@ -27,8 +27,8 @@ from types import (
 from typing import Any, NamedTuple
 
 from ...safe_points import AGENT_THREAD_PREFIX
-from ..module_names import class_name, outermost, walk
-from ..recording import Recording
+from ..calls.module_names import class_name, outermost, walk
+from ..steps.recording import Recording
 from ..storage.living import MRO
 
 _AGENT = Path(__file__).parent.parent.parent

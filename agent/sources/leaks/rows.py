@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from ....leaks.lines import line_that_adds
-from ....tables import LEAK_STEPS, LEAKS, Table
+from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS, Table
 from ....wire import LiveRows
 from .holders import Holder
+from .referrers import ReferrerSearch
 from .watch import LEAST_BIRTHS, Kept, LeakWatch
 
 _NONE_YET = "nothing has been watched yet: `probing PID leak` does so"
+_NONE_ASKED = "nobody has asked yet: `probing PID memory --referrers` does so"
 
 
 def leak_rows(watch: LeakWatch | None) -> LiveRows:
@@ -26,7 +28,7 @@ def leak_rows(watch: LeakWatch | None) -> LiveRows:
         pairs = zip(watch.kept, holders, strict=False)
         found = [_row(kept, holder, watch.done) for kept, holder in pairs]
         found += _growing_hooks(watch)
-    return _rows(LEAKS, found, watch)
+    return _rows(LEAKS, found, None if watch is not None else _NONE_YET)
 
 
 def leak_step_rows(watch: LeakWatch | None) -> LiveRows:
@@ -40,18 +42,46 @@ def leak_step_rows(watch: LeakWatch | None) -> LiveRows:
             "modules": count.modules,
             "hooks": count.hooks,
             "stale_gradients": count.stale_gradients,
+            "graph_pools": count.graph_pools.number,
+            "graph_pool_bytes": count.graph_pools.bytes,
             "cost_s": count.cost_ns * 1e-9,
         }
         for count in (list(watch.counts) if watch is not None else ())
         for category, (tensors, size) in sorted(count.categories.items())
     ]
-    return _rows(LEAK_STEPS, found, watch)
+    return _rows(LEAK_STEPS, found, None if watch is not None else _NONE_YET)
 
 
-def _rows(table: Table, found: Iterable[dict[str, Any]], watch: LeakWatch | None) -> LiveRows:
+def leak_growth_rows(watch: LeakWatch | None) -> LiveRows:
+    """The rows of ``python.leak_growth``."""
+    first, last = (watch.before, watch.after) if watch is not None else ({}, {})
+    none = (0, 0)
+    found = [
+        {
+            **part._asdict(),
+            "tensors_before": first.get(part, none)[0],
+            "tensors_after": last.get(part, none)[0],
+            "bytes_before": first.get(part, none)[1],
+            "bytes_after": last.get(part, none)[1],
+        }
+        for part in dict.fromkeys((*first, *last))
+        if first.get(part, none) != last.get(part, none)
+    ]
+    return _rows(LEAK_GROWTH, found if last else (), None if watch is not None else _NONE_YET)
+
+
+def referrer_rows(search: ReferrerSearch | None) -> LiveRows:
+    """The rows of ``python.referrers``."""
+    found: list[dict[str, Any]] = []
+    if search is not None and search.state == "over":
+        for one, holder in zip(search.sought, search.holders, strict=False):
+            found.append({**one._asdict(), **_of_holder(holder)})
+    return _rows(REFERRERS, found, None if search is not None else _NONE_ASKED)
+
+
+def _rows(table: Table, found: Iterable[dict[str, Any]], note: str | None) -> LiveRows:
     columns = tuple(column.name for column in table.columns)
     rows = tuple(tuple(row.get(column) for column in columns) for row in found)
-    note = _NONE_YET if watch is None else None
     return LiveRows(table=table.name, columns=columns, rows=rows, note=note)
 
 

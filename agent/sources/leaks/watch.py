@@ -9,14 +9,22 @@ end, so that the training never stands still for long.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter
 from typing import Any, NamedTuple
 
+from ...armed_job import ArmedJob
 from ...guard import Guard
-from ..recording import Recording
+from ..accelerator import Accelerator
+from ..numbers.finite_hooks import Hooks
+from ..steps.recording import Recording
+from ..storage.births import births_of
+from ..storage.saving_calls import SavingCalls
 from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
+from ..storage.surveyor import surveyor_of
+from .graph_pools import GraphPools, graph_pools_of
 from .holders import Holder, HolderSearch
 from .stale_gradients import StaleGradients
 
@@ -47,6 +55,15 @@ class Kind(NamedTuple):
     device: str
 
 
+class Part(NamedTuple):
+    """What storages have in common that are added up together."""
+
+    category: str
+    module: str | None
+    dtype: str
+    device: str
+
+
 class StepCount(NamedTuple):
     """What was in memory as a step ended.
 
@@ -61,6 +78,7 @@ class StepCount(NamedTuple):
     hooks: int
     newest_hook: Holder | None
     stale_gradients: bool | None
+    graph_pools: GraphPools
     cost_ns: int
 
 
@@ -91,16 +109,13 @@ class Kept(NamedTuple):
     addresses: set[tuple[str, int]]
 
 
-class LeakWatch:
-    """Watches some steps; see `StepEndJob`.
+class LeakWatch(ArmedJob):
+    """Watches some steps.
 
     Attributes:
-        what: What it is called.
-        state: ``waiting`` for the end of the step in progress, ``armed``, ``over`` or ``failed``;
-            then `reason` says why.
-        done: Steps watched.
         found: Kinds of storages that stayed.
-        moved_s: When a step ended last, by the monotonic clock.
+        before: How many storages and bytes there were of each part before the watched steps.
+        after: The same after them; empty before that.
         counts: One per step's end, the first from before the watched steps.
         kept: What stayed, the largest growth first.
         holders: Who refers to it, in the same order, as far as that was looked for.
@@ -108,28 +123,28 @@ class LeakWatch:
 
     what = "leak"
 
-    def __init__(self, recording: Recording, steps: int, number: int) -> None:
-        self.steps = steps
-        self.number = number
-        self.state = "waiting"
-        self.reason = ""
-        self.done = self.found = 0
-        self.first_step: int | None = None
-        self.last_step: int | None = None
-        self.moved_s = time.monotonic()
+    def __init__(
+        self, recording: Recording, accelerator: Accelerator, steps: int, number: int
+    ) -> None:
+        super().__init__(number, steps)
         self.counts: list[StepCount] = []
+        self.before: dict[Part, tuple[int, int]] = {}
+        self.after: dict[Part, tuple[int, int]] = {}
         self.kept: list[Kept] = []
         self.holders: list[Holder] = []
         self._births: dict[Key, int] = {}
         self._newest: list[Storage] = []
         self._inputs: set[Key] = set()
         self._first: dict[Kind, tuple[int, int]] = {}
-        self._recording = recording
+        self._recording, self._accelerator = recording, accelerator
         self._search: HolderSearch | None = None
         self._search_ends_ns = 0
         self._longest_ns = 0
+        self._is_noting = False
+        self._calls: SavingCalls | None = None
+        self._hooks: Hooks | None = None
         self._stale = StaleGradients(recording)
-        self._survey = StandingSurvey()
+        self._survey = StandingSurvey(surveyor_of(recording))
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
@@ -140,60 +155,45 @@ class LeakWatch:
             return ()
         return (f"the training was held for at most {held * 1e-6:.0f} ms at a time",)
 
-    def age_steps(self, storage: Storage) -> int | None:
-        """Before how many steps a storage came; None where that is not known, or not any more."""
-        born = self._births.get(_key_of(storage)) if self.state == "armed" else None
-        is_old = born is None or not self.counts or born <= self.counts[0].step
-        return None if is_old or born is None else self._recording.step - 1 - born
-
-    def step_ended(self) -> bool:
-        """See `StepEndJob`."""
-        if self.state in {"over", "failed"}:
-            return True
-        self.moved_s = time.monotonic()
-        if self._search is None:
-            self._count()
-            if self.done < self.steps:
-                return False
+    def _work(self) -> None:
+        """Note what is there; once the steps are over, judge it, and then look for who holds it."""
+        if self._search is not None:
+            self._look()
+            return
+        self._count()
+        if self.done >= self.steps:
             self._stale.stop()
             self._judge()
-            return False
-        self._look()
-        return self.state == "over"
-
-    def failed(self, reason: str) -> None:
-        """See `StepEndJob`."""
-        self.state, self.reason = "failed", reason
-        self._let_go()
-
-    def end(self) -> None:
-        """Watch no more; to end it twice is harmless."""
-        if self.state != "failed":
-            self.state = "over"
-        self._let_go()
-
-    def wait_off(self, timeout_s: float) -> None:
-        """It leaves nothing in place."""
 
     def _let_go(self) -> None:
         """Keep only what was found."""
         self._newest, self._first, self._inputs = [], {}, set()
+        self._note_no_calls()
         self._stale.stop()
         self._survey.close()
         self._births = {}
+        if self._is_noting:
+            self._is_noting = False
+            births_of(self._recording).end()
         if self._search is not None:
             self._search.close()
 
     def _count(self) -> None:
         """Note what is alive as a step has ended."""
         start, step = time.perf_counter_ns(), self._recording.step - 1
-        storages = storages_now(self._recording, (), self._survey.take())
+        ages = births_of(self._recording)
+        if not self._is_noting:
+            self._is_noting = True
+            ages.begin()
+        sight = ages.sighting(step if self.counts else None)
+        storages = storages_now(self._recording, (), self._survey.take(), sight)
         births = self._births
         self._births = {key: births.get(key, step) for key in map(_key_of, storages)}
         self._newest = storages
         self._inputs.update(_key_of(s) for s in storages if s.category == "inputs")
         if not self.counts:
             self._first = _summed((_kind_of(s), s.bytes) for s in storages)
+            self.before = _summed((_part_of(s), s.bytes) for s in storages)
         modules, hooks, newest = _hooks_of(self._recording)
         self.counts.append(
             StepCount(
@@ -203,20 +203,38 @@ class LeakWatch:
                 hooks=hooks,
                 newest_hook=newest,
                 stale_gradients=self._stale.take(),
+                graph_pools=graph_pools_of(self._accelerator.segments()),
                 cost_ns=time.perf_counter_ns() - start,
             )
         )
         if self.state == "waiting":
             self.state = "armed"
             self._stale.start()
+            self._note_calls()
             return
         self.done += 1
-        self.first_step = step if self.first_step is None else self.first_step
-        self.last_step = step
+        self.saw(step)
+
+    def _note_calls(self) -> None:
+        """Have it known from now on in whose calls autograd saves what."""
+        self._calls = SavingCalls(threading.get_ident())
+        self._hooks = Hooks(self._recording, self._calls)
+        if self._calls.can_count:
+            self._hooks.put_on()
+
+    def _note_no_calls(self) -> None:
+        """Take the hooks for that off again."""
+        hooks, self._hooks = self._hooks, None
+        if hooks is not None:
+            hooks.take_off()
 
     def _judge(self) -> None:
         """Find the kinds that came in several steps, and never went."""
         before = self.counts[0].step
+        self._note_no_calls()
+        calls, self._calls = self._calls, None
+        assert calls is not None
+        self.after = _summed((_part_of(calls.named(s)), s.bytes) for s in self._newest)
         first, last = self._first, _summed((_kind_of(s), s.bytes) for s in self._newest)
         stayed: dict[Kind, list[Storage]] = {}
         for storage in self._newest:
@@ -262,6 +280,10 @@ class LeakWatch:
 def _key_of(storage: Storage) -> Key:
     """What tells a storage from one that was at its place before."""
     return storage.device, storage.address, storage.bytes
+
+
+def _part_of(storage: Storage) -> Part:
+    return Part(storage.category, storage.module, storage.dtype, storage.device)
 
 
 def _kind_of(storage: Storage) -> Kind:

@@ -14,10 +14,10 @@ import weakref
 
 from ...guard import Guard
 from ..accelerator import Accelerator
-from ..module_backward import ModuleBackward
-from ..module_names import IDS, ModuleNames
-from ..phases import BACKWARD, FORWARD
-from ..recording import Recording, ThreadState
+from ..calls.module_backward import ModuleBackward
+from ..calls.module_names import IDS, ModuleNames
+from ..steps.phases import BACKWARD, FORWARD
+from ..steps.recording import Recording, ThreadState
 from .errors import OomError, read_oom
 from .place import NO_PLACE, Place, Sight, place_of, sight_of
 from .rows import OomRings, OomRow, OomRows

@@ -10,8 +10,8 @@ import sys
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from ..call_shapes import read_tensors
-from ..module_names import ModuleNames, class_name, unwrap
+from ..calls.call_shapes import read_tensors
+from ..calls.module_names import ModuleNames, class_name, unwrap
 
 
 class Given(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from ....ring import DONE, NULL_INT
 from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
 from ...recorder import RingWriter
-from ..phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
-from ..recording import Recording, ThreadState
+from ..steps.phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
+from ..steps.recording import Recording, ThreadState
 from .errors import OomError
 from .growth import growth_before
 from .host_room import HostRoom, host_room

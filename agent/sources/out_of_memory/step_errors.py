@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from .. import dynamo
+from ..calls import dynamo
 
 _CELL = "func"
 _DEEPEST = 8

@@ -10,16 +10,18 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ....tables import MOMENTS
 from ...guard import Guard
-from ..finite_hooks import Hooks, Watched
-from ..recording import Recording
+from ..numbers.finite_hooks import Hooks
+from ..steps.recording import Recording
+from .births import births_of
 from .living import Survey
-from .storages import Storage, storages_now, survey_now
+from .saving_calls import SavingCalls
+from .storages import Storage, storages_now
+from .surveyor import surveyor_of
 
 NOW, BEFORE_BACKWARD = MOMENTS
 
@@ -32,12 +34,14 @@ class Moment(NamedTuple):
         step: The step in progress; None where none is counted.
         storages: What there was.
         held_s: How long the training stood still for it.
+        time_ns: When that was, since the epoch.
     """
 
     moment: str
     step: int | None
     storages: tuple[Storage, ...]
     held_s: float
+    time_ns: int = 0
 
 
 class MemoryLook:
@@ -50,14 +54,16 @@ class MemoryLook:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._survey = survey_now()
+        self._survey = surveyor_of(recording).begin().result()
+        self._births = births_of(recording)
         self.moments: list[Moment] = []
         self.is_over = threading.Event()
         self.reason: str | None = None
         self._recording = recording
         self._thread = 0
-        self._calls: _Calls | None = None
+        self._calls: SavingCalls | None = None
         self._hooks: Hooks | None = None
+        self._is_watching = False
         self._guard = Guard("memory", lambda: None)
 
     def step_ended(self) -> bool:
@@ -66,10 +72,12 @@ class MemoryLook:
             self._leave()
             return True
         self._thread = threading.get_ident()
+        self._births.begin()
+        self._is_watching = True
         recording = self._recording
         step = recording.step if recording.training_thread else None
         self.moments.append(look(recording, NOW, step, survey=self._survey))
-        self._calls = _Calls(self._thread)
+        self._calls = SavingCalls(self._thread)
         self._hooks = Hooks(recording, self._calls)
         recording.memory_look = self
         if self._calls.can_count:
@@ -108,55 +116,10 @@ class MemoryLook:
         hooks, self._hooks = self._hooks, None
         if hooks is not None:
             self._guard.run(hooks.take_off)
+        if self._is_watching:
+            self._is_watching = False
+            self._guard.run(self._births.end)
         self.is_over.set()
-
-
-class _Calls:
-    """Notes between which nodes each module's call lies: a `Watcher`.
-
-    Attributes:
-        can_count: Whether this torch tells how far autograd has counted.
-    """
-
-    def __init__(self, thread: int) -> None:
-        core = sys.modules["torch"]._C._autograd
-        self._number: Any = getattr(core, "_get_sequence_nr", None)
-        self.can_count = self._number is not None
-        self._thread = thread
-        self._numbers: list[int] = []
-        self._modules: list[str | None] = []
-        self._stack: list[Watched] = []
-
-    def entered(self, watched: Watched, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        """See `Watcher`."""
-        if threading.get_ident() == self._thread:
-            self._stack.append(watched)
-            self._note()
-
-    def left(
-        self,
-        watched: Watched,
-        _args: tuple[Any, ...],
-        _kwargs: dict[str, Any],
-        _result: Any,
-    ) -> None:
-        """See `Watcher`."""
-        if threading.get_ident() == self._thread and watched in self._stack:
-            while self._stack.pop() is not watched:
-                pass  # a call inside it that ended by an exception
-            self._note()
-
-    def named(self, storage: Storage) -> Storage:
-        """An activation with the module in whose call it was saved."""
-        if storage.number is None or storage.module is not None:
-            return storage
-        place = bisect_right(self._numbers, storage.number) - 1
-        return storage if place < 0 else storage._replace(module=self._modules[place])
-
-    def _note(self) -> None:
-        """From the next node on, the innermost module is another one."""
-        self._numbers.append(self._number())
-        self._modules.append(self._stack[-1].name if self._stack else None)
 
 
 def look(
@@ -167,6 +130,10 @@ def look(
     survey: Survey | None = None,
 ) -> Moment:
     """Look at everything, here and now."""
-    start = time.perf_counter()
-    storages = storages_now(recording, results, survey)
-    return Moment(moment, step, tuple(storages), time.perf_counter() - start)
+    start, time_ns = time.perf_counter(), time.time_ns()
+    sight = None
+    if recording is not None:
+        is_next = moment == BEFORE_BACKWARD  # the moment before was the beginning of this step
+        sight = births_of(recording).sighting(step if is_next else None)
+    storages = storages_now(recording, results, survey, sight)
+    return Moment(moment, step, tuple(storages), time.perf_counter() - start, time_ns)

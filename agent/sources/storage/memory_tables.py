@@ -19,6 +19,7 @@ from ....tables import (
     Table,
 )
 from ....wire import LiveRows
+from ..leaks.graph_pools import pool_of
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage
 
@@ -49,7 +50,16 @@ def tensor_rows(moments: Sequence[Moment]) -> Iterator[Row]:
                 one.tensors,
                 one.tensor_id,
                 one.address,
+                _age(moment, one),
+                one.frame,
             )
+
+
+def _age(moment: Moment, one: Storage) -> int | None:
+    """Before how many steps a storage came."""
+    if moment.step is None or one.born is None:
+        return None
+    return moment.step - one.born
 
 
 def category_rows(moments: Sequence[Moment]) -> Iterator[Row]:
@@ -110,6 +120,7 @@ def segment_rows(segments: Iterable[dict[str, Any]]) -> Iterator[Row]:
             None if None in asked else allocated - sum(asked),
             len(blocks),
             segment.get("is_expandable"),
+            pool_of(segment),
         )
 
 

@@ -6,42 +6,30 @@ for a new one: without a survey it has to look at everything itself, which takes
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import Future
 
-from ...safe_points import AGENT_THREAD_PREFIX
 from .living import Survey
-from .storages import survey_now
+from .surveyor import Surveyor
 
 
 class StandingSurvey:
     """Hands out a survey while it is good, and has a new one made when it no longer is."""
 
-    def __init__(self) -> None:
-        self._survey: Survey | None = survey_now()
-        self._is_renewing = False
-        self._is_closed = False
+    def __init__(self, surveyor: Surveyor) -> None:
+        self._surveyor = surveyor
+        self._begun: Future[Survey] | None = surveyor.begin()
+        self._begun.exception()  # waits until it is there, whatever came of it
 
     def take(self) -> Survey | None:
         """The survey; None while there is none that is good."""
-        survey = self._survey
-        if survey is not None and survey.is_good():
+        begun = self._begun
+        if begun is None or not begun.done():
+            return None
+        if begun.exception() is None and (survey := begun.result()).is_good():
             return survey
-        if not (self._is_renewing or self._is_closed):
-            self._is_renewing = True
-            name = f"{AGENT_THREAD_PREFIX}survey"
-            threading.Thread(target=self._renew, name=name, daemon=True).start()
+        self._begun = self._surveyor.begin()
         return None
 
     def close(self) -> None:
         """Make none any more, and forget the last."""
-        self._is_closed = True
-        self._survey = None
-
-    def _renew(self) -> None:
-        """Look at everything once, beside the training."""
-        try:
-            survey = survey_now()
-        finally:
-            self._is_renewing = False
-        if not self._is_closed:
-            self._survey = survey
+        self._begun = None

@@ -15,9 +15,10 @@ from types import GeneratorType
 from typing import Any, NamedTuple
 
 from ....tables import CATEGORIES
-from ..module_names import class_name, outermost, walk
-from ..recording import Recording
-from ..tensor_facts import name_of
+from ..calls.module_names import class_name, outermost, walk
+from ..model.tensor_facts import name_of
+from ..steps.recording import Recording
+from .births import Sight
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
 from .saved_tensors import Saved, saved_tensors, tensors_in
@@ -53,6 +54,9 @@ class Storage(NamedTuple):
         tensors: How many tensors over it were met.
         number: Of an activation: when the node that saved it was made, in the count of its thread.
         tensor_id: The `id` of that tensor; None of one that only autograd holds.
+        identity: What tells it from all others that are alive; None where births are not noted.
+        born: The step in which it came; None where that was not seen.
+        frame: The line of the program that made it; None where that was not seen.
     """
 
     address: int
@@ -67,20 +71,27 @@ class Storage(NamedTuple):
     tensors: int
     number: int | None
     tensor_id: int | None
+    identity: int | None = None
+    born: int | None = None
+    frame: str | None = None
 
 
 def storages_now(
-    recording: Recording | None, results: Iterable[Any] = (), survey: Survey | None = None
+    recording: Recording | None,
+    results: Iterable[Any] = (),
+    survey: Survey | None = None,
+    sight: Sight | None = None,
 ) -> list[Storage]:
     """Every storage that is alive now.
 
     Args:
         results: Tensors whose graphs are to be walked beside those of all that Python holds.
         survey: What `survey_now` has found; without it all is looked for now, which takes longer.
+        sight: Takes note of each storage, and says what is known of its birth.
     """
     torch: Any = sys.modules["torch"]
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return _Look(torch, recording).storages(results, survey)
+        return _Look(torch, recording).storages(results, survey, sight)
 
 
 def survey_now() -> Survey:
@@ -120,7 +131,9 @@ class _Look:
         self._parameters: list[Any] = []
         self._names: dict[int, tuple[str, str]] = {}  # of parameters, by identity
 
-    def storages(self, results: Iterable[Any], survey: Survey | None) -> list[Storage]:
+    def storages(
+        self, results: Iterable[Any], survey: Survey | None, sight: Sight | None
+    ) -> list[Storage]:
         """Look."""
         torch, recording = self._torch, self._recording
         found = living(_wanted(torch), survey)
@@ -142,7 +155,10 @@ class _Look:
         for module, name, tensor in attributes:
             self._claim("other", tensor, module, name)
         self._all("other", [t for t in tensors if id(t) not in self._met])
-        return [_storage(key, claim) for key, claim in self._claims.items()]
+        claims = self._claims.items()
+        if sight is None:
+            return [_storage(key, claim) for key, claim in claims]
+        return [sight(_storage(key, claim), claim.tensor) for key, claim in claims]
 
     def _modules(self, called: list[Any], modules: list[Any]) -> list[tuple[str, str, Any]]:
         """Claim parameters and buffers; returns the tensors in plain attributes of modules.

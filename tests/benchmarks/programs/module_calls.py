@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from torch.nn.modules.module import (
 from probing.agent import lifecycle
 from probing.settings import Settings
 from tests.benchmarks.measures import measure_in_turn
+
+from . import bare_wrappers
 
 LEAVES = 1000
 CALLS = 20
@@ -93,6 +96,11 @@ class Timing:
             for handle in handles:
                 handle.remove()
 
+    def within(self, wrapper: Callable[[], AbstractContextManager[None]]) -> float:
+        """Module calls through a wrapper that does next to nothing."""
+        with wrapper():
+            return self._time_calls()
+
     def function(self) -> float:
         """Calls of a Python function."""
         x = self._x
@@ -120,6 +128,9 @@ def main(rounds: int) -> dict[str, tuple[float, ...]]:
         "bare": timing.bare,
         "recorded": timing.recorded,
         "hooked": timing.hooked,
+        "appending": lambda: timing.within(bare_wrappers.appending),
+        "packing": lambda: timing.within(bare_wrappers.packing),
+        "packing_twice": lambda: timing.within(bare_wrappers.packing_twice),
         "function": timing.function,
     }
     measure_in_turn(2, *things.values())  # warm up

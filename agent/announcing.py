@@ -1,0 +1,91 @@
+"""Makes the process known beyond its run folder, where that was asked for.
+
+Rules of this file: runs once, in the agent's own thread, and waits for nothing but the few
+milliseconds that starting a process takes. What fails is a problem on the card, nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .. import node_card, process, rundir
+from ..registration import Registration, as_reached, register
+from .state import Agent
+from .worker_process import places_of
+
+_START_S = 20.0
+_LEFT_OUT = frozenset({"PROBING", "PROBING_LISTEN", "PYTHONPATH", "PYTHONSTARTUP"})
+
+
+def announce(agent: Agent) -> None:
+    """Register the TCP listener, and start the node server of this machine, as the settings say."""
+    settings = agent.settings
+    if settings.job_dir and agent.listen:
+        try:
+            register(Path(settings.job_dir), _registration(agent, as_reached(agent.listen)))
+        except OSError as error:
+            agent.problems.append(f"it is not registered in {settings.job_dir}: {error.strerror}")
+    if settings.node and agent.card().local_rank in (None, 0):
+        try:
+            start_node(rundir.RunDirectory(agent.folder.path.parent))
+        except (OSError, subprocess.SubprocessError) as error:
+            agent.problems.append(f"no node server could be started: {error}")
+
+
+def start_node(directory: rundir.RunDirectory) -> None:
+    """Start a node server, unless one runs.
+
+    The process started here is a go-between that ends at once, so that the node server is no child
+    of the training, whose code may wait for all of its children.
+
+    Raises:
+        OSError: It cannot be started.
+        SubprocessError: It did not start in time, or failed.
+    """
+    if node_card.read_node(directory) is not None:
+        return
+    argv = [sys.executable, "-m", "probing.node", "--detach", "--until-idle"]
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        close_fds=True,
+        cwd="/",
+        env=_environment(directory),
+    ) as go_between:
+        code = go_between.wait(_START_S)
+        if code:
+            raise subprocess.SubprocessError(f"exit code {code}")
+
+
+def _environment(directory: rundir.RunDirectory) -> dict[str, str]:
+    """What it sees: nothing that would put an agent into it, and where probing is."""
+    kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    places = places_of("probing", "aiohttp", "duckdb", "pyarrow", "numpy")
+    return kept | {
+        "PROBING_HOME": str(directory.path),
+        "PYTHONPATH": os.pathsep.join(places),
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+def _registration(agent: Agent, listen: str) -> Registration:
+    """What is left in the directory that all machines see."""
+    card = agent.card()
+    return Registration(
+        kind="agent",
+        listen=listen,
+        host=card.host,
+        pid=card.pid,
+        start_time=card.start_time,
+        boot_id=process.boot_id(),
+        pid_namespace=process.pid_namespace(),
+        job=card.job,
+        attempt=card.attempt,
+        registered_ns=time.time_ns(),
+    )

@@ -1,0 +1,145 @@
+"""The frames of a thread whose names code that was sent can use.
+
+Rules of this file: looks at frames of other threads, and leaves nothing behind in them: before
+Python 3.13 a frame keeps the copy of its locals that was made for whoever asked, and with it the
+tensors of that moment. A local of a thread that runs is never written where that is not atomic.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from types import FrameType
+from typing import Any, NamedTuple
+
+from ..errors import NoSuchFrame, NoSuchThread
+from .safe_points import AGENT_THREAD_PREFIX, SafePoints
+
+_NOT_THE_USERS = ("torch.", "probing.")
+_HOLDER = SafePoints.__module__
+_CO_OPTIMIZED = 1
+_MOST_SHOWN = 12
+
+
+class Place(NamedTuple):
+    """Whose locals are meant.
+
+    Attributes:
+        thread_id: The thread's number in the kernel; 0 for the main thread.
+        frame: One frame of the script's, 0 being the innermost; None for all of them.
+        is_chosen: Whether the user has named the thread or the frame: its names come first then.
+    """
+
+    thread_id: int
+    frame: int | None = None
+    is_chosen: bool = False
+
+
+def find_thread(wanted: str) -> threading.Thread:
+    """A thread of the job by its name or its number in the kernel.
+
+    Raises:
+        NoSuchThread: There is none.
+    """
+    threads = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
+    for thread in threads:
+        if wanted in (thread.name, str(thread.native_id)):
+            return thread
+    raise NoSuchThread(wanted, [f"{t.name} ({t.native_id})" for t in threads[:_MOST_SHOWN]])
+
+
+def thread_of(thread_id: int) -> threading.Thread:
+    """A thread by its number in the kernel; the main thread where there is none of that number."""
+    for thread in threading.enumerate():
+        if thread.native_id == thread_id:
+            return thread
+    return threading.main_thread()
+
+
+def frame_of(thread_id: int) -> FrameType | None:
+    """The innermost frame of a thread, by its kernel number; 0 means the main thread."""
+    return sys._current_frames().get(thread_of(thread_id).ident or 0)  # noqa: SLF001 - as its docs say
+
+
+def frames_at(place: Place) -> list[FrameType]:
+    """The frames that are meant, innermost first.
+
+    Raises:
+        NoSuchFrame: The one that was asked for is not there.
+    """
+    frames = _own_frames(frame_of(place.thread_id))
+    if place.frame is None:
+        return frames
+    if not 0 <= place.frame < len(frames):
+        shown = [f"{i} {describe_frame(f)}" for i, f in enumerate(frames[:_MOST_SHOWN])]
+        raise NoSuchFrame(place.frame, thread_of(place.thread_id).name, shown)
+    return [frames[place.frame]]
+
+
+def describe_frame(frame: FrameType) -> str:
+    """A frame by its function and line."""
+    code = frame.f_code
+    name = getattr(code, "co_qualname", code.co_name)  # 3.11 and newer know the class
+    return f"{name} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+
+
+def has_local(frame: FrameType, name: str) -> bool:
+    """Whether a name is that of a local variable of a function's frame, bound or not."""
+    code = frame.f_code
+    return name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars
+
+
+def locals_of(frame: FrameType) -> dict[str, Any]:
+    """A copy of the locals of a frame; those of a module are its globals, not meant here."""
+    values = frame.f_locals
+    if values is frame.f_globals:
+        return {}
+    try:
+        return dict(values)
+    finally:
+        _let_go(frame, values)
+
+
+def write_local(frame: FrameType, name: str, value: Any, *, is_held: bool) -> None:
+    """Give a local variable of a frame another value.
+
+    Args:
+        is_held: Whether the frame's thread stands still meanwhile.
+
+    Raises:
+        RuntimeError: This Python can do so only while the thread stands still, and it does not.
+    """
+    values = frame.f_locals
+    if type(values) is not dict or not frame.f_code.co_flags & _CO_OPTIMIZED:
+        values[name] = value  # from 3.13 on this reaches the frame
+        return
+    if not is_held:
+        _let_go(frame, values)
+        raise RuntimeError(
+            f"{name} is a local of {describe_frame(frame)}, whose thread is not held at a safe"
+            f" point; Python {sys.version_info[0]}.{sys.version_info[1]} can change it only there"
+        )
+    values[name] = value
+    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    _let_go(frame, values)
+
+
+def _let_go(frame: FrameType, values: Any) -> None:
+    """Empty the copy of its locals that a function's frame would keep; a debugger's is its."""
+    is_copy = type(values) is dict and frame.f_code.co_flags & _CO_OPTIMIZED
+    if is_copy and frame.f_trace is None:
+        values.clear()
+
+
+def _own_frames(frame: FrameType | None) -> list[FrameType]:
+    """The frames of a stack but those of torch and of probing, and of what holds it for us."""
+    frames: list[FrameType] = []
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "") or ""
+        if module == _HOLDER:
+            frames.clear()
+        elif not f"{module}.".startswith(_NOT_THE_USERS):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames

@@ -1,0 +1,109 @@
+"""Clips the norm of all gradients before every optimizer step.
+
+Rules of this file: never waits for the device; gradients whose norm is not finite are left as they
+are, since to divide by such a norm would only spread it. Under AMP the gradients are those that the
+optimizer steps with: unscaled, or compared with the limit times the scale where it unscales them
+itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from ....act_wire import Change, Clip
+from ....errors import ActRefused
+from .ledger import Applied
+from .scene import Scene
+from .step_hooks import StepHooks, exchange
+
+_EPSILON = 1e-6
+"""As torch.nn.utils.clip_grad_norm_ has it."""
+_WHAT = "gradient norm is clipped to"
+
+
+class Clipping:
+    """Begins to clip, or ends it."""
+
+    def __init__(self, asked: Clip) -> None:
+        if asked.max_norm is not None and not 0 < asked.max_norm < float("inf"):
+            raise ActRefused(f"{asked.max_norm:g} is no norm to clip to")
+        self._max_norm = asked.max_norm
+
+    def prepare(self, scene: Scene) -> None:
+        """Find the optimizers."""
+        scene.refuse_alone("clipping")
+        self._optimizers = scene.optimizers()
+        scene.refuse_sharded("clipping", "Clip in the script: only there all ranks can take part.")
+        is_alike = scene.world_size() == 1 or scene.is_replicated()
+        self._notes: tuple[str, ...] = ()
+        if not is_alike:
+            self._notes = ("each rank clips by the norm of its own gradients",)
+
+    def apply(self, scene: Scene) -> Applied:
+        """Put the hook on, or take it off."""
+        old, hooks = scene.hooks.get("clip"), None
+        if self._max_norm is None and old is None:
+            return Applied(notes=("nothing was clipped by an action before",))
+        if self._max_norm is not None:
+            work = functools.partial(clip, max_norm=self._max_norm)
+            hooks = StepHooks("clip", f"{self._max_norm:g}", with_gradients=work)
+        put_back = exchange(scene.hooks, "clip", hooks, self._optimizers)
+
+        def undo() -> tuple[Change, ...]:
+            was, now = put_back()
+            return (Change(what=_WHAT, before=was, after=now),)
+
+        change = Change(
+            what=_WHAT,
+            before=old.value if old is not None else None,
+            after=hooks.value if hooks is not None else None,
+        )
+        notes = self._notes + self._script_notes(scene)
+        return Applied(changes=(change,), notes=notes, undo=undo, kind="clip")
+
+    def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
+        """Nothing more."""
+        return applied
+
+    def _script_notes(self, scene: Scene) -> tuple[str, ...]:
+        """What the script does itself."""
+        notes: tuple[str, ...] = ()
+        clip = scene.recording.clip
+        if clip is not None:
+            notes += (f"the script itself clips to {clip.max_norm:g} before that",)
+        if len(self._optimizers) > 1:
+            notes += (f"each of {len(self._optimizers)} optimizers by the norm of its own",)
+        return notes
+
+
+def clip(optimizer: Any, max_norm: float) -> None:
+    """Clip the gradients that an optimizer is about to step with."""
+    torch = sys.modules["torch"]
+    gradients = gradients_of(optimizer)
+    if not gradients:
+        return
+    with torch.no_grad():
+        device = gradients[0].device
+        norms = [torch.linalg.vector_norm(g.float()).to(device) for g in gradients]
+        total = torch.linalg.vector_norm(torch.stack(norms))
+        limit = max_norm
+        scale = getattr(optimizer, "grad_scale", None)
+        if scale is not None:  # it divides by that itself, as it steps
+            limit = max_norm * scale.to(device)
+        factor = (limit / (total + _EPSILON)).clamp(max=1.0)
+        factor = torch.where(torch.isfinite(total), factor, torch.ones_like(factor))
+        for gradient in gradients:
+            gradient.mul_(factor.to(gradient.device))
+
+
+def gradients_of(optimizer: Any) -> list[Any]:
+    """The gradients that an optimizer is about to step with."""
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return [_values(p.grad) for p in parameters if p.grad is not None]
+
+
+def _values(gradient: Any) -> Any:
+    """The numbers of a gradient; of a sparse one those that are stored."""
+    return gradient._values() if gradient.is_sparse else gradient

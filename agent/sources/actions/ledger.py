@@ -1,0 +1,137 @@
+"""Keeps account of what an action changes, so that it can be taken back.
+
+Rules of this file: runs in the training thread. A value is put where it was found: into the tensor
+where it is one, since others may hold that tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ....act_wire import Change
+
+
+class Applied(NamedTuple):
+    """What came of an action.
+
+    Attributes:
+        undo: Takes it back, in the training thread and between two steps; None where that has no
+            meaning.
+        kind: What it is the one of; an older one of that kind has been replaced. None for an
+            action that is over.
+    """
+
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    undo: Callable[[], tuple[Change, ...]] | None = None
+    kind: str | None = None
+
+
+class _Entry(NamedTuple):
+    """A place, what it held, and what it holds."""
+
+    what: str
+    group: int | None
+    holder: Any
+    key: Any
+    before: float
+    after: float
+
+
+class Ledger:
+    """Numbers that were changed, in the order in which they were."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+
+    def set(
+        self, what: str, holder: Any, key: Any, value: float, *, group: int | None = None
+    ) -> None:
+        """Give a number another value.
+
+        Args:
+            what: What it is called; nothing for one that follows from others, and is not told.
+            holder: A dict, a list, or an object for an attribute.
+            group: The parameter group that it is of.
+        """
+        before = number_of(read(holder, key))
+        write(holder, key, value)
+        after = number_of(read(holder, key))
+        self._entries.append(_Entry(what, group, holder, key, before, after))
+
+    def roll_back(self) -> None:
+        """Everything as it was, because not everything could be changed."""
+        while self._entries:
+            entry = self._entries.pop()
+            write(entry.holder, entry.key, entry.before)
+
+    def changes(self) -> tuple[Change, ...]:
+        """From what to what."""
+        return _told(self._entries)
+
+    def undo(self, factor: Callable[[float, float], float]) -> tuple[Change, ...]:
+        """Take everything back.
+
+        Args:
+            factor: What a number that has moved on since is multiplied by, made of what it was
+                before the action and right after it.
+        """
+        undone = []
+        for entry in self._entries:
+            now = number_of(read(entry.holder, entry.key))
+            is_same = now == entry.after
+            value = entry.before if is_same else now * factor(entry.before, entry.after)
+            write(entry.holder, entry.key, value)
+            undone.append(entry._replace(before=now, after=value))
+        self._entries.clear()
+        return _told(undone)
+
+
+def _told(entries: list[_Entry]) -> tuple[Change, ...]:
+    """What has changed; of groups that changed alike, once."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for entry in entries:
+        if entry.what:
+            key = (entry.what, f"{entry.before:g}", f"{entry.after:g}")
+            groups.setdefault(key, []).extend([] if entry.group is None else [str(entry.group)])
+    return tuple(
+        Change(what=f"{what}{_of_groups(numbers)}", before=before, after=after)
+        for (what, before, after), numbers in groups.items()
+    )
+
+
+def _of_groups(numbers: list[str]) -> str:
+    """Which parameter groups, in words."""
+    if not numbers:
+        return ""
+    return f" of group{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+
+def read(holder: Any, key: Any) -> Any:
+    """What is in a place."""
+    return holder[key] if isinstance(holder, (dict, list)) else getattr(holder, key)
+
+
+def write(holder: Any, key: Any, value: float) -> None:
+    """Put a number into a place."""
+    there = read(holder, key)
+    if isinstance(there, sys.modules["torch"].Tensor):
+        with sys.modules["torch"].no_grad():
+            there.fill_(value)
+    elif isinstance(holder, (dict, list)):
+        holder[key] = value
+    else:
+        setattr(holder, key, value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, or a tensor of one."""
+    is_tensor = isinstance(value, sys.modules["torch"].Tensor) and value.numel() == 1
+    return isinstance(value, (int, float)) or is_tensor
+
+
+def number_of(value: Any) -> float:
+    """A number, or that in a tensor of one element."""
+    return float(value)

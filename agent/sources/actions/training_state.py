@@ -1,0 +1,119 @@
+"""All that a training needs to go on from a step, as plain containers and tensors.
+
+Rules of this file: runs in the training thread between two steps. Nothing here is of a class that
+``torch.load(weights_only=True)`` does not know, so far as it is ours; what a script's own scheduler
+keeps is seen as the file is read back.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .scene import Scene
+
+
+class Found(NamedTuple):
+    """What was looked for before, because that takes time.
+
+    Attributes:
+        scheduler: The one that is part of no other.
+        feed: What is known of the loader that has given the most batches.
+    """
+
+    scheduler: Any
+    scaler: Any
+    feed: Any
+
+
+def state_of(scene: Scene, found: Found) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The state, and what is to be said of it."""
+    torch = sys.modules["torch"]
+    first, *others = scene.optimizers()
+    state: dict[str, Any] = {
+        "format": "probing checkpoint 1",
+        "torch": str(torch.__version__),
+        "step": scene.training.step(),
+        "model": scene.bare_model().state_dict(),
+        "optimizer": first.state_dict(),
+        "rng": _generators(scene),
+    }
+    notes: tuple[str, ...] = ()
+    if others:
+        state["other_optimizers"] = [other.state_dict() for other in others]
+    if scene.other_models():
+        state["other_models"] = [model.state_dict() for model in scene.other_models()]
+    if found.scheduler is not None:
+        state["scheduler"] = found.scheduler.state_dict()
+    if found.scaler is not None:
+        state["scaler"] = found.scaler.state_dict()
+    if found.feed is not None:
+        state["sampler"] = {"batches_given": found.feed.loader.given}
+    else:
+        notes += ("no DataLoader was seen, so the position in the data is not in it",)
+    return state, notes
+
+
+def bytes_of(value: Any) -> int:
+    """What the tensors in containers take; each storage once."""
+    return sum(_storages(value).values())
+
+
+def copied(value: Any) -> Any:
+    """Containers with copies of the tensors, on the host; what shares a storage still does."""
+    return _copied(value, {})
+
+
+def _generators(scene: Scene) -> dict[str, Any]:
+    """The states of the random number generators."""
+    torch: Any = sys.modules["torch"]
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        name, keys, position, has_gauss, gauss = numpy.random.get_state()
+        states["numpy"] = (name, keys.tolist(), int(position), int(has_gauss), float(gauss))
+    device = scene.training.accelerator.generator_states()
+    if device is not None:
+        states["cuda"] = device
+    return states
+
+
+def _storages(value: Any, found: dict[int, int] | None = None) -> dict[int, int]:
+    """The storages of the tensors in containers: address and bytes."""
+    found = {} if found is None else found
+    if isinstance(value, sys.modules["torch"].Tensor):
+        if value.layout == sys.modules["torch"].strided:
+            storage = value.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+    elif isinstance(value, dict):
+        for part in value.values():
+            _storages(part, found)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _storages(part, found)
+    return found
+
+
+def _copied(value: Any, storages: dict[int, Any]) -> Any:
+    """See `copied`."""
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            return value.detach().cpu().clone()
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in storages:
+            copy = storage.cpu()
+            storages[storage.data_ptr()] = copy if copy is not storage else storage.clone()
+        copy = torch.empty(0, dtype=value.dtype)
+        copy.set_(
+            storages[storage.data_ptr()], value.storage_offset(), value.size(), value.stride()
+        )
+        return copy
+    if isinstance(value, dict):
+        parts = {key: _copied(part, storages) for key, part in value.items()}
+        return type(value)(parts) if type(value) is not dict else parts
+    if type(value) in {list, tuple}:
+        return type(value)(_copied(part, storages) for part in value)
+    return value

@@ -1,0 +1,170 @@
+"""Records every backward pass as a whole, with the loss that it began with.
+
+Rules of this file: runs in the thread that calls `backward()`, in the place of the one function by
+which torch starts its autograd engine: `Tensor.backward`, `torch.autograd.backward` and
+`torch.autograd.grad` all end there. Changes no tensor and keeps none.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from typing import Any, NamedTuple
+
+from ....ring import DONE, FAILED
+from ....tables import STAGES
+from ...guard import Guard
+from ..accelerator import Accelerator
+from ..memory.sampler import MemorySampler
+from ..numbers.number import read_number, share_of
+from ..stand_in import StandIn
+from ..steps.gradient_scaler import GradientScaler
+from ..steps.phases import BACKWARD
+from ..steps.recording import Recording, ThreadState
+from .module_backward import ModuleBackward
+from .module_names import IDS
+
+BACKWARD_STAGE = STAGES.index("backward")
+
+
+class _Pass(NamedTuple):
+    """A backward pass under way.
+
+    Attributes:
+        floor: How many modules' passes were under way around it.
+        word: Its open row; None for one within another one, or without any module.
+        counts: Whether it is part of the training thread's step.
+    """
+
+    thread: ThreadState
+    floor: int
+    start_ns: int
+    word: int | None
+    counts: bool
+
+
+class BackwardPasses:
+    """Stands in for torch's way into its autograd engine."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        memory: MemorySampler,
+        modules: ModuleBackward,
+        scaler: GradientScaler,
+        accelerator: Accelerator,
+    ) -> None:
+        self._recording = recording
+        self._memory = memory
+        self._modules = modules
+        self._scaler = scaler
+        self._accelerator = accelerator
+        self._engine = StandIn(
+            sys.modules["torch.autograd"], "_engine_run_backward", self._around, [self._begin]
+        )
+        self.guard = Guard("backward", self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._engine.is_on
+
+    def start(self) -> None:
+        """Stand in."""
+        self._modules.start()
+        self._engine.start()
+
+    def stop(self) -> None:
+        """Stand in no more."""
+        self._engine.stop()
+        self._modules.stop()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return self._engine.remains()
+
+    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A backward pass from its first to its last node."""
+        try:
+            begun = self._begin(args, kwargs)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self.guard.fault()
+            begun = None
+        if begun is None:
+            return original(*args, **kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            if self._recording.ooms is not None:
+                self._recording.ooms.raised(BACKWARD)
+            self.guard.run(self._end, begun, FAILED)
+            raise
+        self.guard.run(self._end, begun, DONE)
+        return result
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass | None:
+        """A pass is about to begin; None for one that is not recorded."""
+        recording = self._recording
+        thread = recording.threads.state
+        if thread.session != recording.session or recording.awaits_step or thread.is_agents:
+            return None
+        recording.safe_points.torch_called()
+        is_outermost = not thread.passes
+        counts = is_outermost and thread.native_id == recording.training_thread
+        if counts and recording.memory_look is not None:
+            recording.memory_look.backward_began(args)
+        if counts and kwargs.get("accumulate_grad"):
+            self._note_loss(args)
+            for look in recording.before_backward:
+                look(args)
+            if recording.numerics is not None:
+                recording.numerics.loss_came(args)
+        start, word = time.perf_counter_ns(), None
+        if counts:
+            recording.rows.phases.enter(BACKWARD, start)
+        if is_outermost and thread.root_ids:
+            ids = IDS.unpack(thread.root_ids)
+            word = recording.trace.open_row(
+                start, recording.step, *ids, thread.native_id, BACKWARD_STAGE, 0, 0, 1
+            )
+        begun = _Pass(thread, thread.floor, start, word, counts)
+        thread.passes += 1
+        thread.floor = len(thread.backward)
+        return begun
+
+    def _note_loss(self, args: tuple[Any, ...]) -> None:
+        """Remember what `backward()` was called on; of several tensors, the first."""
+        tensors = args[0] if args else ()
+        if not tensors:
+            return
+        loss = tensors[0]
+        number = read_number(loss, self._accelerator)
+        if number is not None:
+            number, node = self._scaler.unscaled(loss, number)
+            is_scaled = node is not loss.grad_fn
+            self._recording.loss = (None if is_scaled else weakref.ref(loss), number)
+            self._recording.rows.lost(number, share_of(node, self._accelerator))
+
+    def _end(self, begun: _Pass, state: int) -> None:
+        """A pass has ended."""
+        thread, recording = begun.thread, self._recording
+        self._modules.close_down_to(thread, thread.floor, is_outermost=thread.passes == 1)
+        thread.passes -= 1
+        thread.floor = begun.floor
+        now = time.perf_counter_ns()
+        if begun.counts:
+            if recording.collectives is not None:
+                recording.collectives.pass_ended(begun.start_ns, now)
+            recording.rows.phases.leave(now)
+            for look in recording.after_backward:
+                look()
+            if recording.numerics is not None:
+                recording.numerics.backward_ended()
+        if begun.word is not None:
+            took = now - begun.start_ns
+            recording.trace.close_row(begun.word, state, took, self._memory.bytes)

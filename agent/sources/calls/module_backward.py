@@ -1,0 +1,287 @@
+"""Records the backward pass of modules, by hooks on the nodes of autograd's graph.
+
+Rules of this file: runs in whichever thread autograd calls hooks in: that of `backward()` for the
+CPU, one per device for accelerators. A hook looks at no gradient and returns None. Nothing of the
+user's is kept alive: a node knows of us, we know of no node.
+
+A module's backward begins when the gradient of its output is complete, and ends when that of its
+input is, or when that of a module which it does not contain begins, or with the whole pass. Where
+its input is the output of another hooked module, both are the same moment, and one hook does.
+A hook costs far more than its own instructions, which autograd's work has driven out of the
+caches: the fewer, the better. torch's own ``Tensor.register_hook`` makes
+a dictionary and a handle for each tensor. What is done here instead is what it does inside: one
+dictionary per module, made once, is handed to each node (``_register_hook_dict``).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ....ring import DONE, HEADER_SIZE
+from ...guard import Guard
+from ..memory.sampler import MemorySampler
+from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from . import dynamo
+from .device_times import BACKWARD as DEVICE_BACKWARD
+from .device_times import DeviceTimes
+
+Hook = Callable[[Any], None]
+
+_SPARE_CARRIERS = 8
+_MOST_BEGUN = 4096
+_MOST_TENSORS = 4
+"""How many of a module's outputs, and of its inputs, are looked at."""
+
+
+class Hooked:
+    """A module whose backward pass is recorded.
+
+    Attributes:
+        ids: The numbers of its name, class and root class, as they stand in a row.
+        path: Its name, told apart from those in other roots.
+        inside: How the paths of all modules inside it begin.
+        depth: In how many module calls its last call was nested.
+        starts: The hooks of its outputs' nodes.
+        ends: The hook of its input's node.
+    """
+
+    __slots__ = ("depth", "ends", "ids", "inside", "path", "starts")
+
+    def __init__(self, ids: bytes, path: str) -> None:
+        self.ids = ids
+        self.path = path
+        self.inside = f"{path}."
+        self.depth = 0
+        self.starts: dict[int, Hook] = {}
+        self.ends: dict[int, Hook] = {}
+
+
+class _Open(NamedTuple):
+    """A module whose backward pass is under way."""
+
+    hooked: Hooked
+    word: int
+    at: int
+    start_ns: int
+
+
+class _Carriers(threading.local):
+    """What one thread hooks graphs with.
+
+    Attributes:
+        tensor: That by which dictionaries are handed to nodes.
+        begun: The sequence numbers of nodes at which the backward of a hooked module begins, of
+            calls since the last pass; no number is used twice in a thread.
+    """
+
+    def __init__(self) -> None:
+        self.tensor: Any = None
+        self.begun: set[int] = set()
+
+
+class ModuleBackward:
+    """Hooks the graphs that modules make.
+
+    Attributes:
+        hooked: By ``id(module)``: the modules whose graphs are hooked now.
+        spent_ns: What hooking and the hooks have taken so far, by their own clocks.
+    """
+
+    def __init__(self, recording: Recording, memory: MemorySampler) -> None:
+        self.hooked: dict[int, Hooked] = {}
+        self.spent_ns = 0
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._memory = memory
+        self._carriers = _Carriers()
+        self._is_on = False
+        self._timer: DeviceTimes | None = None
+        # Made in a thread of no dispatch modes, which would see it being made.
+        self._spare = [self._make_carrier() for _ in range(_SPARE_CARRIERS)]
+        self._elsewhere: list[list[_Open]] = []  # of the threads that work for a pass of another
+        self.guard = Guard("backward of modules", self.stop)
+
+    def start(self) -> None:
+        """Hook from now on."""
+        hooks: tuple[Any, ...] = self._make_hooks(Hooked(b"", ""))
+        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
+        self._is_on = True
+
+    def stop(self) -> None:
+        """Hook no more; hooks that are in place do nothing."""
+        self._is_on = False
+        self.hooked.clear()
+
+    def time_by(self, timer: DeviceTimes | None) -> None:
+        """Have passes timed on the device from now on, or no more."""
+        self._timer = timer
+
+    def make(self, ids: bytes, path: str) -> Hooked:
+        """A module that can be put into `hooked`."""
+        hooked = Hooked(ids, path)
+        hooked.starts[0], hooked.ends[0] = self._make_hooks(hooked)
+        return hooked
+
+    def attach(
+        self, hooked: Hooked, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, depth: int
+    ) -> None:
+        """Hook the graph that a module's call has made."""
+        outputs = self._nodes(result)
+        if not outputs:
+            return
+        start = time.perf_counter_ns()
+        carriers = self._carriers
+        carrier, begun = carriers.tensor, carriers.begun
+        if carrier is None:
+            carrier = self._spare.pop() if self._spare else self._make_carrier()
+            carriers.tensor = carrier
+        if len(begun) > _MOST_BEGUN:
+            begun.clear()
+        hooked.depth = depth
+        carrier._backward_hooks = hooked.starts
+        for node in outputs:
+            node._register_hook_dict(carrier)
+        inputs = self._nodes(args) or self._nodes(kwargs)
+        if inputs:
+            # The last that the pass comes to: the first that was made.
+            last = min(inputs, key=_sequence_nr) if len(inputs) > 1 else inputs[0]
+            if last not in outputs and last._sequence_nr() not in begun:
+                carrier._backward_hooks = hooked.ends
+                last._register_hook_dict(carrier)
+        begun.update([node._sequence_nr() for node in outputs])
+        self.spent_ns += time.perf_counter_ns() - start
+
+    def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
+        """A pass has ended, and with it whatever it had begun."""
+        now = time.perf_counter_ns()
+        self._close(thread.backward, floor, now)
+        if is_outermost:
+            self._carriers.begun.clear()  # kept on, thousands of numbers would come and go
+            stacks, self._elsewhere = self._elsewhere, []
+            for stack in stacks:
+                self._close(stack, 0, now)
+
+    def innermost(self, thread: ThreadState) -> bytes | None:
+        """The numbers of the innermost module whose backward pass is under way; None without."""
+        stacks = [thread.backward[thread.floor :], *reversed(self._elsewhere)]
+        return next((stack[-1].hooked.ids for stack in stacks if stack), None)
+
+    def _nodes(self, value: Any) -> list[Any]:
+        """The nodes of the first few tensors in what a module was given or gave."""
+        if type(value) is self._torch.Tensor:
+            node = value.grad_fn
+            return [] if node is None else [node]
+        found: list[Any] = []
+        self._collect(value, found, levels=2)
+        return found
+
+    def _collect(self, value: Any, found: list[Any], *, levels: int) -> None:
+        """Add the nodes of the tensors in a container, or in those within it."""
+        values: Iterable[Any] = ()
+        if isinstance(value, tuple | list):
+            values = value
+        elif isinstance(value, dict):
+            values = value.values()
+        for item in values:
+            if len(found) == _MOST_TENSORS:
+                break
+            if type(item) is self._torch.Tensor:
+                if item.grad_fn is not None:
+                    found.append(item.grad_fn)
+            elif levels > 1:
+                self._collect(item, found, levels=levels - 1)
+
+    def _make_carrier(self) -> Any:
+        """A tensor that nothing is computed with."""
+        return self._torch.empty(0, device="cpu", requires_grad=True)
+
+    def _close(self, stack: list[_Open], floor: int, now_ns: int) -> None:
+        """Complete the rows of a stack down to a place."""
+        memory = self._memory
+        if now_ns > memory.due_ns:
+            memory.sample()
+        while len(stack) > floor:
+            self._complete(stack.pop(), now_ns)
+
+    def _complete(self, ended: _Open, now_ns: int) -> None:
+        """Complete one row."""
+        trace, (hooked, word, at, start_ns) = self._recording.trace, ended
+        if self._timer is not None:
+            self._timer.left(-id(hooked))
+        took = now_ns - start_ns
+        if took < trace.lap_ns or trace.still_holds(word):
+            at += trace.layout.close_offset
+            CLOSE_ROW.pack_into(trace.buffer, at, took, self._memory.bytes, word + DONE)
+
+    def _make_hooks(self, hooked: Hooked) -> tuple[Hook, Hook]:
+        """The hook of a module's outputs and that of its input."""
+        began, finished, fault = self._began, self._finished, self.guard.fault
+
+        def at_output(_: Any) -> None:
+            if self._is_on:
+                try:
+                    began(hooked)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+
+        def at_input(_: Any) -> None:
+            try:
+                finished(hooked)
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+
+        return at_output, at_input
+
+    def _began(self, hooked: Hooked) -> None:
+        """The gradient of a module's output is complete."""
+        now = start = time.perf_counter_ns()
+        recording = self._recording
+        thread, trace = recording.threads.state, recording.trace
+        stack, floor, fresh = thread.backward, thread.floor, thread.fresh
+        top = place = len(stack)
+        if not (place or thread.passes):
+            self._elsewhere.append(stack)
+        # Modules whose outputs come from the same node begin at once, the innermost first.
+        while fresh and place > floor and stack[place - 1].hooked.path.startswith(hooked.inside):
+            place, fresh = place - 1, fresh - 1
+            start = stack[place].start_ns
+        if place == top:
+            while place > floor and not hooked.path.startswith(stack[place - 1].hooked.inside):
+                place -= 1
+            if place < top:
+                self._close(stack, place, now)
+                thread.fresh = 0
+        elif place > floor and stack[place - 1].hooked is hooked:  # its next call, made before
+            place -= 1
+            self._complete(stack.pop(place), start)
+        word = trace.next_word()
+        at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
+        facts = thread.backward_facts[min(hooked.depth, MAX_DEPTH)]
+        OPEN_ROW.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
+        stack.insert(place, _Open(hooked, word, at, start))
+        thread.fresh += 1
+        if self._timer is not None:
+            self._timer.entered(-id(hooked), hooked.ids, DEVICE_BACKWARD, hooked.depth)
+        self.spent_ns += time.perf_counter_ns() - now
+
+    def _finished(self, hooked: Hooked) -> None:
+        """The gradient of a module's input is complete."""
+        now = time.perf_counter_ns()
+        thread = self._recording.threads.state
+        stack = thread.backward
+        for place in range(len(stack) - 1, thread.floor - 1, -1):
+            if stack[place].hooked is hooked:
+                self._close(stack, place, now)
+                thread.fresh = 0
+                break
+        self.spent_ns += time.perf_counter_ns() - now
+
+
+def _sequence_nr(node: Any) -> int:
+    """When a node was made."""
+    number: int = node._sequence_nr()
+    return number

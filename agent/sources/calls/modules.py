@@ -1,0 +1,273 @@
+"""Records every module call, by standing in for ``torch.nn.Module.__call__``.
+
+Rules of this file: `call` below is the hot path of the whole product; it runs at every module
+call of the training. It takes no lock, touches no tensor, allocates nothing that stays, and
+whatever goes wrong in it, the user's module is called exactly once and its result or exception
+is passed on unchanged. Under torch.compile the first question it asks is answered at compile
+time, so that it is not part of the graph and a compiled region is one row.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ....ring import DONE, FAILED, HEADER_SIZE
+from ...guard import Guard
+from ..data.shapes import size_of
+from ..memory.sampler import MemorySampler
+from ..steps.boundary import Boundary
+from ..steps.phases import FORWARD as FORWARD_PHASE
+from ..steps.progress import Progress
+from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from . import dynamo
+from .device_times import FORWARD as DEVICE_FORWARD
+from .device_times import DeviceTimes
+from .module_backward import ModuleBackward
+from .module_names import IDS, ModuleNames
+
+_DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
+"""The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
+first is set. Where that is so, the wrapper does the same and saves a frame."""
+
+
+class ModuleCalls:
+    """Puts the recording wrapper in place, and takes it away again."""
+
+    def __init__(  # noqa: PLR0917 - all of them are needed at every call
+        self,
+        recording: Recording,
+        progress: Progress,
+        memory: MemorySampler,
+        boundary: Boundary,
+        names: ModuleNames,
+        backward: ModuleBackward,
+    ) -> None:
+        layout = recording.trace.layout
+        if (OPEN_ROW.size, CLOSE_ROW.size) != (layout.row_size, layout.close_struct.size):
+            raise AssertionError("the packed row no longer matches the table torch_trace")
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._progress = progress
+        self._memory = memory
+        self._boundary = boundary
+        self._names = names
+        self._backward = backward
+        self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
+        self._original: Any = None
+        self._wrapper: Any = None  # while it is in place, or another one lies over it
+        self.is_on = False
+        self.guard = Guard("modules", self.stop)
+
+    def start(self) -> None:
+        """Put the wrapper in place; calls in progress are not recorded."""
+        module_class = self._torch.nn.Module
+        self.is_on = True
+        if self._wrapper is None:
+            self._original = module_class.__call__
+            self._wrapper = self._make_wrapper(module_class.__call__)
+            self._leave_compiled_models_alone()
+            module_class.__call__ = self._wrapper
+
+    def stop(self) -> None:
+        """Put the original back; where another wrapper lies over ours, calls just pass through."""
+        module_class = self._torch.nn.Module
+        self.is_on = False
+        if self._wrapper is not None and module_class.__call__ is self._wrapper:
+            module_class.__call__ = self._original
+            self._wrapper = None
+
+    def close(self) -> None:
+        """Stop for good: forget the modules that were met."""
+        self.stop()
+        self._names.forget_all()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `stop`, or would if it came now, one sentence each."""
+        if self._wrapper in (None, self._torch.nn.Module.__call__):
+            return []
+        return [
+            "the wrapper of torch.nn.Module.__call__: another one, put over it, calls it. It passes"
+            " every call through unchanged."
+        ]
+
+    def time_by(self, timer: DeviceTimes | None) -> None:
+        """Have calls timed on the device from now on, or no more."""
+        self._set_timer(timer)
+
+    def _leave_compiled_models_alone(self) -> None:
+        """torch.compile takes the frames that it would take without us, and no others."""
+        code = self._wrapper.__code__.replace()  # of its own: what is set for it is set for good
+        self._wrapper.__code__ = code
+        helpers: tuple[Any, ...] = (
+            self._enter_root,
+            self._leave_root,
+            self._note_failure,
+            self.guard.run,
+            self._fault,
+            self._names.learn_inside,
+            self._backward.attach,
+            self._memory.sample,
+            self._recording.trace.still_holds,
+            type(self._recording.threads).__init__,
+        )
+        dynamo.leave_out(code, [helper.__code__ for helper in helpers])
+
+    def _make_wrapper(  # noqa: C901, PLR0915 - one piece, because every call it makes is paid for
+        self, original: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """The function that stands in for ``Module.__call__``.
+
+        Everything it needs is a local of this function: a closure's cell is read faster than
+        an attribute.
+        """
+        is_compiling = self._torch.compiler.is_dynamo_compiling
+        direct = original.__code__.co_names == _DIRECT_CALL
+        trace, threads = self._recording.trace, self._recording.threads
+        recording, known, memory = self._recording, self._names.known, self._memory
+        hooked, hook = self._backward.hooked, self._backward.attach
+        fault, enter_root, leave_root = self._fault, self._enter_root, self._leave_root
+        learn_inside, run, fail = self._names.learn_inside, self.guard.run, self._note_failure
+        next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
+        buffer, close_at = trace.buffer, trace.layout.close_offset
+        still_holds, lap_ns = trace.still_holds, trace.lap_ns
+        pack_open, pack_close = OPEN_ROW.pack_into, CLOSE_ROW.pack_into
+        clock = time.perf_counter_ns
+        timer: DeviceTimes | None = None
+
+        def set_timer(value: DeviceTimes | None) -> None:
+            nonlocal timer
+            timer = value
+
+        self._set_timer = set_timer
+
+        @functools.wraps(original)
+        def call(  # noqa: C901, PLR0912 - the same
+            self: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            if is_compiling():
+                return original(self, *args, **kwargs)
+            try:
+                thread = threads.state
+                depth = thread.depth
+                ids: bytes | None
+                if depth:
+                    try:
+                        ids = known[id(self)]
+                    except KeyError:
+                        ids = learn_inside(self, thread.root)
+                else:
+                    ids = enter_root(self, thread, args, kwargs)
+                if ids:
+                    word = next_word()
+                    at = HEADER_SIZE + (word & slot_mask) * slot_scale
+                    facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
+                    start = clock()
+                    pack_open(buffer, at, word, start, recording.step, ids, facts, word)
+                    thread.depth = depth + 1
+                    if timer is not None:
+                        timer.entered(depth, ids, DEVICE_FORWARD, depth)
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+                return original(self, *args, **kwargs)
+            if not ids:
+                return original(self, *args, **kwargs)
+            try:
+                if direct and self._compiled_call_impl is None:
+                    result = self._call_impl(*args, **kwargs) if kwargs else self._call_impl(*args)
+                else:
+                    result = original(self, *args, **kwargs)
+            except BaseException:
+                run(fail, thread, depth, word, start)
+                raise
+            try:
+                now = clock()
+                thread.depth = depth
+                if timer is not None:
+                    timer.left(depth)
+                if now > memory.due_ns:
+                    memory.sample()
+                took = now - start
+                if took < lap_ns or still_holds(word):
+                    pack_close(buffer, at + close_at, took, memory.bytes, word + DONE)
+                if hooked and (mine := hooked.get(id(self))) is not None:
+                    hook(mine, args, kwargs, result, depth)
+                if not depth:
+                    leave_root(self, thread)
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+            return result
+
+        return call
+
+    def _enter_root(
+        self, module: Any, thread: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bytes | None:
+        """A module is called from outside any other; returns its numbers, unless it is too early.
+
+        Nothing is recorded either once recording has stopped, in case that somebody has kept the
+        wrapper, or a method bound to it.
+        """
+        if thread.session != self._recording.session and not self._boundary.admit(module, thread):
+            return None
+        ids = self._names.known.get(id(module))
+        if ids is None:
+            ids = self._names.learn_root(module)
+            self._recording.roots.add(module)
+        elif not ids:  # a module without any inside it, such as a loss, that is left out
+            return ids
+        thread.root = module
+        thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
+        if not (thread.recomputing or thread.is_agents):
+            self._recording.safe_points.root_called()
+            may_train = self._torch.is_grad_enabled() and self._boundary.has_optimizer()
+            self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
+            if ids in self._names.with_parameters:
+                thread.root_ids = ids
+            if thread.native_id == self._recording.training_thread:
+                rows = self._recording.rows
+                rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
+                rows.shape, *size = size_of(args, kwargs)
+                rows.batch_seen(*size)
+                self._recording.inputs.root_called(args, kwargs)
+            if self._recording.observation is not None:
+                self._recording.observation.root_called(module, self._recording.step)
+        return ids
+
+    def _leave_root(self, module: Any, thread: ThreadState) -> None:
+        """The call of a root has ended."""
+        thread.root = None
+        if self._recording.observation is not None:
+            self._recording.observation.root_left(module)
+        if not (thread.recomputing or thread.is_agents):
+            self._leave_phase(thread)
+            self._progress.root_left(module)
+
+    def _leave_phase(self, thread: ThreadState) -> None:
+        """The training thread is no longer in the forward pass."""
+        if thread.native_id == self._recording.training_thread:
+            self._recording.rows.phases.leave(time.perf_counter_ns())
+
+    def _note_failure(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
+        """Close the row of a call that has ended by an exception, which goes on to the caller."""
+        if self._recording.ooms is not None:
+            self._recording.ooms.raised(FORWARD_PHASE)
+        thread.depth = depth
+        if not depth:
+            root, thread.root = thread.root, None
+            if not (thread.recomputing or thread.is_agents):
+                self._leave_phase(thread)
+            if self._recording.observation is not None:
+                self._recording.observation.root_left(root, failed=True)
+        if self.is_on:
+            took = time.perf_counter_ns() - start
+            close = self._recording.trace.close_row
+            self.guard.run(close, word, FAILED, took, self._memory.bytes)
+
+    def _fault(self) -> None:
+        """Note the exception in hand, unless it is that of a call which ends after we have gone."""
+        if self.is_on:
+            self.guard.fault()

@@ -1,0 +1,128 @@
+"""What is done around a call of a group's method, and around a wait for its work.
+
+Rules of this file: runs in the threads that call; a fault stays here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from ...guard import Guard
+from ..steps.recording import Recording
+from .groups import Groups
+from .operations import Operation
+from .rows import Call, CollectiveRows
+
+_WAITING = frozenset({"send", "recv"})
+
+
+class GroupCall:
+    """Around one method of ``ProcessGroup``."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        recording: Recording,
+        groups: Groups,
+        rows: CollectiveRows,
+        guard: Guard,
+    ) -> None:
+        self._operation = operation
+        self._recording = recording
+        self._groups = groups
+        self._rows = rows
+        self._guard = guard
+
+    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """See `Around`."""
+        thread = self._recording.threads.state
+        if thread.is_in_collective:
+            return None
+        frame = None
+        try:
+            operation, group = self._operation, self._groups.of(target)
+            options: Any = args[-1] if args else kwargs.get("opts")
+            at = operation.tensors
+            tensors = args[at] if at is not None and len(args) > at else None
+            frame = sys._getframe(2)
+            if operation.peer is not None:
+                is_async = not _is_awaited(frame)
+            else:
+                is_async = bool(getattr(options, "asyncOp", False))
+            call = self._rows.open(
+                operation,
+                group,
+                tensors,
+                frame,
+                reduce_op=getattr(options, "reduceOp", None),
+                root=options.rootRank if operation.root else None,
+                peer=None if operation.peer is None else args[operation.peer],
+                is_async=is_async,
+            )
+        except Exception:  # noqa: BLE001 - never harm the host
+            self._guard.fault()
+            return None
+        finally:
+            del frame
+        thread.is_in_collective = True
+        return call
+
+    def ended(self, begun: Call, result: Any) -> None:
+        """See `Around`."""
+        self._recording.threads.state.is_in_collective = False
+        self._guard.run(self._rows.issued, begun, result)
+
+    def failed(self, begun: Call, error: BaseException) -> None:
+        """See `Around`."""
+        self._recording.threads.state.is_in_collective = False
+        self._guard.run(self._rows.failed, begun, error)
+
+
+def _is_awaited(frame: FrameType | None) -> bool:
+    """Whether the function that calls for a message waits for it: `recv` is `irecv` and a wait."""
+    module = None if frame is None else frame.f_code.co_filename
+    for _ in range(3):
+        if frame is None:
+            break
+        if frame.f_code.co_name in _WAITING and frame.f_code.co_filename == module:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class WorkWait:
+    """Around the method by which the program waits for a work."""
+
+    def __init__(self, recording: Recording, rows: CollectiveRows, guard: Guard) -> None:
+        self._recording = recording
+        self._rows = rows
+        self._guard = guard
+
+    def begin(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Call, int, Any] | None:
+        """See `Around`; of a work that was not recorded nothing is noted."""
+        call = self._rows.under_way.pop(id(target), None)
+        return None if call is None else (call, time.perf_counter_ns(), target)
+
+    def ended(self, begun: tuple[Call, int, Any], result: Any) -> None:
+        """See `Around`."""
+        self._guard.run(self._note, begun)
+
+    def failed(self, begun: tuple[Call, int, Any], error: BaseException) -> None:
+        """See `Around`."""
+        call, start, _ = begun
+        call.wait_ns = time.perf_counter_ns() - start
+        self._guard.run(self._rows.failed, call, error)
+
+    def _note(self, begun: tuple[Call, int, Any]) -> None:
+        """It has been waited for."""
+        call, start, work = begun
+        now = time.perf_counter_ns()
+        recording = self._recording
+        if recording.threads.state.native_id == recording.training_thread:
+            recording.rows.phases.synchronized(start, now)
+        self._rows.waited(call, start, now, work)

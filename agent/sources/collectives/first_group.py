@@ -1,0 +1,98 @@
+"""Waits for the first process group, and has collectives recorded from then on.
+
+Rules of this file: cheap, for a process that never has a group. What records is imported, and its
+rings are made, when there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ....rundir import ProcessFolder
+from ...guard import Guard
+from ..accelerator import Accelerator
+from ..stand_in import StandIn
+from ..steps.recording import Recording
+
+if TYPE_CHECKING:
+    from .source import CollectiveCalls
+
+_MODULE = "torch.distributed.distributed_c10d"
+_MADE_BY = ("_update_default_pg", "_new_group_with_tag", "split_group")
+
+
+class Collectives:
+    """The source `collectives`."""
+
+    def __init__(
+        self, recording: Recording, folder: ProcessFolder, rows: int, accelerator: Accelerator
+    ) -> None:
+        """Prepare.
+
+        Args:
+            rows: How many rows python.collectives is to hold.
+        """
+        self._recording = recording
+        self._folder = folder
+        self._rows = rows
+        self._accelerator = accelerator
+        self.guard = Guard("collectives", self.stop)
+        module = sys.modules.get(_MODULE)
+        self._makers = (
+            [StandIn(module, name, self._around, [self._begin]) for name in _MADE_BY]
+            if module is not None and hasattr(module, "_world")
+            else []
+        )
+        self._calls: CollectiveCalls | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return any(maker.is_on for maker in self._makers)
+
+    def start(self) -> None:
+        """Record, or wait for the first group."""
+        for maker in self._makers:
+            maker.start()
+        if self._makers and sys.modules[_MODULE]._world.pg_map:
+            self.guard.run(self._begin)
+
+    def stop(self) -> None:
+        """Record no more."""
+        for maker in self._makers:
+            maker.stop()
+        if self._calls is not None:
+            self._calls.stop()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        if self._calls is not None:
+            self._calls.close()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        parts: list[Any] = [*self._makers, *([] if self._calls is None else [self._calls])]
+        return [sentence for part in parts for sentence in part.remains()]
+
+    def note(self) -> str | None:
+        """What `status` says of it beside its state."""
+        if self._calls is None:
+            return "no process group" if self._makers else None
+        return self._calls.note()
+
+    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A group is made."""
+        result = original(*args, **kwargs)
+        self.guard.run(self._begin)
+        return result
+
+    def _begin(self) -> None:
+        """There is a group: record, if that has not begun, and meet those that are new."""
+        if self._calls is None:
+            from .source import CollectiveCalls, make_rings
+
+            rings = make_rings(self._folder, self._rows)
+            self._calls = CollectiveCalls(self._recording, rings, self._accelerator, self.guard)
+        self._calls.start()

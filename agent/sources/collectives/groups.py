@@ -1,0 +1,184 @@
+"""The process groups of this rank: their names, ranks and counts, and their rows.
+
+Rules of this file: holds a group by weak reference only. Runs in the training threads.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from typing import Any
+
+from ....ring import DONE, NULL_FLOAT
+from ...recorder import Names, RingWriter
+
+_LONGEST_LIST = 900
+"""Bytes of a list of ranks beyond which ranges are written: a name is cut soon after."""
+
+
+class Group:
+    """One process group.
+
+    Attributes:
+        name_id: The number of its name.
+        ranks: Its ranks as they are counted in the job, in the order of the group.
+        count: Collectives that this rank has begun in it, also before it was met.
+        sent: Messages to each rank.
+        received: Messages from each rank.
+        backend_count: What the backend has counted when a step last ended.
+        seen: What had been recorded then.
+        counted: What the backend has counted at the most of what was recorded.
+        facts: By method, what its calls with these tensors have in common; see `hot_path`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "backend_count",
+        "count",
+        "counted",
+        "facts",
+        "name_id",
+        "ranks",
+        "received",
+        "seen",
+        "sent",
+        "size",
+        "torch_group",
+    )
+
+    def __init__(self, torch_group: weakref.ref[Any], name_id: int, ranks: list[int]) -> None:
+        self.torch_group = torch_group
+        self.name_id = name_id
+        self.ranks = ranks
+        self.size = len(ranks)
+        self.count = self.counted = self.seen = _begun_in(torch_group())
+        self.backend_count: int | None = None
+        self.facts: dict[str, dict[Any, Any]] = {}
+        self.sent: dict[int, int] = {}
+        self.received: dict[int, int] = {}
+
+    def has_unseen(self) -> bool:
+        """Whether the backend has counted more since the last question than was recorded."""
+        torch_group = self.torch_group()
+        if torch_group is None:
+            return False
+        counted, seen = torch_group._get_sequence_number_for_group(), self.counted
+        before, had = self.backend_count, self.seen
+        self.backend_count, self.seen = counted, seen
+        return before is not None and counted - before > seen - had
+
+
+class Groups:
+    """All that were met.
+
+    Attributes:
+        by_id: By ``id(group)``, those that are still there.
+    """
+
+    def __init__(self, ring: RingWriter, names: Names) -> None:
+        self._ring = ring
+        self._names = names
+        self.by_id: dict[int, Group] = {}
+
+    def of(self, torch_group: Any) -> Group:
+        """What is known of a group; a new one gets its row."""
+        found = self.by_id.get(id(torch_group))
+        return self._meet(torch_group) if found is None else found
+
+    def meet_all(self) -> None:
+        """Meet the groups that this rank is in."""
+        world = sys.modules["torch.distributed.distributed_c10d"]._world
+        for torch_group in list(world.pg_map):
+            self.of(torch_group)
+
+    def all(self) -> list[Group]:
+        """Those that were met and are still there."""
+        return list(self.by_id.values())
+
+    def _meet(self, torch_group: Any) -> Group:
+        """Write the row of a new group."""
+        number = id(torch_group)
+
+        def forget(_: object) -> None:
+            self.by_id.pop(number, None)
+
+        name = _name_of(torch_group)
+        ranks = _ranks_of(torch_group)
+        name_id = self._names.intern(name)
+        found = Group(weakref.ref(torch_group, forget), name_id, ranks)
+        self.by_id[number] = found
+        opening = {
+            "process_group": name_id,
+            "description": self._text(getattr(torch_group, "group_desc", None)),
+            "backend": self._text(_backend_of(torch_group)),
+            "size": len(ranks),
+            "group_rank": torch_group.rank(),
+            "ranks": self._names.intern(_written(ranks)),
+            "timeout_s": _timeout_of(torch_group),
+            "created_ns": time.perf_counter_ns(),
+        }
+        word = self._ring.open_row(*(opening[f.column.name] for f in self._ring.layout.opening))
+        self._ring.close_row(word, DONE)
+        return found
+
+    def _text(self, text: str | None) -> int:
+        """The number of a text; that of NULL for none."""
+        return self._names.intern(text) if text and text != "undefined" else 0
+
+
+def _name_of(torch_group: Any) -> str:
+    """Torch's name of a group."""
+    world = sys.modules["torch.distributed.distributed_c10d"]._world
+    named = world.pg_names.get(torch_group)
+    return str(named if named is not None else getattr(torch_group, "group_name", "?"))
+
+
+def _ranks_of(torch_group: Any) -> list[int]:
+    """Its ranks in the job, in the order of the group."""
+    world = sys.modules["torch.distributed.distributed_c10d"]._world
+    ranks = world.pg_group_ranks.get(torch_group) or {}
+    by_place = sorted((place, rank) for rank, place in ranks.items())
+    return [rank for _, rank in by_place] or list(range(torch_group.size()))
+
+
+def _begun_in(torch_group: Any) -> int:
+    """What the backend has counted in a group: not none, where the agent came later.
+
+    With numbers of their own, ranks that the agent came to one after the other would not agree.
+    """
+    try:
+        return int(torch_group._get_sequence_number_for_group())
+    except (AttributeError, RuntimeError):  # of a backend that does not count
+        return 0
+
+
+def _backend_of(torch_group: Any) -> str | None:
+    """What carries its messages."""
+    world = sys.modules["torch.distributed.distributed_c10d"]._world
+    found = world.pg_map.get(torch_group)
+    return str(found[0]) if found else None
+
+
+def _timeout_of(torch_group: Any) -> float:
+    """After how many seconds torch gives up."""
+    try:
+        (device, *_) = torch_group._device_types
+        seconds: float = torch_group._get_backend(device).options._timeout.total_seconds()
+    except (AttributeError, RuntimeError, ValueError):
+        return NULL_FLOAT
+    return seconds
+
+
+def _written(ranks: list[int]) -> str:
+    """The ranks in one text."""
+    text = ",".join(map(str, ranks))
+    if len(text) <= _LONGEST_LIST:
+        return text
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

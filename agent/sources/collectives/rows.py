@@ -1,0 +1,307 @@
+"""Writes the rows of python.collectives: opened at a call, completed when its work has ended.
+
+Rules of this file: runs in the threads that call, and holds no tensor. A work of the program's is
+held by weak reference; one of torch's own, which it waits for itself, until it has ended. Nothing
+is ever called back by torch from another thread: at the end of the process that would not return.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from types import FrameType
+from typing import Any
+
+from ....ring import DONE, FAILED, NULL_INT
+from ...recorder import RingWriter
+from ..accelerator import Accelerator, is_capturing
+from ..steps.recording import Recording, ThreadState
+from .callers import Callers
+from .groups import Group
+from .operations import Operation
+
+_MOST_TENSORS = 8
+_MOST_FACTS = 4096
+_MOST_POLLED = 64
+_POLL_NS = 1_000_000
+COUNTED = {"monitored_barrier": 2, "reduce_scatter": 2}
+"""How far a backend may count at the most, where it is not by one."""
+_ERROR_CHARS = 300
+
+
+class Call:
+    """A collective that has been entered, until its row is complete.
+
+    Attributes:
+        word: Its row.
+        start_ns: When it was entered.
+        is_async: Whether the program waits for it later, if at all.
+        is_on_host: Whether its work is known to be done by the host.
+        work: Gives what torch has returned for it, as long as that lives.
+        outputs: The storages that it fills, where only they tell for what the program waits.
+        reached: Tells whether the device has come to where it has ended there.
+    """
+
+    __slots__ = (
+        "is_async",
+        "is_on_host",
+        "outputs",
+        "reached",
+        "start_ns",
+        "wait_ns",
+        "word",
+        "work",
+    )
+
+    def __init__(self, word: int, start_ns: int, *, is_async: bool, is_on_host: bool) -> None:
+        self.word = word
+        self.start_ns = start_ns
+        self.is_async = is_async
+        self.is_on_host = is_on_host
+        self.work: Any = None
+        self.outputs: tuple[int, ...] = ()
+        self.reached: Any = None
+        self.wait_ns = NULL_INT
+
+
+Awaited = tuple[int, int, int, ThreadState, bool]
+"""One that its caller waits for at once, on the cheap path: its row, where that lies in the ring,
+when it was entered, the state of the thread that has, and whether the host does it, so that it is
+over once it has been waited for. A plain tuple, because one is made at every call."""
+
+
+class CollectiveRows:
+    """Writes them.
+
+    Attributes:
+        ring: Where they are.
+        callers: Finds the lines of the program.
+        under_way: By ``id(work)``: calls whose work has not been seen to end.
+        awaited: By ``id(work)``: those that the program waits for at once; see `hot_path`.
+    """
+
+    def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
+        self._recording = recording
+        self.ring = ring
+        self._accelerator = accelerator
+        self.callers = Callers(recording.names)
+        self._facts: dict[Any, tuple[int, int, int]] = {}
+        self._reductions: dict[Any, int] = {}
+        self._ops: dict[str, int] = {}
+        self.under_way: dict[int, Call] = {}
+        self.awaited: dict[int, Awaited] = {}
+        self._poll_ns = 0
+
+    def open(
+        self,
+        operation: Operation,
+        group: Group,
+        tensors: Any,
+        frame: FrameType | None,
+        *,
+        reduce_op: Any = None,
+        root: int | None = None,
+        peer: int | None = None,
+        is_async: bool = False,
+    ) -> Call:
+        """A collective is entered.
+
+        Args:
+            tensors: A tensor, a list of them, a list of lists, or None.
+            frame: Where to look for the line of the program, from there outwards.
+        """
+        start = time.perf_counter_ns()
+        if self.under_way:
+            self.poll_seldom(start)
+        op = operation.op
+        if op in {"send", "recv"}:
+            seq = _next_message(group, op, peer)
+        else:
+            seq = group.count = group.count + 1
+            group.counted += COUNTED.get(operation.method, 1)
+        shapes, dtypes, size = self.facts_of(tensors)
+        recording, ranks = self._recording, group.ranks
+        word = self.ring.open_row(
+            seq,
+            size,
+            NULL_INT if root is None else ranks[root],
+            NULL_INT if peer is None else ranks[peer],
+            start,
+            recording.step,
+            group.name_id,
+            group.size,
+            self.op(op),
+            shapes,
+            dtypes,
+            self.reduction(reduce_op),
+            self.callers.line(frame),
+            recording.threads.state.native_id,
+            is_async,
+        )
+        is_on_host = is_async and tensors is not None and _first(tensors).is_cpu
+        return Call(word, start, is_async=is_async, is_on_host=is_on_host)
+
+    def issued(self, call: Call, work: Any, *, is_own: bool = False) -> None:
+        """Torch has taken it.
+
+        Args:
+            work: What can be waited for; None where it is over, or its end cannot be known.
+            is_own: Whether torch itself waits for it, and nobody else holds the work.
+        """
+        if work is None:
+            self._close(call, time.perf_counter_ns())
+            return
+        if is_own:
+            call.work = lambda: work
+        elif call.is_async:
+            call.work = weakref.ref(work)
+        left, awaited = self.under_way.get(id(work)), self.awaited.pop(id(work), None)
+        if left is not None:  # whose work is gone: this one lies where it was
+            self._close(left, call.start_ns)
+        if awaited is not None:
+            self._close(call_of(awaited), call.start_ns)
+        self.under_way[id(work)] = call
+
+    def failed(self, call: Call, error: BaseException) -> None:
+        """It has ended by an exception."""
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")[:_ERROR_CHARS]
+        took = time.perf_counter_ns() - call.start_ns
+        self.ring.close_row(call.word, FAILED, self._number(text), call.wait_ns, took)
+
+    def waited(self, call: Call, start_ns: int, now_ns: int, work: Any) -> None:
+        """The program has waited for it, which is over but on a device."""
+        call.wait_ns = now_ns - start_ns
+        if not is_capturing() and not work.is_completed():  # a device has yet to do it
+            mark, call.work = self._accelerator.mark(), None
+            if mark is not None:
+                call.reached = self._accelerator.between(mark, mark)
+                self.under_way[id(call)] = call
+                return
+        self._close(call, now_ns)
+
+    def forget(self) -> None:
+        """Complete nothing any more."""
+        self.under_way.clear()
+        self.awaited.clear()
+
+    def replace(self, work: Any, call: Awaited) -> None:
+        """A work lies where those lay that are gone, whose rows are completed."""
+        left, gone = self.awaited[id(work)], self.under_way.pop(id(work), None)
+        self.awaited[id(work)] = call
+        if left is not call:
+            self._close(call_of(left), call[2])
+        if gone is not None:
+            self._close(gone, call[2])
+
+    def poll_seldom(self, now_ns: int) -> None:
+        """As `poll`, unless that was done just now: asking the works costs time."""
+        if now_ns - self._poll_ns > _POLL_NS:
+            self._poll_ns = now_ns
+            self.poll(now_ns)
+
+    def poll(self, now_ns: int) -> None:
+        """Complete the rows of works that have ended, as far as that can be seen."""
+        if is_capturing():
+            return
+        for key, call in list(self.under_way.items())[:_MOST_POLLED]:
+            if call.reached is not None:
+                is_over = call.reached.is_here()
+            elif call.work is not None:
+                work = call.work()
+                is_over = work is None or _is_over(work, call)
+            else:
+                continue
+            if is_over and self.under_way.pop(key, None) is not None:
+                self._close(call, now_ns)
+
+    def _close(self, call: Call, now_ns: int) -> None:
+        """Its row is complete."""
+        self.ring.close_row(call.word, DONE, 0, call.wait_ns, now_ns - call.start_ns)
+
+    def facts_of(self, tensors: Any) -> tuple[int, int, int]:
+        """The numbers of the texts of shapes and types, and the bytes."""
+        if tensors is None:
+            return 0, 0, 0
+        flat = flat_tensors(tensors)
+        key = tuple((tensor.shape, tensor.dtype) for tensor in flat)
+        facts = self._facts.get(key)
+        if facts is None:
+            facts = self._tell(flat)
+            if len(self._facts) >= _MOST_FACTS:
+                self._facts.clear()
+            self._facts[key] = facts
+        return facts
+
+    def _tell(self, tensors: list[Any]) -> tuple[int, int, int]:
+        """The same, for what was not met before."""
+        shapes = [str(list(tensor.shape)).replace(" ", "") for tensor in tensors[:_MOST_TENSORS]]
+        if len(tensors) > _MOST_TENSORS:
+            shapes.append("...")
+        dtypes = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return self._number(";".join(shapes)), self._number(";".join(dtypes)), size
+
+    def reduction(self, reduce_op: Any) -> int:
+        """The number of a reduction's name; that of NULL for none."""
+        if reduce_op is None:
+            return 0
+        kind = getattr(reduce_op, "op", reduce_op)
+        number = self._reductions.get(kind)
+        if number is None:
+            name = getattr(kind, "name", None) or str(kind).rpartition(".")[2]
+            number = self._reductions[kind] = self._number(name.lower())
+        return number
+
+    def op(self, op: str) -> int:
+        """The number of an operation's name."""
+        number = self._ops.get(op)
+        if number is None:
+            number = self._ops[op] = self._number(op)
+        return number
+
+    def _number(self, text: str) -> int:
+        """The number of a text; that of NULL for none."""
+        return self._recording.names.intern(text) if text else 0
+
+
+def call_of(awaited: Awaited) -> Call:
+    """The same for what does not mind the cost."""
+    word, _, start_ns, _, is_on_host = awaited
+    return Call(word, start_ns, is_async=False, is_on_host=is_on_host)
+
+
+def _is_over(work: Any, call: Call) -> bool:
+    """Whether a work has ended.
+
+    On the host its future tells first, on a device the future is done as the work is queued.
+    """
+    if call.is_on_host:
+        try:
+            return bool(work.get_future().done())
+        except RuntimeError:  # of a kind that has none
+            pass
+    return bool(work.is_completed())
+
+
+def _next_message(group: Group, op: str, peer: int | None) -> int:
+    """The number of a message between two ranks."""
+    group.counted += 1
+    if peer is None:
+        return NULL_INT
+    counts = group.sent if op == "send" else group.received
+    counts[peer] = number = counts.get(peer, 0) + 1
+    return number
+
+
+def _first(tensors: Any) -> Any:
+    """The first tensor of lists of lists."""
+    while type(tensors) in (list, tuple):
+        tensors = tensors[0]
+    return tensors
+
+
+def flat_tensors(tensors: Any) -> list[Any]:
+    """The tensors of lists of lists."""
+    if type(tensors) in (list, tuple):
+        return [tensor for item in tensors for tensor in flat_tensors(item)]
+    return [tensors]

@@ -1,0 +1,160 @@
+"""Records collectives, messages between ranks and process groups.
+
+Rules of this file: nothing of it is imported and no ring is made before the process has a group.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from ....tables import COLLECTIVES, PROCESS_GROUPS
+from ...guard import Guard
+from ...recorder import RingWriter
+from ..accelerator import Accelerator
+from ..stand_in import StandIn
+from ..steps.recording import Recording
+from .calls import GroupCall, WorkWait
+from .groups import Groups
+from .hot_path import HotPath
+from .kernels import Kernels
+from .methods import MethodStandIn
+from .operations import OPERATIONS
+from .rows import CollectiveRows
+
+
+class CollectiveCalls:
+    """All that stands in for something of torch's, once there are groups."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        rings: tuple[RingWriter, RingWriter],
+        accelerator: Accelerator,
+        guard: Guard,
+    ) -> None:
+        self._recording = recording
+        self._rings = rings
+        self._guard = guard
+        self._misses = False
+        collectives, groups = rings
+        self.groups = Groups(groups, recording.names)
+        self.rows = rows = CollectiveRows(recording, collectives, accelerator)
+        self.kernels = Kernels(recording, self.groups, rows, guard)
+        c10d: Any = sys.modules["torch._C._distributed_c10d"]
+        helpers: list[Any] = [
+            CollectiveRows.open,
+            CollectiveRows.issued,
+            CollectiveRows.failed,
+            Groups.of,
+        ]
+        hot = HotPath(recording, self.groups, rows, guard)
+        helpers += hot.helpers()
+        self._methods = [
+            MethodStandIn(
+                c10d.ProcessGroup,
+                operation.method,
+                GroupCall(operation, recording, self.groups, rows, guard),
+                helpers,
+                hot.maker_for(operation),
+            )
+            for operation in OPERATIONS
+        ]
+        waits = WorkWait(recording, rows, guard)
+        helpers = [CollectiveRows.waited, *hot.helpers()]
+        self._methods.append(MethodStandIn(c10d.Work, "wait", waits, helpers, hot.make_wait))
+        distributed = sys.modules["torch.nn.parallel.distributed"]
+        self._reducer = StandIn(
+            distributed.DistributedDataParallel, "_ddp_init_helper", self._with_reducer
+        )
+
+    def start(self) -> None:
+        """Record from now on, and meet the groups that are new."""
+        self.groups.meet_all()
+        if self._recording.collectives is self:
+            return
+        for method in self._methods:
+            method.start()
+        self._reducer.start()
+        self.kernels.watch()
+        self._recording.collectives = self
+        self._recording.after_step += (self._after_step,)
+
+    def stop(self) -> None:
+        """Record no more."""
+        for method in self._methods:
+            method.stop()
+        self._reducer.stop()
+        self.kernels.stop()
+        recording = self._recording
+        recording.collectives = None
+        recording.after_step = tuple(
+            look for look in recording.after_step if look != self._after_step
+        )
+        self.rows.forget()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self.kernels.close()
+        for ring in self._rings:
+            ring.close()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        parts: list[Any] = [*self._methods, self._reducer]
+        return [sentence for part in parts for sentence in part.remains()]
+
+    def note(self) -> str:
+        """What `status` says of it beside its state."""
+        if self._misses:
+            return (
+                "there are collectives that are not seen, such as those of a backend's own"
+                " methods: python.flight_recorder has them"
+            )
+        if self.kernels.is_on:
+            return "calls from C++, such as those of DistributedDataParallel, are recorded, too"
+        return "none is called from C++, as far as is known"
+
+    def pass_ended(self, start_ns: int, now_ns: int) -> None:
+        """A backward pass of the training's step has ended; see `Kernels`."""
+        self._guard.run(self._note_pass, start_ns, now_ns)
+
+    def _note_pass(self, start_ns: int, now_ns: int) -> None:
+        """What it has waited for since the reducer's last call is the gradients' exchange."""
+        if self.kernels.issued_ns > start_ns:
+            self._recording.rows.phases.synchronized(self.kernels.issued_ns, now_ns)
+        self.rows.poll(now_ns)
+
+    def _with_reducer(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A DistributedDataParallel is made, whose reducer calls from C++."""
+        self._guard.run(self.kernels.start)
+        return original(*args, **kwargs)
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer has stepped."""
+        self._guard.run(self._look)
+
+    def _look(self) -> None:
+        """See what has ended meanwhile, and whether somebody calls from C++."""
+        self.rows.poll(time.perf_counter_ns())
+        unseen = [group for group in self.groups.all() if group.has_unseen()]
+        if unseen:
+            self._misses = self.kernels.is_on
+            self.kernels.start()
+
+
+def make_rings(folder: Any, rows: int) -> tuple[RingWriter, RingWriter]:
+    """The rings of both tables.
+
+    Raises:
+        RingError: There is no space for them.
+    """
+    return (
+        RingWriter(folder.ring(COLLECTIVES.name), COLLECTIVES, rows),
+        RingWriter(folder.ring(PROCESS_GROUPS.name), PROCESS_GROUPS, _GROUP_ROWS),
+    )
+
+
+_GROUP_ROWS = 1024

@@ -1,0 +1,151 @@
+"""The rows of python.dataloaders: iterators, and what the kernel tells of their workers.
+
+Rules of this file: runs in the agent's thread, when somebody asks. Reads plain attributes of
+torch's own iterators, at one go each, and runs no code of theirs; never asks a worker's `Process`
+object, which would take the news of its death from the training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from .... import process
+from ....tables import DATALOADERS
+from ....wait_rules import FOR_A_WORKER
+from ....wire import Backtrace, LiveRows
+from .dataloaders import DataLoaders, Feed, next_task
+
+_COLUMNS = tuple(column.name for column in DATALOADERS.columns)
+
+
+def dataloader_rows(loaders: DataLoaders | None) -> LiveRows:
+    """One row per worker of every iterator that is known, or that a thread waits for."""
+    found: list[dict[str, Any]] = []
+    if loaders is not None:
+        unseen = _meet_waiting(loaders)
+        for iterator, feed in loaders.feeds():
+            about = _facts_of(iterator, feed, began_before=unseen.get(id(iterator)))
+            found += [about | worker for worker in _workers_of(iterator)]
+    rows = tuple(tuple(row.get(column) for column in _COLUMNS) for row in found)
+    return LiveRows(table=DATALOADERS.name, columns=_COLUMNS, rows=rows)
+
+
+def with_workers_named(trace: Backtrace, loaders: DataLoaders) -> Backtrace:
+    """The stacks, with the worker named in what a thread waits for that waits for its batch."""
+    try:
+        awaited = dict(_awaited_workers(loaders))
+    except (AttributeError, LookupError, TypeError):  # an iterator of another library's making
+        return trace
+    threads = tuple(
+        dataclasses.replace(thread, waiting=awaited[thread.thread_id])
+        if thread.waiting == FOR_A_WORKER and thread.thread_id in awaited
+        else thread
+        for thread in trace.threads
+    )
+    return dataclasses.replace(trace, threads=threads)
+
+
+def _awaited_workers(loaders: DataLoaders) -> Iterator[tuple[int, str]]:
+    """Each thread that waits for a certain worker's batch, and the sentence that says so."""
+    for iterator, feed in loaders.feeds():
+        for row in _workers_of(iterator) if feed.since_ns else ():
+            if row.get("awaited"):
+                worker = f"DataLoader worker {row['worker']} (pid {row['pid']})"
+                yield feed.thread_id, FOR_A_WORKER.replace("a DataLoader worker", worker)
+
+
+def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
+    """Meet the iterators that threads have been waiting for since before the agent came.
+
+    Returns:
+        The kernel number of the thread that waits, by ``id(iterator)``.
+    """
+    found: dict[int, int] = {}
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
+    for ident, frame in frames.items():
+        iterator = _awaited_in(frame, loaders.waiting_code)
+        if iterator is not None and not loaders.feed_of(iterator).since_ns:
+            found[id(iterator)] = _native_id(ident)
+    return found
+
+
+def _awaited_in(frame: FrameType | None, code: Any) -> Any:
+    """The iterator whose ``__next__`` a stack is in; None when it is in none."""
+    while frame is not None:
+        if frame.f_code is code:
+            values = frame.f_locals
+            try:
+                return values.get("self")
+            finally:
+                if type(values) is dict and frame.f_trace is None:
+                    values.clear()  # before 3.13 a copy, which the frame would keep
+        frame = frame.f_back
+    return None
+
+
+def _native_id(ident: int) -> int:
+    """The kernel's number of a thread; 0 where Python does not know it."""
+    for thread in threading.enumerate():
+        if thread.ident == ident:
+            return thread.native_id or 0
+    return 0
+
+
+def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[str, Any]:
+    """What is the same in all rows of an iterator.
+
+    Args:
+        began_before: The thread that has waited since before the agent came, if one has.
+    """
+    loader, since, thread_id = feed.loader, feed.since_ns, feed.thread_id
+    has_workers = iterator._num_workers > 0
+    size = getattr(iterator._index_sampler, "batch_size", None)
+    return {
+        "loader": loader.number,
+        "dataset": type(iterator._dataset).__name__,
+        "batches": feed.length,
+        "batch_size": size if type(size) is int and iterator._auto_collation else None,
+        "num_workers": iterator._num_workers,
+        "prefetch_factor": iterator._prefetch_factor if has_workers else None,
+        "pin_memory": bool(iterator._pin_memory),
+        "persistent_workers": bool(iterator._persistent_workers),
+        "batch": iterator._num_yielded,
+        "given": loader.given,
+        "mean_wait": loader.waited_ns / loader.given * 1e-9 if loader.given else None,
+        "last_wait": loader.last_ns * 1e-9 if loader.given else None,
+        "waiting": bool(since) or began_before is not None,
+        "waited": (time.perf_counter_ns() - since) * 1e-9 if since else None,
+        "thread_id": thread_id if since else began_before,
+        "outstanding": iterator._tasks_outstanding if has_workers else None,
+    }
+
+
+def _workers_of(iterator: Any) -> Iterator[dict[str, Any]]:
+    """The columns of each worker; a single row without any for a loader that has none."""
+    workers = list(getattr(iterator, "_workers", ()))
+    if not workers:
+        yield {}
+    in_order = getattr(iterator, "_in_order", True)
+    awaited = next_task(iterator)[1] if workers else None
+    for number, worker in enumerate(workers):
+        pid = getattr(getattr(worker, "_popen", None), "pid", None)
+        facts = process.facts(pid) if pid else None
+        if facts is not None and facts.parent != os.getpid():
+            facts = None  # another process has its number by now
+        yield {
+            "worker": number,
+            "awaited": number == awaited if in_order else None,
+            "tasks": iterator._workers_num_tasks[number],
+            "pid": pid,
+            "state": facts.state if facts else None,
+            "resident_bytes": facts.resident_bytes if facts else None,
+            "cpu_s": facts.cpu_s if facts else None,
+        }

@@ -1,0 +1,92 @@
+"""Collects garbage and gives memory back, for who has asked for it.
+
+Rules of this file: runs in the training thread, at a safe point or where the script says so; may
+take tens of milliseconds. Imports what it needs when it is first asked.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import TYPE_CHECKING
+
+from ....marks import Cleaning
+from ....ring import NULL_INT
+from ...armed_job import ArmedJob
+from ...guard import Guard
+from ..accelerator import Accelerator, is_capturing, is_in_use
+from ..steps.recording import Recording
+
+if TYPE_CHECKING:
+    from .memory_rows import MemoryRows
+
+
+def clean(accelerator: Accelerator, cleaning: Cleaning) -> tuple[int, int]:
+    """Do what comes before memory is read.
+
+    Returns:
+        How long collecting garbage took, in ns, and how many objects it found; `NULL_INT` twice
+        where none was asked for.
+    """
+    took, found = NULL_INT, NULL_INT
+    if cleaning.gc:
+        start = time.perf_counter_ns()
+        found = gc.collect()
+        took = time.perf_counter_ns() - start
+    if cleaning.empty_cache and not accelerator.empty_cache():
+        _trim()
+    return took, found
+
+
+def _trim() -> None:
+    """Have the C library give back what it holds free; only that of GNU has a call for it."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+class CleaningJob(ArmedJob):
+    """Cleans up at the end of a step, with a row of python.memory before and after.
+
+    Attributes:
+        found: Objects that garbage was made of.
+    """
+
+    what = "clean"
+
+    def __init__(
+        self, recording: Recording, rows: MemoryRows, cleaning: Cleaning, number: int
+    ) -> None:
+        super().__init__(number)
+        self._recording, self._rows, self._cleaning = recording, rows, cleaning
+        self._held_ns = 0
+        self.guard = Guard("cleaning", self.end)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know."""
+        if not self._held_ns:
+            return ()
+        notes = [f"the training was held for {self._held_ns * 1e-6:.0f} ms"]
+        if self._cleaning.reset_peaks and is_in_use():
+            notes.append("what the script itself reads of the device's peaks begins anew, too")
+        return tuple(notes)
+
+    def _work(self) -> None:
+        """Clean up, between two rows."""
+        if is_capturing():  # nothing may be given back meanwhile
+            return
+        start = time.perf_counter_ns()
+        self.saw(self._recording.step - 1)
+        words = " ".join(name for name, is_wanted in self._cleaning._asdict().items() if is_wanted)
+        self._rows.collected = NULL_INT
+        self._rows.seen(f"before {words}")
+        self._rows.seen(f"after {words}", self._cleaning)
+        self._held_ns = time.perf_counter_ns() - start
+        if not self._rows.is_on:
+            self.failed("memory is not recorded here")
+            return
+        self.found = max(self._rows.collected, 0)
+        self.done = 1
+        self.end()

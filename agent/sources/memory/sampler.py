@@ -1,0 +1,59 @@
+"""How much memory the job has in use, sampled at a bounded cost.
+
+Rules of this file: runs in the training threads; never waits for the accelerator.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from ....ring import NULL_INT
+from ..accelerator import Accelerator
+
+_LEAST_INTERVAL_NS = 2_000_000
+_COST_SHARE = 1000
+"""A sample may cost one part in so many of the time until the next. It costs up to 30 us: by then
+the caches have forgotten what it takes."""
+
+
+class MemorySampler:
+    """Keeps the newest figure at hand.
+
+    Attributes:
+        bytes: The newest sample; `NULL_INT` before the first.
+        taken_ns: When it was taken, by the monotonic clock.
+        due_ns: When the next one is due.
+    """
+
+    __slots__ = ("_accelerator", "_clock", "_page", "_statm", "bytes", "due_ns", "taken_ns")
+
+    def __init__(
+        self, accelerator: Accelerator, *, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self._accelerator = accelerator
+        self._clock = clock
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self.bytes = NULL_INT
+        self.taken_ns = 0
+        self.due_ns = 0
+
+    def sample(self) -> None:
+        """Take a sample and plan the next one by what this one cost."""
+        start = self._clock()
+        allocated = self._accelerator.allocated_bytes()
+        self.bytes = self._resident() if allocated is None else allocated
+        self.taken_ns = end = self._clock()
+        self.due_ns = end + max(_LEAST_INTERVAL_NS, (end - start) * _COST_SHARE)
+
+    def _resident(self) -> int:
+        """The resident set of the process in bytes."""
+        return int(os.pread(self._statm, 64, 0).split()[1]) * self._page
+
+    def close(self) -> None:
+        """Close the file it reads."""
+        statm, self._statm = self._statm, -1  # a thread may be about to take a sample
+        if statm >= 0:
+            os.close(statm)

@@ -1,0 +1,175 @@
+"""What probing knows of a training, by the names that people use for it.
+
+Rules of this file: imports nothing, runs nothing of the objects' own, and keeps nothing alive: what
+is found was recorded by weak references, or is looked for among the objects of the process. That
+takes up to some tenths of a second, so it is done only for a name that nobody else has.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..steps.recording import Recording
+
+if TYPE_CHECKING:
+    from ..data.dataloaders import DataLoaders
+
+_MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_SCHEDULERS = (("torch.optim.lr_scheduler", "LRScheduler"),)
+_SCALERS = (("torch.amp.grad_scaler", "GradScaler"),)
+_LOADERS = (("torch.utils.data.dataloader", "DataLoader"),)
+_TRAINERS = (
+    ("transformers.trainer", "Trainer"),
+    ("lightning.pytorch.trainer.trainer", "Trainer"),
+    ("pytorch_lightning.trainer.trainer", "Trainer"),
+    ("accelerate.accelerator", "Accelerator"),
+)
+_MOST_WRAPPERS = 4
+
+
+class KnownNames(Mapping[str, Any]):
+    """Names of the training; each is looked for when it is asked.
+
+    Attributes:
+        possible: The names that it may know, whether or not there is anything of them.
+    """
+
+    def __init__(
+        self, recording: Recording, loaders: DataLoaders | None, step: Callable[[], int | None]
+    ) -> None:
+        self._recording = recording
+        self._dataloaders = loaders
+        self._step = step
+        self.possible = tuple(_FINDERS)
+
+    def __getitem__(self, name: str) -> Any:
+        value = _FINDERS[name](self)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in _FINDERS and _FINDERS[str(name)](self) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in _FINDERS if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def model(self) -> Any:
+        """The root module last trained or called."""
+        return _alive(self._recording.model)
+
+    def optimizer(self) -> Any:
+        """The optimizer whose steps are counted."""
+        return _alive(self._recording.optimizer)
+
+    def batch(self) -> Any:
+        """What came in last."""
+        return self._recording.inputs.last_batch()
+
+    def step(self) -> int | None:
+        """The step in progress."""
+        return self._step()
+
+    def loss(self) -> Any:
+        """The last loss: itself while it lives, else its number."""
+        tensor, number = self._recording.loss or (None, None)
+        alive = _alive(tensor)
+        if alive is not None:
+            return alive
+        return number.value if number is not None and number.is_here() else None
+
+    def scheduler(self) -> Any:
+        """The scheduler of the optimizer; of several, the one that is part of no other."""
+        found = schedulers_of(_alive(self._recording.optimizer))
+        parts = {id(part) for s in found for part in _own(s).get("_schedulers", ())}
+        return next((s for s in reversed(found) if id(s) not in parts), None)
+
+    def loader(self) -> Any:
+        """The loader that has given the most batches."""
+        feeds = list(self._dataloaders.feeds()) if self._dataloaders is not None else []
+        feeds.sort(key=lambda feed: feed[1].loader.given, reverse=True)
+        loaders = _living(_LOADERS) if feeds else []
+        for iterator, _ in feeds:
+            sampler = getattr(iterator, "_index_sampler", None)
+            for loader in loaders:
+                if sampler is not None and _draws_from(loader, sampler):
+                    return loader
+        return None
+
+
+_FINDERS: dict[str, Callable[[KnownNames], Any]] = {
+    "model": KnownNames.model,
+    "optimizer": KnownNames.optimizer,
+    "train_loader": KnownNames.loader,
+    "dataloader": KnownNames.loader,
+    "scheduler": KnownNames.scheduler,
+    "scaler": lambda _: next(iter(scalers_there_are()), None),
+    "loss": KnownNames.loss,
+    "batch": KnownNames.batch,
+    "step": KnownNames.step,
+    "rank": lambda _: _rank(),
+    "trainer": lambda _: next(iter(_living(_TRAINERS)), None),
+}
+"""Of the class: methods bound to one that it held itself would leave it to the collector."""
+
+
+def schedulers_of(optimizer: Any) -> list[Any]:
+    """The schedulers of an optimizer, those that are parts of others included."""
+    return [s for s in _living(_SCHEDULERS) if _is_around(_own(s).get("optimizer"), optimizer)]
+
+
+def _is_around(thing: Any, optimizer: Any) -> bool:
+    """Whether it is an optimizer, or one around that, as accelerate hands to a scheduler."""
+    for _ in range(_MOST_WRAPPERS):
+        if thing is None or thing is optimizer:
+            break
+        thing = _own(thing).get("optimizer")
+    return thing is not None and thing is optimizer
+
+
+def scalers_there_are() -> list[Any]:
+    """The gradient scalers of the process."""
+    return _living(_SCALERS)
+
+
+def _draws_from(loader: Any, sampler: Any) -> bool:
+    """Whether a loader draws its numbers from a sampler."""
+    own = _own(loader)
+    return own.get("batch_sampler") is sampler or own.get("sampler") is sampler
+
+
+def _living(classes: tuple[tuple[str, str], ...]) -> list[Any]:
+    """The objects of some classes of modules that have been imported, and of classes from them."""
+    kinds = {getattr(sys.modules.get(module), name, None) for module, name in classes} - {None}
+    if not kinds:
+        return []
+    return [thing for thing in gc.get_objects() if not kinds.isdisjoint(_MRO(type(thing)))]
+
+
+def _own(thing: Any) -> dict[str, Any]:
+    """An object's own attributes, without running anything of its class."""
+    try:
+        own: dict[str, Any] = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return own
+
+
+def _alive(reference: Any) -> Any:
+    return reference() if reference is not None else None
+
+
+def _rank() -> int | None:
+    """The rank, as torch knows it or the launcher has set it."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,167 @@
+"""The norm of a step's gradients: the script's own, or one that is taken now and then.
+
+Rules of this file: runs in the training thread. In the place of the function that
+``torch.nn.utils.clip_grad_norm_`` hands its norm to, so that a script which has imported that one
+by name is seen, too; where a script does not clip, in the hook before the optimizer's step. Nothing
+waits for a device, and what the norm costs decides how often it is taken.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...guard import Guard
+from ..accelerator import Accelerator, is_capturing
+from ..stand_in import StandIn
+from ..steps.interval import Interval
+from ..steps.recording import Clip, Recording
+from .gradient_tensors import gradients_of, has_closure, norms_of, parameters_of
+from .number import read_number
+
+_PART_OF_BUDGET = 0.1
+_BYTES_PER_NS = 200.0
+"""How fast a device reads at the least; its own clock is not asked, because that would wait."""
+
+
+class GradientNorms:
+    """Takes the norm that the script clips by, or one of its own."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        accelerator: Accelerator,
+        share: float,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            share: The part of a step that all recording may cost.
+        """
+        self._recording = recording
+        self._accelerator = accelerator
+        self._clock = clock
+        self._interval = Interval(share * _PART_OF_BUDGET)
+        self._last_ns = 0
+        self._is_warm = False
+        module = sys.modules["torch.nn.utils.clip_grad"]
+        self._clip = StandIn(module, "_clip_grads_with_norm_", self._around)
+        self.guard = Guard("gradient norms", self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._clip.is_on
+
+    def start(self) -> None:
+        """Take norms from now on."""
+        self._clip.start()
+        self.stop_looking()
+        self._recording.before_step += (self._before_step,)
+
+    def stop(self) -> None:
+        """Take none any more."""
+        self._clip.stop()
+        self.stop_looking()
+
+    def stop_looking(self) -> None:
+        """Leave the steps of optimizers alone."""
+        looks = self._recording.before_step
+        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+        self._last_ns = 0
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return self._clip.remains()
+
+    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Gradients are clipped by their norm."""
+        self.guard.run(self._note, args, kwargs)
+        return original(*args, **kwargs)
+
+    def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Remember the norm; of several in a step, the last."""
+        norm = kwargs["total_norm"] if "total_norm" in kwargs else args[2]
+        thread = self._recording.threads.state
+        self._recording.clip = clip_of(*args[:2], **kwargs)
+        if thread.native_id == self._recording.training_thread:
+            number = read_number(norm, self._accelerator)
+            self._recording.rows.norm = number or self._recording.rows.norm
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An optimizer is about to step."""
+        recording = self._recording
+        counted = recording.optimizer
+        is_training = recording.threads.state.native_id == recording.training_thread
+        if is_training and counted is not None and counted() is optimizer:
+            self.guard.run(self._consider, optimizer, args, kwargs)
+
+    def _consider(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take the norm, if the script has not, and if it is time to."""
+        computes_own = has_closure(args, kwargs)
+        now = self._clock()
+        step_ns, is_first = now - self._last_ns, not self._last_ns
+        self._last_ns = now
+        rows = self._recording.rows
+        if is_first or computes_own or rows.norm is not None or not self._interval.is_due():
+            return
+        torch: Any = sys.modules["torch"]
+        if is_capturing() or torch.autograd._profiler_enabled():
+            return  # what a profile shows is to be the training's own
+        if not self._is_warm:  # what is only set up once must not count as what it costs
+            total_norm(optimizer)
+            self._is_warm, now = True, self._clock()
+        found = total_norm(optimizer)
+        if found is None:
+            self._interval.taken(self._clock() - now, step_ns)
+            return
+        norm, size = found
+        number = read_number(norm, self._accelerator)
+        scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
+        if number is not None and scale is not None:
+            divisor = read_number(scale, self._accelerator)
+            number = None if divisor is None else number.over(divisor)
+        rows.norm = number
+        on_device = 0.0 if norm.device.type == "cpu" else size / _BYTES_PER_NS
+        self._interval.taken(max(self._clock() - now, on_device), step_ns)
+
+
+def clip_of(
+    parameters: Any = (), max_norm: Any = None, total_norm: Any = None, **_: Any
+) -> Clip | None:
+    """What a call clips, by the arguments of torch's function; None where that cannot be told."""
+    del total_norm
+    is_one = isinstance(parameters, sys.modules["torch"].Tensor)
+    clipped = [parameters] if is_one else parameters
+    if not isinstance(max_norm, float | int) or not isinstance(clipped, list) or not clipped:
+        return None
+    ends = (weakref.ref(clipped[0]), weakref.ref(clipped[-1]))
+    return Clip(float(max_norm), ends, len(clipped))
+
+
+def total_norm(optimizer: Any) -> tuple[Any, int] | None:
+    """The norm of all gradients of an optimizer, as a tensor, and the bytes that were read.
+
+    Returns:
+        None where there are no gradients, or some that cannot be read with the others.
+    """
+    torch: Any = sys.modules["torch"]
+    pairs, left_out = gradients_of(parameters_of(optimizer))
+    devices = {gradient.device for _, gradient in pairs}
+    if left_out or len(devices) != 1:
+        return None
+    norms = norms_of([gradient for _, gradient in pairs])
+    with torch.no_grad():
+        widest = max((norm.dtype for norm in norms), key=lambda dtype: dtype.itemsize)
+        stacked = torch.stack([norm.to(widest) for norm in norms])
+        size = sum(gradient.nbytes for _, gradient in pairs)
+        return torch.linalg.vector_norm(stacked), size

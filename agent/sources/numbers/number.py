@@ -1,0 +1,126 @@
+"""Numbers that are read from tensors of one element: losses, norms, scales.
+
+Rules of this file: runs in the training threads; never waits for a device, changes no tensor and
+keeps none alive. A tensor of a subclass is not read: to look at one may start a collective.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from ....ring import NULL_FLOAT
+from ..accelerator import Accelerator, PendingNumber
+
+_SUM = 2
+"""How torch writes down that a loss was summed."""
+_MOST_DIVISIONS = 3
+
+
+class Number:
+    """A number that is here, or on its way."""
+
+    __slots__ = ("_more", "_pending", "_scale", "_value")
+
+    def __init__(self, value: float, pending: PendingNumber | None = None) -> None:
+        self._value = value
+        self._pending = pending
+        self._scale: Number | None = None
+        self._more: Number | None = None
+
+    def is_here(self) -> bool:
+        """Whether the value is known; asks without waiting."""
+        if self._pending is not None and self._pending.is_here():
+            self._value, self._pending = self._pending.value(), None
+        parts = (self._scale, self._more)
+        return self._pending is None and all(part is None or part.is_here() for part in parts)
+
+    @property
+    def value(self) -> float:
+        """The number; `NULL_FLOAT` while it is not here."""
+        if not self.is_here():
+            return NULL_FLOAT
+        value = self._value
+        if self._scale is not None:
+            scale = self._scale.value
+            value = value / scale if scale else math.nan
+        return value if self._more is None else value + self._more.value
+
+    def over(self, scale: Number) -> Number:
+        """This number, divided by another one; the same object."""
+        self._scale = scale
+        return self
+
+    def plus(self, other: Number) -> Number:
+        """This number and another one; the same object."""
+        self._more = other if self._more is None else self._more.plus(other)
+        return self
+
+
+def read_number(tensor: Any, accelerator: Accelerator) -> Number | None:
+    """The number in a tensor; None where there is none to be read."""
+    torch: Any = sys.modules["torch"]
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() != 1:
+        return None
+    if not tensor.dtype.is_floating_point or tensor.device.type == "meta":
+        return None
+    return _read(tensor, accelerator)
+
+
+def _read(tensor: Any, accelerator: Accelerator) -> Number | None:
+    """The number in a tensor of one element; None where it cannot be had now."""
+    if tensor.device.type == "cpu":
+        return Number(float(tensor.item()))
+    pending = accelerator.copy_number(tensor)
+    return None if pending is None else Number(NULL_FLOAT, pending)
+
+
+def share_of(node: Any, accelerator: Accelerator) -> Number | None:
+    """What part of its step's loss a micro-batch's loss is; None where it stands for itself.
+
+    Read from the nodes that made it: ``loss / 4`` and ``loss * 0.25`` are a quarter of it, and a
+    cross entropy that was summed and divided by a number of tokens, as for the tokens of all
+    micro-batches, is that part of it which its own tokens are.
+    """
+    divisor, total = 1.0, None
+    for _ in range(_MOST_DIVISIONS):
+        kind = node.name() if node is not None else ""
+        if kind not in {"DivBackward0", "MulBackward0"}:
+            break
+        other = _saved(node, "other")
+        if other is None or other.dim() != 0:
+            break
+        if other.device.type == "cpu":
+            number = float(other)
+            divisor *= number if kind == "DivBackward0" else 1.0 / (number or 1.0)
+        elif total is None and kind == "DivBackward0":
+            total = other
+        else:
+            break
+        node = next((before for before, _ in node.next_functions if before is not None), None)
+    if total is None and divisor == 1.0:
+        return None
+    tokens = _summed_tokens(node)
+    if tokens is None:
+        return None if total is not None or not divisor else Number(1.0 / divisor)
+    share = _read(tokens, accelerator)
+    whole: Number | None = Number(divisor)
+    if total is not None:
+        read = _read(total, accelerator)
+        whole = read.over(Number(1.0 / (divisor or 1.0))) if read is not None else None
+    return None if share is None or whole is None else share.over(whole)
+
+
+def _summed_tokens(node: Any) -> Any:
+    """By how much a cross entropy that was summed would have been divided for its mean."""
+    kind = node.name() if node is not None else ""
+    is_sum = kind.startswith("NllLoss") and node._saved_reduction == _SUM
+    return _saved(node, "total_weight") if is_sum else None
+
+
+def _saved(node: Any, name: str) -> Any:
+    """A tensor that a node has saved; None for one that is with hooks of somebody's."""
+    raw = getattr(node, f"_raw_saved_{name}")
+    is_hooked = getattr(raw, "unpack_hook", None) is not None
+    return None if is_hooked else getattr(node, f"_saved_{name}")

@@ -1,0 +1,4 @@
+"""Stacks of the process's own threads.
+
+Rules of this package: as those of `sources`.
+"""

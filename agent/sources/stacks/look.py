@@ -1,0 +1,91 @@
+"""The stacks of all Python threads, taken by the agent's own thread.
+
+Rules of this file: reads frames, never runs the threads' code, and touches their locals only when
+asked to. The agent's own threads are left out: they are not the job's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from .... import process
+from ....stacks import complete, is_ours
+from ....wire import Backtrace, Frame, Local, ThreadStack
+from ...safe_points import AGENT_THREAD_PREFIX
+from ..numbers.values import read_locals
+
+_FRAMES_WITH_LOCALS = 100
+"""How many frames of a stack, from the innermost on, are asked for their local variables."""
+
+
+class _Place(NamedTuple):
+    """One frame, as it was."""
+
+    code: CodeType
+    lineno: int
+    locals: tuple[Local, ...] | None
+
+    def frame(self) -> Frame:
+        """The frame as it travels."""
+        func = getattr(self.code, "co_qualname", self.code.co_name)  # 3.11 and newer know the class
+        file = self.code.co_filename
+        return Frame(func=func, file=file, lineno=self.lineno, locals=self.locals)
+
+
+def take_backtrace(*, locals: bool = False) -> Backtrace:
+    """The stack of every Python thread now, main thread first.
+
+    Args:
+        locals: Also short texts of the local variables.
+    """
+    # All frames first and at one go: what is read from files takes long enough for the threads
+    # to move on, and a frame that has returned no longer knows who called it.
+    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    places = {
+        ident: _places_of(frame, locals=locals)
+        for ident, frame in sys._current_frames().items()
+        if ident not in own
+    }
+    main = threading.main_thread().ident
+    stacks = [
+        ThreadStack(
+            thread_id=thread.native_id or 0,
+            name=thread.name,
+            is_main=thread.ident == main,
+            daemon=thread.daemon,
+            alive=thread.is_alive(),
+            frames=tuple(place.frame() for place in places.get(thread.ident or 0, ())),
+        )
+        for thread in _threads(set(places))
+    ]
+    facts = process.threads(os.getpid(), {stack.thread_id for stack in stacks})
+    return Backtrace(
+        pid=os.getpid(), source="agent", threads=complete(stacks, facts, by_agent=True)
+    )
+
+
+def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
+    """The code and line of every frame of a stack, innermost first."""
+    found: list[_Place] = []
+    while frame is not None:
+        if not is_ours(frame.f_code.co_filename):
+            with_locals = locals and len(found) < _FRAMES_WITH_LOCALS
+            values = read_locals(frame) if with_locals else None
+            found.append(_Place(frame.f_code, frame.f_lineno or 0, values))
+        frame = frame.f_back
+    return found
+
+
+def _threads(idents: set[int]) -> list[threading.Thread]:
+    """The job's threads: those that threading knows, and those that only have frames."""
+    known = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
+    own = {t.ident for t in threading.enumerate()} - {t.ident for t in known}
+    for ident in idents - {t.ident for t in known} - own:
+        stranger = threading.Thread(name=f"thread {ident:#x}")
+        stranger._ident = ident  # type: ignore[attr-defined]
+        known.append(stranger)
+    return known

@@ -1,0 +1,142 @@
+"""Writes python.samples: where every thread is, some times per second.
+
+Rules of this file: one thread of the agent's own, only while somebody has asked for samples; looks
+at frames and at nothing they hold, and keeps none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import CodeType, FrameType
+
+from ....ring import DONE, NULL_NAME
+from ...guard import Guard
+from ...recorder import RingWriter
+from ...safe_points import AGENT_THREAD_PREFIX
+from ..leaks.named_places import OURS
+from ..steps.recording import Recording
+
+_DEEPEST = 64
+_MOST_STACKS = 5_000
+_MOST_LABELS = 20_000
+_END_S = 1.0
+
+
+class _Labels(dict[CodeType, str]):
+    """What code is called in a stack; nothing for code of ours."""
+
+    def __missing__(self, code: CodeType) -> str:
+        is_ours = code.co_filename.startswith(OURS)
+        label = "" if is_ours else f"{code.co_name} ({os.path.basename(code.co_filename)})"
+        if len(self) < _MOST_LABELS:
+            self[code] = label
+        return label
+
+
+class StackSamples:
+    """Takes samples while recording is on and a rate is set.
+
+    Attributes:
+        hz: Samples per second; 0 for none.
+    """
+
+    def __init__(self, recording: Recording, ring: RingWriter) -> None:
+        self.hz = 0.0
+        self.is_on = False
+        self._recording = recording
+        self._ring = ring
+        self._stacks: set[str] = set()
+        self._labels = _Labels()
+        self._enough = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.guard = Guard("stack samples", self.stop)
+        self.guard.on_fault = ring.count_dropped
+
+    def set_rate(self, hz: float) -> None:
+        """Take so many samples per second from now on."""
+        self.hz = hz
+        if self.is_on:
+            self.stop()
+            self.start()
+
+    def start(self) -> None:
+        """Begin, if a rate is set."""
+        self.is_on = True
+        if self.hz > 0 and self._thread is None:
+            self._enough = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(1.0 / self.hz, self._enough),
+                name=f"{AGENT_THREAD_PREFIX}samples",
+                daemon=True,
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Take none any more."""
+        self.is_on = False
+        thread, self._thread = self._thread, None
+        self._enough.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_END_S)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """Nothing is in torch's place."""
+        return []
+
+    def _run(self, interval_s: float, enough: threading.Event) -> None:
+        """Sample until it is enough."""
+        while not enough.wait(interval_s):
+            self.guard.run(self._sample)
+
+    def _sample(self) -> None:
+        """One sample of each thread of the program."""
+        now = time.perf_counter_ns()
+        frames = sys._current_frames()
+        del frames[threading.get_ident()]  # this very frame, which would hold itself and all others
+        known = {thread.ident: thread for thread in threading.enumerate()}
+        for ident, frame in frames.items():
+            thread = known.get(ident)
+            name = f"thread {ident:#x}" if thread is None else thread.name
+            if not name.startswith(AGENT_THREAD_PREFIX):
+                native = 0 if thread is None else thread.native_id or 0
+                self._write(now, name, native, frame)
+
+    def _write(self, now_ns: int, name: str, native_id: int, innermost: FrameType) -> None:
+        """One row."""
+        stack: list[str] = []
+        leaf: FrameType | None = None
+        frame: FrameType | None = innermost
+        while frame is not None and len(stack) < _DEEPEST:
+            label = self._labels[frame.f_code]
+            if label:
+                leaf = leaf or frame
+                stack.append(label)
+            frame = frame.f_back
+        if leaf is None:
+            return
+        intern = self._recording.names.intern
+        word = self._ring.open_row(now_ns, self._recording.step, native_id)
+        values = {
+            "thread": intern(name),
+            "func": intern(leaf.f_code.co_name),
+            "file": intern(leaf.f_code.co_filename),
+            "lineno": leaf.f_lineno or 0,
+            "stack": self._number_of(";".join(reversed(stack))),
+        }
+        self._ring.close_named(word, DONE, values)
+
+    def _number_of(self, stack: str) -> int:
+        """The number of a stack's text, as long as there are not too many."""
+        if stack not in self._stacks:
+            if len(self._stacks) >= _MOST_STACKS:
+                return NULL_NAME
+            self._stacks.add(stack)
+        return self._recording.names.intern(stack)

@@ -1,0 +1,134 @@
+"""Where recording begins: never in the middle of a module call, nor in that of a training step.
+
+Rules of this file: runs in the training threads, at module calls and optimizer steps that are not
+recorded yet; a thread that is recorded costs no call of this. Reads the frames of the calling
+thread only, and never their locals: to ask for those can keep tensors alive.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from ..memory.sampler import MemorySampler
+from .recording import Recording, ThreadState
+
+PATIENCE_NS = 60 * 1_000_000_000
+"""How long the end of an optimizer's step is waited for in a process that has an optimizer."""
+
+
+class Boundary:
+    """Decides from which module call on a thread is recorded.
+
+    A start in the middle of a training waits for the end of the step in progress, which is the
+    end of the next optimizer step. It does not wait where there is no optimizer, nor where one
+    module is called again and again without gradients: that is inference, or evaluation.
+
+    Attributes:
+        is_on: Whether threads are let in.
+    """
+
+    def __init__(self, recording: Recording, memory: MemorySampler) -> None:
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._memory = memory
+        module = self._torch.nn.Module
+        functions = (
+            module.__call__,
+            module._call_impl,
+            getattr(module, "_wrapped_call_impl", None),
+        )
+        self._call_codes = frozenset(getattr(function, "__code__", None) for function in functions)
+        self.task_id = getattr(self._torch._C, "_current_graph_task_id", lambda: -1)
+        self._optimizer_exists = False
+        self.is_on = False
+        self._until_ns = 0
+        self._evaluated = 0
+
+    def begin(self, *, late: bool) -> None:
+        """Let threads in; when it is late, from the next boundary on."""
+        self._until_ns = time.perf_counter_ns() + PATIENCE_NS
+        self._evaluated = 0
+        self._recording.awaits_step = late
+        self._recording.session += 1
+        self.is_on = True
+
+    def end(self) -> None:
+        """Let nobody in any more."""
+        self.is_on = False
+        self._recording.session += 1
+
+    def admit(self, module: Any, thread: ThreadState) -> bool:
+        """Whether a call that seems to come from outside any module is the first to be recorded.
+
+        Args:
+            thread: A thread that is not recorded yet; it is, from now on, when the answer is yes.
+        """
+        recording = self._recording
+        if not self.is_on or thread.is_apart:
+            return False
+        if recording.awaits_step and not thread.is_agents:
+            self._show_progress(thread)
+        if self._is_inside_call(sys._getframe(1)):
+            return False
+        if recording.awaits_step:
+            if thread.is_agents or self.task_id() != -1:  # or a backward pass calls it once more
+                return False
+            recording.safe_points.root_called()
+            if not self._begins_with(module):
+                return False
+            recording.awaits_step = False
+        thread.session = recording.session
+        return True
+
+    def admit_step(self, thread: ThreadState) -> bool:
+        """Whether the step that an optimizer has just ended counts, or ended the waiting."""
+        if thread.is_agents or not self.is_on:
+            return False
+        if self._recording.awaits_step:
+            self._show_progress(thread)
+            if self._is_inside_call(sys._getframe(1)):
+                return False
+            self._recording.awaits_step = False
+        return True
+
+    def has_optimizer(self) -> bool:
+        """Whether any optimizer has been made in this process."""
+        if not self._optimizer_exists:
+            # torch marks the step method of a class as its first instance is made.
+            classes = [self._torch.optim.Optimizer]
+            for cls in classes:
+                classes.extend(cls.__subclasses__())
+                if getattr(cls.step, "hooked", False):
+                    self._optimizer_exists = True
+                    break
+        return self._optimizer_exists
+
+    def _begins_with(self, module: Any) -> bool:
+        """Whether the waiting ends with a call of a root module."""
+        if not self.has_optimizer() or time.perf_counter_ns() > self._until_ns:
+            return True
+        if self._torch.is_grad_enabled():
+            self._evaluated = 0
+            return False
+        # A teacher or a target network is called once in a training step, an evaluated model
+        # again and again.
+        is_evaluated = self._evaluated == id(module)
+        self._evaluated = id(module)
+        return is_evaluated
+
+    def _show_progress(self, thread: ThreadState) -> None:
+        """Let `eval` see that the training moves, and in which thread."""
+        self._recording.training_thread = thread.native_id
+        if time.perf_counter_ns() > self._memory.due_ns:
+            self._memory.sample()
+
+    def _is_inside_call(self, frame: FrameType | None) -> bool:
+        """Whether a module call that is not recorded is in progress in the calling thread."""
+        while frame is not None:
+            if frame.f_code in self._call_codes:
+                return True
+            frame = frame.f_back
+        return False

@@ -1,0 +1,44 @@
+"""Models and optimizers of a process in which nothing has been called since the agent came.
+
+Rules of this file: runs in the agent's thread; asks the garbage collector what it knows, compares
+classes, and runs no code of any object. Only what hangs or has just been attached to needs this.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..calls.module_names import outermost
+
+_MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+
+
+def found_roots() -> list[Any]:
+    """The modules with parameters that no other module holds."""
+    return [
+        module
+        for module in outermost(_instances(sys.modules["torch"].nn.Module))
+        if next(module.parameters(), None) is not None
+    ]
+
+
+def found_optimizers() -> list[Any]:
+    """Every optimizer there is."""
+    optimizers = _instances(sys.modules["torch"].optim.Optimizer)
+    return [optimizer for optimizer in optimizers if "param_groups" in vars(optimizer)]
+
+
+def _instances(cls: type) -> list[Any]:
+    """The objects of a class, without any that is still being made.
+
+    One generation at a time: the list of the young ones, among them the tensors of the step in
+    progress, is short and held for a moment only. Objects move to older ones, so none is missed.
+    """
+    own: dict[int, Any] = {}
+    for generation in (0, 1, 2):
+        for thing in [t for t in gc.get_objects(generation) if cls in _MRO(type(t))]:
+            own[id(thing)] = thing
+    return [thing for thing in own.values() if vars(thing)]

@@ -1,0 +1,99 @@
+"""What a gradient scaler (AMP) does to a step: its scale, and the steps that it leaves out.
+
+Rules of this file: runs in the training thread, in the place of two methods of torch's
+``GradScaler``; keeps no tensor alive but the scale, which is the scaler's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from ...guard import Guard
+from ..accelerator import Accelerator
+from ..numbers.number import Number, read_number
+from ..stand_in import StandIn
+from .recording import Recording
+
+
+class GradientScaler:
+    """Stands in for ``GradScaler.scale`` and ``GradScaler.update``."""
+
+    def __init__(self, recording: Recording, accelerator: Accelerator) -> None:
+        self._recording = recording
+        self._accelerator = accelerator
+        self._scaled: weakref.ref[Any] | None = None
+        self._scale: Any = None
+        self._updates = 0
+        module: Any = sys.modules.get("torch.amp.grad_scaler")
+        cls = getattr(module, "GradScaler", None)
+        self._methods = (
+            [StandIn(cls, "scale", self._around_scale), StandIn(cls, "update", self._around_update)]
+            if cls is not None
+            else []
+        )
+        self.guard = Guard("gradient scaler", self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return any(method.is_on for method in self._methods)
+
+    def start(self) -> None:
+        """Stand in."""
+        for method in self._methods:
+            method.start()
+
+    def stop(self) -> None:
+        """Stand in no more."""
+        for method in self._methods:
+            method.stop()
+        self._scaled = self._scale = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return [sentence for method in self._methods for sentence in method.remains()]
+
+    def unscaled(self, loss: Any, number: Number) -> tuple[Number, Any]:
+        """A loss without its scale.
+
+        Returns:
+            The number, and the node that made the loss before it was scaled.
+        """
+        node = loss.grad_fn
+        if self._scaled is None or self._scaled() is not loss:
+            return number, node
+        scale = read_number(self._scale, self._accelerator)
+        self._recording.rows.amp_scale = scale
+        before = [n for n, _ in node.next_functions if n is not None] if node is not None else []
+        if scale is not None:
+            number = number.over(scale)
+        return number, before[0] if before else None
+
+    def _around_scale(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A loss is scaled."""
+        result = original(*args, **kwargs)
+        self.guard.run(self._note, args, result)
+        return result
+
+    def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """The scaler has seen whether its step was left out; does so once per step."""
+        result = original(*args, **kwargs)
+        self.guard.run(self._count)
+        return result
+
+    def _note(self, args: tuple[Any, ...], result: Any) -> None:
+        """Remember which tensor was scaled, and by what."""
+        if type(result) is sys.modules["torch"].Tensor:
+            self._scaled, self._scale = weakref.ref(result), args[0]._scale
+
+    def _count(self) -> None:
+        """A step of the optimizer that was left out leaves the step in progress where it was."""
+        rows = self._recording.rows
+        rows.skipped = (rows.skipped or 0) + (0 if rows.has_stepped else 1)
+        rows.has_stepped = False

@@ -1,0 +1,71 @@
+"""Rows that are complete but for numbers which are still on their way from a device.
+
+Rules of this file: a row is completed at once with what is known, and once more when the rest has
+come; nobody waits for it. Used under the interpreter lock, by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ....ring import DONE
+from ...recorder import RingWriter
+
+_LONGEST_QUEUE = 64
+
+
+class Later(Protocol):
+    """What may not be known yet as its row is written."""
+
+    def is_here(self) -> bool:
+        """Whether it is known; asks without waiting."""
+
+    @property
+    def value(self) -> Any:
+        """What it is, or NULL while it is not known."""
+
+
+class _LateRow(NamedTuple):
+    """A row that is complete but for numbers that are not here yet."""
+
+    ring: RingWriter
+    word: int
+    values: Mapping[str, Any]
+    later: Mapping[str, Later]
+
+    def is_here(self) -> bool:
+        """Whether all of them have come."""
+        return all(number.is_here() for number in self.later.values())
+
+    def write(self) -> None:
+        """Complete the row with what is known now; a second time, with more."""
+        known = {name: number.value for name, number in self.later.items()}
+        self.ring.close_named(self.word, DONE, {**self.values, **known})
+
+
+class LateRows:
+    """The rows that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
+
+    def write(
+        self, ring: RingWriter, word: int, values: Mapping[str, Any], later: Mapping[str, Later]
+    ) -> None:
+        """Complete a row; once more later on, if that will add something.
+
+        Args:
+            values: Closing columns by name.
+            later: Those that may not be known yet.
+        """
+        row = _LateRow(ring, word, values, later)
+        row.write()
+        if not row.is_here():
+            self._waiting.append(row)
+
+    def flush(self) -> None:
+        """Complete what has been waiting for its numbers, in order."""
+        while self._waiting and self._waiting[0].is_here():
+            self._waiting.popleft().write()

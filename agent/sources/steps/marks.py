@@ -1,0 +1,146 @@
+"""Records what the script tells of itself by the functions of `probing.marks`.
+
+Rules of this file: runs in whichever thread marks something; keeps no tensor and no other object.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .... import marks
+from ....ring import DONE, FAILED, NULL_FLOAT
+from ...guard import Guard
+from ...recorder import RingWriter
+from ..accelerator import Accelerator
+from ..memory.memory_rows import MemoryRows
+from ..numbers.number import Number, read_number
+from .boundary import Boundary
+from .late_rows import LateRows
+from .progress import Progress
+from .recording import Recording
+
+_MOST_NAMES = 1000
+"""How many names of metrics are kept apart; those beyond are rows without a name."""
+
+
+class Marks:
+    """What `probing.marks` calls while recording is on."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        progress: Progress,
+        boundary: Boundary,
+        accelerator: Accelerator,
+        rings: tuple[RingWriter, RingWriter],
+        *,
+        memory: MemoryRows,
+    ) -> None:
+        """Begin without recording.
+
+        Args:
+            rings: Those of python.spans and python.metrics.
+        """
+        self._recording = recording
+        self._progress = progress
+        self._boundary = boundary
+        self._accelerator = accelerator
+        self._spans, self._metrics = rings
+        self._memory = memory
+        self._late = LateRows()
+        self._names: dict[str, int] = {}
+        self.guard = Guard("marks", self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return marks.recorder is self
+
+    def start(self) -> None:
+        """Have marks come here."""
+        marks.recorder = self
+
+    def stop(self) -> None:
+        """Have marks come here no more."""
+        if marks.recorder is self:
+            marks.recorder = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """Nothing is in torch's place."""
+        return []
+
+    def step_ended(self) -> None:
+        """See `marks.step`."""
+        self.guard.run(self._end_step)
+
+    def span_began(self, name: str) -> int | None:
+        """See `marks.span`; returns the word of its row and when it began."""
+        try:
+            recording, now = self._recording, time.perf_counter_ns()
+            thread = recording.threads.state
+            depth = min(thread.spans, 255)
+            thread.spans += 1
+            name_id = self._number_of(name)
+            return self._spans.open_row(now, recording.step, name_id, thread.native_id, depth)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self.guard.fault()
+            return None
+
+    def span_ended(self, begun: object, *, failed: bool) -> None:
+        """See `marks.span`."""
+        self.guard.run(self._end_span, begun, failed)
+
+    def measured(self, values: dict[str, Any]) -> None:
+        """See `marks.metric`."""
+        self.guard.run(self._write, values)
+
+    def memory_seen(self, label: str, cleaning: marks.Cleaning) -> None:
+        """See `marks.see_memory`."""
+        self._memory.seen(label, cleaning)
+
+    def _end_step(self) -> None:
+        """A step ends, in the thread that trains from now on."""
+        thread = self._recording.threads.state
+        if self._boundary.admit_step(thread):
+            self._progress.step_marked(thread)
+            self._recording.safe_points.step_ended()
+
+    def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
+        """A span has ended."""
+        thread = self._recording.threads.state
+        thread.spans = max(0, thread.spans - 1)
+        if isinstance(begun, int) and self._spans.still_holds(begun):
+            took = time.perf_counter_ns() - self._spans.started_ns(begun)
+            self._spans.close_row(begun, FAILED if failed else DONE, took)
+
+    def _write(self, values: dict[str, Any]) -> None:
+        """One row per figure."""
+        recording, now = self._recording, time.perf_counter_ns()
+        thread_id = recording.threads.state.native_id
+        for name, value in values.items():
+            word = self._metrics.open_row(now, recording.step, self._number_of(name), thread_id)
+            self._late.write(self._metrics, word, {}, {"value": self._number(value)})
+        self._late.flush()
+
+    def _number(self, value: Any) -> Number:
+        """A figure as a number; NULL for what is none."""
+        if type(value) in (int, float, bool):
+            return Number(float(value))
+        if hasattr(value, "numel"):
+            return read_number(value, self._accelerator) or Number(NULL_FLOAT)
+        is_scalar = getattr(value, "shape", None) == () and hasattr(value, "item")  # of numpy
+        return Number(float(value)) if is_scalar else Number(NULL_FLOAT)
+
+    def _number_of(self, name: str) -> int:
+        """The number of a name, as long as there are not too many."""
+        number = self._names.get(name)
+        if number is None:
+            if len(self._names) >= _MOST_NAMES:
+                return 0
+            number = self._names[name] = self._recording.names.intern(name)
+        return number

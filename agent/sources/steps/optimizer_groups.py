@@ -1,0 +1,104 @@
+"""The parameter groups of the optimizers, for ``python.optimizers``.
+
+Rules of this file: runs in the agent's thread while others train; reads what stands beside a
+tensor's data (shape, type, device), never the data but that of a learning rate, and never a
+gradient. Nothing read stays referenced.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ....tables import OPTIMIZERS
+from ....wire import LiveRows
+from ..model.tensor_facts import Sizes, sizes_of
+from .found import found_optimizers
+from .recording import Clip, Recording
+
+Row = tuple[str | int | float | bool | None, ...]
+
+
+def optimizer_rows(recording: Recording | None) -> LiveRows:
+    """The rows of ``python.optimizers`` now."""
+    met = recording.optimizers.alive() if recording is not None else []
+    optimizers = met or (found_optimizers() if recording is not None else [])
+    rows = [
+        _row(number, optimizer, place, group, recording)
+        for number, optimizer in enumerate(optimizers)
+        for place, group in enumerate(list(optimizer.param_groups))
+    ]
+    note = None if met else "no optimizer has stepped since the agent came into the process"
+    if rows and note is not None:
+        note += "; shown are those that the process holds"
+    columns = tuple(column.name for column in OPTIMIZERS.columns)
+    return LiveRows(table=OPTIMIZERS.name, columns=columns, rows=tuple(rows), note=note)
+
+
+def _row(
+    number: int, optimizer: Any, place: int, group: dict[str, Any], recording: Recording | None
+) -> Row:
+    """The row of one group, in the order of the table's columns."""
+    params = list(group["params"])
+    held = sizes_of(params)
+    return (
+        number,
+        type(optimizer).__name__,
+        place,
+        _number(group.get("lr")),
+        _number(group.get("weight_decay")),
+        _betas(group.get("betas")),
+        _number(group.get("momentum")),
+        _clip_of(optimizer, group, recording.clip if recording is not None else None),
+        len(params),
+        held.numbers,
+        held.trainable,
+        held.bytes,
+        _state_of(optimizer, params).bytes,
+        held.dtype,
+        held.device,
+    )
+
+
+def _clip_of(optimizer: Any, group: dict[str, Any], clip: Clip | None) -> float | None:
+    """What the group's gradients are clipped to: by the optimizer itself, or by the script."""
+    own = _number(group.get("max_grad_norm"))
+    if own is not None or clip is None:
+        return own
+    places = {
+        id(param): place
+        for place, other in enumerate(list(optimizer.param_groups))
+        for param in list(other["params"])
+    }
+    clipped = [places.get(id(end)) for ref in clip.ends if (end := ref()) is not None]
+    found = [optimizer.param_groups[place] for place in clipped if place is not None]
+    is_whole = bool(found) and clip.tensors >= len(places)
+    is_its_own = any(other is group for other in found)
+    return clip.max_norm if is_whole or is_its_own else None
+
+
+def _state_of(optimizer: Any, params: list[Any]) -> Sizes:
+    """What the optimizer keeps for some parameters."""
+    tensor_class = sys.modules["torch"].Tensor
+    tensors = []
+    for param in params:
+        state = optimizer.state.get(param)  # asked so, a defaultdict does not grow
+        values = list(state.values()) if isinstance(state, dict) else []
+        tensors += [value for value in values if isinstance(value, tensor_class)]
+    return sizes_of(tensors)
+
+
+def _betas(value: Any) -> str | None:
+    """The decay rates as text."""
+    if not isinstance(value, (tuple, list)):
+        return None
+    return ", ".join("?" if (beta := _number(item)) is None else f"{beta:g}" for item in value)
+
+
+def _number(value: Any) -> float | None:
+    """A number of a group, out of a tensor only where that waits for no device."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, sys.modules["torch"].Tensor) and value.device.type == "cpu":
+        return float(value) if value.numel() == 1 else None
+    return None

@@ -1,0 +1,196 @@
+"""Records every optimizer step, and tells `Progress` when a training step has ended.
+
+Rules of this file: runs in the training threads, inside torch's own global optimizer hooks.
+A hook always returns None, because any other value would change the user's arguments. The hooks
+come and go at any moment, but never while torch walks over its list of hooks in another thread: a
+list that changes under it would raise an exception in the middle of the user's step.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from ....ring import DONE, FAILED, NULL_INT
+from ....tables import STAGES
+from ...guard import Guard
+from ..calls import dynamo
+from ..memory.sampler import MemorySampler
+from ..out_of_memory.step_errors import STAND_INS, StepErrors
+from .boundary import Boundary
+from .phases import OPTIMIZER as OPTIMIZER_PHASE
+from .progress import Progress
+from .recording import MAX_DEPTH, Recording
+
+OPTIMIZER = STAGES.index("optimizer")
+_PATIENCE_S = 2.0
+_POLL_S = 0.001
+
+
+class OptimizerSteps:
+    """Hooks into every optimizer, and takes the hooks off again."""
+
+    def __init__(
+        self, recording: Recording, progress: Progress, memory: MemorySampler, boundary: Boundary
+    ) -> None:
+        self._recording = recording
+        self._progress = progress
+        self._memory = memory
+        self._boundary = boundary
+        self._open: dict[int, tuple[int, int]] = {}  # by id(optimizer): word and start
+        self._handles: list[Any] = []
+        self.is_on = False
+        self._errors = StepErrors(self._failed)
+        self._hooks = _HookLists()
+        self.guard = Guard("optimizers", self.stop)
+
+    def start(self) -> None:
+        """Register the hooks, once."""
+        self.is_on = True
+        if not self._handles:
+            self.guard.run(self._register)
+
+    def stop(self) -> None:
+        """Take the hooks off, or where that must wait, have them do nothing meanwhile."""
+        self.is_on = False
+        self._errors.stop()
+        self._open.clear()
+        if self._handles and not self._hooks.are_in_use():
+            self._remove()
+
+    def close(self) -> None:
+        """Stop for good; waits a little for the moment at which the hooks can go."""
+        self.stop()
+        if self._handles and self._hooks.wait_unused():
+            self._remove()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        if self.is_on or not self._handles:
+            return []
+        return ["two hooks of torch.optim, because a step is inside its hooks; they do nothing."]
+
+    def _register(self) -> None:
+        """Put the hooks in place, at a moment at which that harms no step."""
+        if not self._hooks.wait_unused():
+            raise RuntimeError("an optimizer is inside its hooks and does not get out of them")
+        hooks: tuple[Any, ...] = (self._before, self._after)
+        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
+        optimizer = sys.modules["torch.optim.optimizer"]
+        self._handles = [
+            optimizer.register_optimizer_step_pre_hook(self._before),
+            optimizer.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def _remove(self) -> None:
+        """Take the hooks off."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer is about to step."""
+        if self.is_on:
+            self.guard.run(self._recording.safe_points.torch_called)
+        if self.is_on and not self._recording.awaits_step:
+            for look in self._recording.before_step:
+                self.guard.run(look, optimizer, args, kwargs)
+            self.guard.run(self._open_row, optimizer)
+            self.guard.run(self._errors.watch, optimizer)
+
+    def _failed(self) -> None:
+        """A step has ended by an exception, which goes on to the caller."""
+        if self._recording.ooms is not None:
+            self._recording.ooms.raised(OPTIMIZER_PHASE)
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer has stepped."""
+        if self.is_on:
+            for look in self._recording.after_step:
+                self.guard.run(look, optimizer, args, kwargs)
+            self.guard.run(self._close_row, optimizer)
+
+    def _open_row(self, optimizer: Any) -> None:
+        recording, thread = self._recording, self._recording.threads.state
+        name = recording.names.intern(type(optimizer).__name__)
+        left = self._open.pop(id(optimizer), None)
+        if left is not None:  # its last step raised, and torch called no hook
+            recording.trace.close_row(left[0], FAILED, NULL_INT, NULL_INT)
+        start = time.perf_counter_ns()
+        word = recording.trace.open_row(
+            start, recording.step, name, name, name, thread.native_id, OPTIMIZER,
+            min(thread.depth, MAX_DEPTH), 0, 1,
+        )  # fmt: skip
+        self._open[id(optimizer)] = (word, start)
+        if thread.native_id == recording.training_thread:
+            recording.rows.phases.enter(OPTIMIZER_PHASE, start)
+
+    def _close_row(self, optimizer: Any) -> None:
+        recording, thread = self._recording, self._recording.threads.state
+        name = recording.names.intern(type(optimizer).__name__)
+        recording.optimizers.add(optimizer)
+        opened = self._open.pop(id(optimizer), None)
+        if opened is not None:
+            word, start = opened
+            now = time.perf_counter_ns()
+            recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
+            if thread.native_id == recording.training_thread:
+                recording.rows.phases.leave(now)
+        if not self._boundary.admit_step(thread):
+            return
+        if self._progress.optimizer_stepped(optimizer, name, thread):
+            recording.safe_points.step_ended()
+
+
+class _HookLists:
+    """The two lists of global hooks that torch walks over at every step of an optimizer."""
+
+    def __init__(self) -> None:
+        optimizer = sys.modules["torch.optim.optimizer"]
+        self._class: Any = optimizer.Optimizer
+        self._lists = [
+            getattr(optimizer, f"_global_optimizer_{when}_hooks", {}) for when in ("pre", "post")
+        ]
+        wrap = getattr(self._class, "profile_hook_step", None)
+        # Every call gives a function of the same code: that which calls the hooks around a step.
+        self._walker = wrap(lambda _: None).__code__ if wrap is not None else None
+
+    def wait_unused(self) -> bool:
+        """Wait until nobody walks over the lists; False when that takes too long."""
+        end = time.monotonic() + _PATIENCE_S
+        while self.are_in_use():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def are_in_use(self) -> bool:
+        """Whether a thread is in the middle of a list, so that a change of it would be noticed.
+
+        A list of one hook that is being called is at its end already.
+        """
+        if self._walker is None or max(map(len, self._lists)) < 2:
+            return False
+        steps = self._steps()
+        return any(self._is_walked_in(frame, steps) for frame in sys._current_frames().values())
+
+    def _is_walked_in(self, frame: FrameType, steps: set[Any]) -> bool:
+        """Whether a stack is in the middle of a list of hooks."""
+        inner: FrameType | None = None
+        outer: FrameType | None = frame
+        while outer is not None:
+            if outer.f_code is self._walker and (inner is None or inner.f_code not in steps):
+                return True
+            inner, outer = outer, outer.f_back
+        return False
+
+    def _steps(self) -> set[Any]:
+        """The code of what the hooks are called around: the step methods themselves."""
+        classes, found = [self._class], set[Any](STAND_INS)
+        for cls in classes:
+            classes.extend(cls.__subclasses__())
+            step = getattr(cls.step, "__wrapped__", None)
+            found.add(getattr(step, "__code__", None))
+        return found

@@ -1,0 +1,164 @@
+"""What the training thread spends a step on: the clock of its phases.
+
+Rules of this file: no torch, no hook, no ring, no clock of its own; used by the training thread
+only, a few times per micro-batch. Every moment of a step belongs to one phase: to that which is
+entered and not yet left, or, between two of them, to that which `_GAPS` gives to the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ....tables import STEP_PHASES
+
+DATA, TO_DEVICE, FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER, OTHER, GRADIENT_SYNC = range(9)
+PHASES = (*STEP_PHASES, "gradient_sync")
+"""Their names, by number."""
+_GAPS = {
+    (DATA, FORWARD): TO_DEVICE,
+    (FORWARD, FORWARD): LOSS,
+    (FORWARD, BACKWARD): LOSS,
+    (BACKWARD, OPTIMIZER): GRADIENTS,
+    (OPTIMIZER, OPTIMIZER): GRADIENTS,
+}
+_SYNCHRONIZED = frozenset({BACKWARD, GRADIENTS})
+_BATCH_BEGINS = frozenset({DATA, FORWARD})
+_BATCH_ENDS = frozenset({DATA, FORWARD, OPTIMIZER})
+"""What comes after a backward pass, and is no longer of its micro-batch."""
+
+
+class PhaseWatch(Protocol):
+    """Is told of phases that are not within others; an optimizer's step counts for none."""
+
+    def entered(self, phase: int) -> None:
+        """One begins."""
+
+    def left(self, phase: int) -> None:
+        """It has ended."""
+
+
+class Phases:
+    """Adds up what each phase has taken since the last `take`.
+
+    Attributes:
+        spent_ns: By number of the phase.
+        batch_began: Called with the time when the first phase of a micro-batch begins.
+        batch_ended: Called with the time when the last of them has ended.
+        is_on: Whether a step is being measured: from `begin` to `end`.
+        watch: Is told of the outermost phases.
+    """
+
+    def __init__(
+        self, batch_began: Callable[[int], None], batch_ended: Callable[[int], None]
+    ) -> None:
+        self.spent_ns = [0] * len(PHASES)
+        self.batch_began = batch_began
+        self.batch_ended = batch_ended
+        self.is_on = False
+        self.watch: PhaseWatch | None = None
+        self._inside: list[int] = []
+        self._last = OTHER
+        self._since_ns = 0
+        self._sync_ns = 0
+        self._in_batch = False
+        self._had_backward = False
+
+    def begin(self, now_ns: int) -> None:
+        """A step begins."""
+        self.spent_ns = [0] * len(PHASES)
+        self.is_on, self._inside, self._last = True, [], OTHER
+        self._since_ns = now_ns
+        self._sync_ns = 0
+        self._in_batch = self._had_backward = False
+
+    def end(self, now_ns: int) -> None:
+        """The step has ended: what is not of its last micro-batch stands in `spent_ns` then."""
+        self._end_batch()
+        self._pass(OTHER if not self._inside else self._inside[-1], now_ns)
+        self.is_on = False
+
+    def enter(self, phase: int, now_ns: int) -> None:
+        """A phase begins, perhaps within another one."""
+        if not self.is_on:
+            return
+        self._come_to(phase, now_ns)
+        if self.watch is not None and self._may_divide():
+            self.watch.entered(phase)
+        self._inside.append(phase)
+
+    def leave(self, now_ns: int) -> None:
+        """The phase that was entered last has ended."""
+        if not (self.is_on and self._inside):
+            return
+        phase = self._inside.pop()
+        if phase == OPTIMIZER and self._had_backward:  # it has called the model
+            self._end_batch()
+        self._pass(phase, now_ns)
+        self._had_backward |= phase == BACKWARD and self._in_batch and self._may_divide()
+        if not self._inside:
+            self._last = phase
+        if self.watch is not None and self._may_divide():
+            self.watch.left(phase)
+
+    def data_waited(self, start_ns: int, took_ns: int) -> None:
+        """A batch has been waited for, which is known only now."""
+        if self.is_on and not self._inside:
+            self._come_to(DATA, max(start_ns, self._since_ns))
+            self._pass(DATA, start_ns + took_ns)
+            self._last = DATA
+
+    def synchronized(self, start_ns: int, now_ns: int) -> None:
+        """Other ranks have been waited for, which is known only now.
+
+        It counts where gradients are exchanged: in a backward pass, and from there to the
+        optimizer.
+        """
+        now = self._inside[-1] if self._inside else self._last
+        if self.is_on and now == BACKWARD:
+            self._sync_ns += max(0, now_ns - max(start_ns, self._since_ns + self._sync_ns))
+
+    def now(self) -> int:
+        """What is being done now, as far as that can be told before it is over."""
+        if self._inside:
+            return self._inside[-1]
+        if not self.is_on:
+            return OTHER
+        if self._last == DATA:
+            return DATA
+        return LOSS if self._in_batch and self._last == FORWARD else OTHER
+
+    def take(self) -> list[int]:
+        """What has been added up; counting begins anew."""
+        spent, self.spent_ns = self.spent_ns, [0] * len(PHASES)
+        return spent
+
+    def _come_to(self, phase: int, now_ns: int) -> None:
+        """A phase begins: what was before it is over."""
+        may_divide = self._may_divide()
+        if may_divide and self._had_backward and phase in _BATCH_ENDS:
+            self._end_batch()
+        before = self._inside[-1] if self._inside else _GAPS.get((self._last, phase), OTHER)
+        self._pass(before, now_ns)
+        if may_divide and not self._in_batch and phase in _BATCH_BEGINS:
+            self._in_batch = True
+            self.batch_began(now_ns)
+
+    def _may_divide(self) -> bool:
+        """Whether micro-batches may begin and end here; some optimizers call the model."""
+        return self._inside in ([], [OPTIMIZER])
+
+    def _end_batch(self) -> None:
+        """The micro-batch ended with the last backward pass."""
+        if self._in_batch:
+            self._in_batch = self._had_backward = False
+            self.batch_ended(self._since_ns)
+
+    def _pass(self, phase: int, now_ns: int) -> None:
+        """The time until now was spent on one phase, but for what other ranks were waited for."""
+        waited_ns, self._sync_ns = self._sync_ns, 0
+        if phase in _SYNCHRONIZED:
+            self.spent_ns[GRADIENT_SYNC] += waited_ns
+            self.spent_ns[phase] -= waited_ns
+        self.spent_ns[phase] += now_ns - self._since_ns
+        self._since_ns = now_ns

@@ -1,0 +1,315 @@
+"""Writes the rows of python.steps and python.micro_batches.
+
+Rules of this file: used by the training thread only, a few times per micro-batch. A number that is
+still on its way from the device is written into its row later, at the end of another step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....ring import NULL_BOOL, NULL_FLOAT, NULL_INT
+from ...recorder import RingWriter
+from ..accelerator import Accelerator
+from ..model.model_flops import ModelFlops, peak_of
+from ..numbers.number import Number
+from .late_rows import Later, LateRows
+from .phases import PHASES, Phases
+
+if TYPE_CHECKING:
+    from ..calls.device_times import DeviceTimes
+    from ..memory.memory_rows import MemoryRows
+
+_NS = 1e-9
+_SAME = 0.1
+"""How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
+1/3, and a rank's tokens need not be just as many as those of the others."""
+
+
+class StepEnd(NamedTuple):
+    """What is known of a step at its end.
+
+    Attributes:
+        optimizer: The number of its optimizer's class name.
+        lr: The learning rate; `NULL_FLOAT` where there is none.
+        model: The root module that was trained; None where none was.
+    """
+
+    took_ns: int
+    memory_bytes: int
+    optimizer: int
+    lr: float
+    model: Any
+
+
+class _Loss(NamedTuple):
+    """The loss of a micro-batch, and what part of the step's it is, where that is known."""
+
+    number: Number
+    share: Number | None
+
+
+class _MeanLoss:
+    """The loss of a step, from those of its micro-batches.
+
+    Where each is a share of it already, divided by their number or by that of all their tokens
+    before its backward pass, as for gradient accumulation, it is their sum.
+    """
+
+    def __init__(self, losses: list[_Loss]) -> None:
+        self._losses = losses
+
+    def is_here(self) -> bool:
+        """See `Later`."""
+        return all(
+            number.is_here() and (share is None or share.is_here())
+            for number, share in self._losses
+        )
+
+    @property
+    def value(self) -> float:
+        """See `Later`."""
+        if not (self._losses and self.is_here()):
+            return NULL_FLOAT
+        parts = math.fsum(1.0 if share is None else share.value for _, share in self._losses)
+        are_shares = abs(parts - 1.0) < _SAME
+        divisor = 1 if are_shares else len(self._losses)
+        return math.fsum(number.value for number, _ in self._losses) / divisor
+
+
+class _IsFinite:
+    """Whether a number is neither infinite nor NaN."""
+
+    def __init__(self, number: Later) -> None:
+        self._number = number
+
+    def is_here(self) -> bool:
+        """See `Later`."""
+        return self._number.is_here()
+
+    @property
+    def value(self) -> int:
+        """See `Later`."""
+        value = self._number.value
+        return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
+
+
+class _Batch:
+    """The micro-batch in progress."""
+
+    __slots__ = ("loss", "samples", "share", "started_ns", "tokens", "word")
+
+    def __init__(self, word: int, started_ns: int) -> None:
+        self.word = word
+        self.started_ns = started_ns
+        self.loss: Number | None = None
+        self.share: Number | None = None
+        self.samples: int | None = None
+        self.tokens: int | None = None
+
+
+class StepRows:
+    """The step in progress and its micro-batches.
+
+    Attributes:
+        phases: The clock of the phases, told by the sources.
+        amp_scale: The scale of the last loss that was scaled.
+        skipped: Optimizer steps that a gradient scaler has left out in this step.
+        norm: The norm of this step's gradients.
+        took_ns: How long the last step took; 0 while none has ended.
+        cost_ns: What completing the rows of the last step has taken.
+        shape: The sizes of the first tensor that the root was given last; None where it had none.
+        has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
+    """
+
+    def __init__(self, steps: RingWriter, batches: RingWriter, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._flops = ModelFlops()
+        self._mark: Any = None
+        self.phases = Phases(self._begin_batch, self._end_batch)
+        self._memory: MemoryRows | None = None
+        self._device_times: DeviceTimes | None = None
+        self._steps = steps
+        self._batches = batches
+        self._late = LateRows()
+        self._word: int | None = None
+        self._batch: _Batch | None = None
+        self._step = self._thread_id = 0
+        self.has_stepped = False
+        self.shape: tuple[int, ...] | None = None
+        self.cost_ns = self.took_ns = 0
+        self._forget()
+
+    def watch_memory(self, memory: MemoryRows) -> None:
+        """Have the rows of python.memory written at the same moments."""
+        self._memory = self.phases.watch = memory
+
+    def watch_device(self, times: DeviceTimes) -> None:
+        """Tell it of the beginnings and ends of steps."""
+        self._device_times = times
+
+    def _forget(self) -> None:
+        """A new step knows nothing of the one before."""
+        self._count = 0
+        self._losses: list[_Loss] = []
+        self._spent_ns = [0] * len(PHASES)
+        self._samples: int | None = None
+        self._tokens: int | None = None
+        self.norm: Number | None = None
+        self.amp_scale: Number | None = None
+        self.skipped: int | None = None
+
+    def open(self, now_ns: int, step: int, thread_id: int) -> None:
+        """A step begins."""
+        self._step, self._thread_id = step, thread_id
+        self._forget()
+        self._word = self._steps.open_row(now_ns, step, thread_id)
+        self._mark = self._mark or self._accelerator.mark()
+        if self._memory is not None:
+            self._memory.step_began(step)
+        if self._device_times is not None:
+            self._device_times.step_began(step)
+        self.phases.begin(now_ns)
+
+    def close(self, now_ns: int, ended: StepEnd) -> None:
+        """The step has ended."""
+        self.has_stepped, self.took_ns = True, ended.took_ns
+        self.phases.end(now_ns)
+        self._add(self.phases.take())
+        if self._word is None:
+            return
+        values = {
+            **_seconds(self._spent_ns),
+            "duration_ns": ended.took_ns,
+            "allocated_bytes": ended.memory_bytes,
+            "optimizer": ended.optimizer,
+            "lr": ended.lr,
+            "micro_batches": self._count,
+            "samples": _or_null(self._samples),
+            "tokens": _or_null(self._tokens),
+            "skipped": _or_null(self.skipped),
+        }
+        if self._tokens is not None and ended.took_ns > 0:
+            values["tokens_per_s"] = self._tokens / (ended.took_ns * _NS)
+            values.update(self._arithmetic(ended.model, self._tokens, ended.took_ns * _NS))
+        loss = _MeanLoss(self._losses)
+        later: dict[str, Later] = {"loss": loss, "loss_finite": _IsFinite(loss)}
+        if self.norm is not None:
+            later["grad_norm"] = self.norm
+        if self.amp_scale is not None:
+            later["amp_scale"] = self.amp_scale
+        first, self._mark = self._mark, self._accelerator.mark()
+        if first is not None and self._mark is not None:
+            later["device_s"] = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
+        self._late.write(self._steps, self._word, values, later)
+        self._word = None
+        self._late.flush()
+        during = 0 if self._memory is None else self._memory.cost_ns
+        if self._memory is not None:
+            self._memory.step_ended(ended.took_ns)
+        if self._device_times is not None:
+            self._device_times.step_ended(ended.took_ns)
+        self.cost_ns = time.perf_counter_ns() - now_ns + during
+
+    def _arithmetic(self, model: Any, tokens: int, took_s: float) -> dict[str, float]:
+        """The columns of arithmetic done, for what was trained on tokens."""
+        flops = self._flops.of_step(model, tokens)
+        if flops is None:
+            return {}
+        peak = peak_of(self._accelerator.device_name())
+        return {"flops": flops, "mfu": NULL_FLOAT if peak is None else flops / took_s / peak}
+
+    @property
+    def micro_batch(self) -> int | None:
+        """The number of the micro-batch in progress; None between two of them."""
+        return None if self._batch is None else self._count
+
+    def abandon(self) -> None:
+        """Recording stops: the rows in progress stay open."""
+        self.phases.is_on = False
+        self._word = self._batch = self._mark = None
+
+    def data_waited(
+        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
+    ) -> None:
+        """A loader has been waited for.
+
+        Args:
+            samples: How many samples the batch has, where that is known.
+            tokens: How many tokens, where that is known.
+        """
+        self.phases.data_waited(start_ns, took_ns)
+        self.batch_seen(samples, tokens)
+
+    def batch_seen(self, samples: int | None, tokens: int | None) -> None:
+        """How large the micro-batch is; who knows first is believed."""
+        batch = self._batch
+        if batch is not None:
+            batch.samples = samples if batch.samples is None else batch.samples
+            batch.tokens = tokens if batch.tokens is None else batch.tokens
+
+    def lost(self, loss: Number | None, share: Number | None) -> None:
+        """A backward pass begins with a loss."""
+        batch = self._batch
+        if batch is None or loss is None:
+            return
+        if batch.loss is None:
+            batch.loss, batch.share = loss, share
+        else:
+            batch.loss = batch.loss.plus(loss)
+
+    def _begin_batch(self, now_ns: int) -> None:
+        """The first phase of a micro-batch begins."""
+        self._add(self.phases.take())
+        if self._memory is not None:
+            self._memory.batch_began(self._count)
+        word = self._batches.open_row(now_ns, self._step, self._count, self._thread_id)
+        self._batch = _Batch(word, now_ns)
+
+    def _end_batch(self, now_ns: int) -> None:
+        """The micro-batch has ended: its row is complete, and the step knows of it."""
+        batch, spent = self._batch, self.phases.take()
+        self._add(spent)
+        if self._memory is not None:
+            self._memory.batch_ended()
+        if batch is None:
+            return
+        self._batch = None
+        self._count += 1
+        values = {
+            **_seconds(spent),
+            "duration_ns": now_ns - batch.started_ns,
+            "samples": _or_null(batch.samples),
+            "tokens": _or_null(batch.tokens),
+        }
+        later: dict[str, Later] = {}
+        if batch.loss is not None:
+            self._losses.append(_Loss(batch.loss, batch.share))
+            later["loss"] = batch.loss
+        self._samples = _sum(self._samples, batch.samples)
+        self._tokens = _sum(self._tokens, batch.tokens)
+        self._late.write(self._batches, batch.word, values, later)
+
+    def _add(self, spent_ns: list[int]) -> None:
+        """Add to what the step has spent."""
+        self._spent_ns = [a + b for a, b in zip(self._spent_ns, spent_ns, strict=True)]
+
+
+def _seconds(spent_ns: list[int]) -> dict[str, float]:
+    """The columns of the phases: NULL for one that there was not."""
+    return {
+        f"{name}_s": ns * _NS if ns or name == "other" else NULL_FLOAT
+        for name, ns in zip(PHASES, spent_ns, strict=True)
+    }
+
+
+def _or_null(number: int | None) -> int:
+    """A number as it stands in a row."""
+    return NULL_INT if number is None else number
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """The sum of what is known."""
+    return other if one is None else one + (other or 0)

@@ -1,0 +1,46 @@
+"""The switches of torch that make a computation come out otherwise.
+
+Rules of this file: reads what torch has loaded; starts no device and imports nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def switches() -> dict[str, str]:
+    """Each switch with its value; without those that this torch does not have."""
+    torch: Any = sys.modules["torch"]
+    looks: dict[str, Callable[[], Any]] = {
+        "cuda": lambda: torch.version.cuda,
+        "git_version": lambda: torch.version.git_version,
+        "default_dtype": torch.get_default_dtype,
+        "num_threads": torch.get_num_threads,
+        "num_interop_threads": torch.get_num_interop_threads,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
+        "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
+        "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
+        "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
+        "device": lambda: _device(torch),
+    }
+    found = {}
+    for name, look in looks.items():
+        try:
+            value = look()
+        except (AttributeError, RuntimeError):  # another version, or a build without it
+            continue
+        if value is not None:
+            found[name] = str(value)
+    return found
+
+
+def _device(torch: Any) -> str | None:
+    """The model of the device in use; None where none is."""
+    if not torch.cuda.is_initialized():
+        return None
+    name: str = torch.cuda.get_device_name()
+    return name

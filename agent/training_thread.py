@@ -1,0 +1,33 @@
+"""Which thread trains, as far as stacks show it.
+
+Rules of this file: runs in any thread, beside the others; looks at frames and changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+
+from .safe_points import AGENT_THREAD_PREFIX
+
+
+def training_thread() -> int:
+    """The kernel number of a thread that is inside torch now, else of the main thread."""
+    frames = sys._current_frames()  # noqa: SLF001 - as its docs say
+    inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
+    frames.clear()  # this very frame is among them, and would hold itself and all others
+    for thread in threading.enumerate():
+        if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
+            return thread.native_id or 0
+    return threading.main_thread().native_id or 0
+
+
+def is_in_torch(frame: FrameType | None) -> bool:
+    """Whether a stack goes through a module, a backward pass or an optimizer."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "") or ""
+        if name.startswith(("torch.nn.modules.", "torch.autograd", "torch.optim")):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,222 @@
+"""`probing ENDPOINT act NAME ...`: change something in the running training."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ...errors import UsageError
+from .. import terminal
+from ..asking import show_each, show_json
+from ..target import asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...act_wire import Asked
+
+
+@click.group("act", context_settings={"help_option_names": ["-h", "--help"]})
+@target_options
+@attach_option
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Change something in the running training, safely.
+
+    Each action is applied by the training thread itself, between two steps, whole or not at all; it
+    says what it has changed and from what, and how long the training stood still for it. When no
+    step ends within --timeout, as in a training that hangs, nothing is changed. Ranks of one job
+    apply it at the same step, all of them or none. `act list` shows
+    the last ones, `act undo` takes one back; python.actions has all that ever were. What is in
+    force, such as clipping, ends when the agent leaves.
+
+    \b
+    Examples:
+      probing 4242 act lr --scale 0.1
+      probing 4242 act clip 1.0
+      probing 4242 act checkpoint emergency.pt
+      probing 4242 act undo
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    asked_target(context)
+
+
+@command.command("lr")
+@click.argument("value", type=click.FloatRange(min=0), metavar="[RATE]", required=False)
+@click.option("--scale", type=float, metavar="FACTOR", help="Multiply every rate by it instead.")
+@click.option(
+    "--hold", is_flag=True,
+    help="Put it in place before every optimizer step, and the script's own back after it.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def lr(
+    context: click.Context, *, value: float | None, scale: float | None, hold: bool, style: str
+) -> None:
+    """Set or scale the learning rate so that it stays.
+
+    Base rates of the optimizer's schedulers are changed with it, so that LambdaLR or OneCycleLR do
+    not take it back. A script that sets the rate itself at each step is found out at the next two
+    steps; --hold stands up to that. Undone, a rate is what it would be by now without the action.
+    """
+    from ...act_wire import Lr
+
+    if (value is None) == (scale is None):
+        raise UsageError("say a rate or --scale: `act lr 1e-5` or `act lr --scale 0.1`.")
+    _act(context, Lr(value=value, scale=scale, hold=hold), style)
+
+
+@command.command("clip")
+@click.argument("max_norm", metavar="NORM|off")
+@style_option("text", "json")
+@click.pass_context
+def clip(context: click.Context, *, max_norm: str, style: str) -> None:
+    """Clip the norm of all gradients before every optimizer step, from now on.
+
+    With a gradient scaler it is the norm of the unscaled gradients. Gradients whose norm is not
+    finite are left as they are.
+    """
+    from ...act_wire import Clip
+
+    try:
+        limit = None if max_norm == "off" else float(max_norm)
+    except ValueError:
+        raise UsageError(f"{max_norm!r} is neither a norm nor off.") from None
+    _act(context, Clip(max_norm=limit), style)
+
+
+@command.command("checkpoint")
+@click.argument("path")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option(
+    "--async", "copy_first", is_flag=True,
+    help="Let the training go on once everything is copied, and write then.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def checkpoint(
+    context: click.Context, *, path: str, force: bool, copy_first: bool, style: str
+) -> None:
+    """Write a checkpoint that is of one step, whole, and read back.
+
+    It holds model, optimizer, scheduler, gradient scaler, the random number generators, the step
+    and how many batches have been given. A relative PATH is of the process's working directory,
+    not of yours; the answer names the file. It appears there when it is complete, and has been read
+    by torch.load(weights_only=True). `probing file checkpoint` shows what is in one.
+
+    Under DDP rank 0 writes. A sharded training (FSDP, DeepSpeed, tensor parallelism) is refused.
+    """
+    from ...act_wire import Checkpoint
+
+    _act(context, Checkpoint(path=path, force=force, copy_first=copy_first), style)
+
+
+@command.command("cleanup")
+@style_option("text", "json")
+@click.pass_context
+def cleanup(context: click.Context, *, style: str) -> None:
+    """Drop gradients, collect garbage, and empty the accelerator's caches.
+
+    Says what each of these has freed.
+    """
+    from ...act_wire import Cleanup
+
+    _act(context, Cleanup(), style)
+
+
+@command.command("nan-guard")
+@click.argument("do", type=click.Choice(("warn", "skip", "raise", "off")))
+@click.option(
+    "--consecutive", type=click.IntRange(min=1), metavar="N",
+    help="With raise, raise at the N-th bad step in a row [1]; else from the N-th on, `status`"
+    " advises to go back to a checkpoint [10].",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def nan_guard(context: click.Context, *, do: str, consecutive: int | None, style: str) -> None:
+    """Look at loss and gradients before every optimizer step, for NaN and infinity.
+
+    warn writes a row of python.nan_steps. skip also has the optimizer leave everything as it is,
+    and sets the gradients to 0. raise raises probing.nan_guard.NonFiniteStep in the training, in
+    the place of the step; with --consecutive it skips those before. Nothing is printed in the
+    training; `status` counts. It waits for the device once per step.
+
+    Steps that a gradient scaler leaves out because of an overflow do not come here. Under DDP all
+    ranks must be asked by one command, and skip the same steps; skip is refused where each rank
+    has a part of the gradients.
+    """
+    from ...act_wire import NanGuard
+
+    _act(context, NanGuard(do=do, consecutive=consecutive), style)
+
+
+@command.command("keep-layers")
+@click.argument("count", type=click.IntRange(min=1), metavar="N")
+@click.option("--in", "inside", metavar="NAME", help="The container of the blocks, by its name.")
+@style_option("text", "json")
+@click.pass_context
+def keep_layers(context: click.Context, *, count: int, inside: str | None, style: str) -> None:
+    """Run only the first N of the model's repeated blocks, to debug the rest faster.
+
+    The blocks are the modules of one class that stand one behind the other in a ModuleList or
+    Sequential. The others give back a copy of their input; that is refused unless a step has shown
+    that input and output are shaped alike. Their parameters get no gradient, so that torch's
+    optimizers leave them as they are. `act undo` has all blocks run again.
+    """
+    from ...act_wire import KeepLayers
+
+    _act(context, KeepLayers(count=count, inside=inside), style)
+
+
+@command.command("skip-attention")
+@click.option(
+    "--except", "keep", type=click.Choice(["last", "first", "none"]), default="last",
+    show_default=True, help="Which one still runs.",
+)  # fmt: skip
+@click.option("--in", "inside", metavar="NAME", help="Only what is in the module of that name.")
+@style_option("text", "json")
+@click.pass_context
+def skip_attention(context: click.Context, *, keep: str, inside: str | None, style: str) -> None:
+    """Have every attention but one give back a copy of its input.
+
+    What follows computes with values of the right shape that mean nothing, connected to the graph:
+    enough to debug with long sequences. Refused, and undone, as keep-layers is.
+    """
+    from ...act_wire import SkipAttention
+
+    _act(context, SkipAttention(keep=keep, inside=inside), style)
+
+
+@command.command("undo")
+@click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)
+@click.option("--alone", is_flag=True, help="Also what all ranks of a job have applied together.")
+@style_option("text", "json")
+@click.pass_context
+def undo(context: click.Context, *, number: int | None, alone: bool, style: str) -> None:
+    """Take back an action: the last that can be, or that of the number."""
+    from ...act_wire import Undo
+
+    _act(context, Undo(number=number, alone=alone), style)
+
+
+@command.command("list")
+@style_option("text", "json")
+@click.pass_context
+def list_(context: click.Context, *, style: str) -> None:
+    """Show the last actions, what is in force, and what can be undone."""
+    from ..render.actions import render_acts
+
+    target = asked_target(context)
+    if style == "json":
+        plain = show_json(target, lambda p: p.acts(), lambda acts: dataclasses.asdict(acts)["acts"])
+        context.exit(plain)
+    width = terminal.screen().width
+    context.exit(
+        show_each(target, lambda p: p.acts(), lambda acts: render_acts(acts.acts, width=width))
+    )
+
+
+def _act(context: click.Context, asked: Asked, style: str) -> None:
+    """Have it applied, and say what came of it."""
+    from ..acting import act_on
+
+    context.exit(act_on(asked_target(context), asked, as_json=style == "json"))

@@ -1,0 +1,48 @@
+"""`probing -t all hang`: why a job does not go on, and which rank is to blame."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from .. import terminal
+from ..many import membership_of
+from ..target import asked_target, style_option, target_options
+
+_HANG_CODE = 1
+
+
+@click.command("hang")
+@target_options
+@click.option("--check", is_flag=True, help="Exit with 1 where there is a hang.")
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=8, show_default=True,
+    help="How many ranks to name at most; 0 for all.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, check: bool, rows: int, style: str) -> None:
+    """Say why a job hangs, which rank is the cause, and where that rank is.
+
+    Looks twice at the record of each rank, about a second apart, and once at its stack, in whatever
+    state it is: live, hung, stopped or dead. It takes part in no collective and needs no rank's
+    help. Ranks that only wait for others are told apart from those that they wait for. A slow job
+    is not called hung: that takes 10 s without progress, or five times the median step, unless the
+    cause is certain. Of one process it says what that waits for.
+
+    Ends with 0, whatever the verdict, unless `--check` is given.
+    """
+    from ...hang.diagnosis import diagnose
+    from ..render.hang import render_verdicts
+
+    target = asked_target(context)
+    membership = membership_of(target)
+    verdicts = diagnose(membership.members, timeout_s=target.limit_s, token=target.token)
+    if style == "json":
+        plain = [dataclasses.asdict(verdict) for verdict in verdicts]
+        shown = plain[0] if len(plain) == 1 else plain
+        terminal.write_json(shown)
+    else:
+        terminal.write(render_verdicts(verdicts, width=terminal.screen().width, most=rows))
+    context.exit(_HANG_CODE if check and any(verdict.is_hang for verdict in verdicts) else 0)

@@ -1,0 +1,44 @@
+"""`probing ENDPOINT jobs`: the code that is being run in the process by `eval`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from ...errors import UsageError
+from ..asking import show_each, show_json
+from ..target import asked_target, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...client import Process
+    from ...eval_wire import EvalJobs
+
+
+@click.command("jobs")
+@target_options
+@click.argument("action", type=click.Choice(["cancel"]), required=False)
+@click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, action: str | None, number: int | None, style: str) -> None:
+    """Show the evals in hand, or cancel one.
+
+    An eval is in hand from when it is sent until its code has come back: while it waits for a safe
+    point, while it runs, and also when its time is up and it could not be interrupted, because it
+    was in C code. `jobs cancel ID` interrupts one at its next line of Python. python.evals has all
+    that ever were.
+    """
+    target = asked_target(context)
+    if action is not None and number is None:
+        raise UsageError("say which: `jobs cancel ID`; `jobs` shows the numbers.")
+
+    def ask(process: Process) -> EvalJobs:
+        return process.jobs() if number is None else process.cancel(number)
+
+    from ..render.eval_jobs import render_jobs
+
+    if style == "json":
+        context.exit(show_json(target, ask, lambda jobs: dataclasses.asdict(jobs)["jobs"]))
+    context.exit(show_each(target, ask, lambda jobs: render_jobs(jobs.jobs)))

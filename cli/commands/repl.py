@@ -1,0 +1,40 @@
+"""`probing ENDPOINT repl`: a Python prompt in the process."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ...errors import UsageError
+from .. import terminal
+from ..target import asked_target, attach_option, target_options
+
+
+@click.command("repl")
+@target_options
+@attach_option
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Open a Python prompt in the process.
+
+    What is typed runs in the process as `eval` runs it: between two steps of the training, with the
+    names of the script. Names that are assigned stay, and _ is the last value. `%help` shows what
+    else there is: `%sql`, `%bt`, `%jobs`. Several prompts may be open at once. Where standard input
+    is no terminal, its lines are run one after the other, and the exit code is 1 when any failed.
+    """
+    from ..prompt import PlainReader, Prompt, Reader
+
+    target = asked_target(context)
+    if not target.is_single:
+        raise UsageError("a prompt is one process's; name one endpoint.")
+    process = target.connect(target.endpoints[0])
+    process.jobs()  # nobody should type a page before it is known that nobody answers
+    prompt = Prompt(target, process)
+    reader: Reader = PlainReader()
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from ..prompt_reader import TerminalReader
+
+        reader = TerminalReader(process, prompt.session)
+        terminal.tell(f"Python in {process.label}. %help shows what there is; Ctrl-D leaves.")
+    context.exit(prompt.run(reader))

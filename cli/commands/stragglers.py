@@ -1,0 +1,45 @@
+"""`probing -t all stragglers`: which ranks hold up a job."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from .. import terminal
+from ..target import asked_target, style_option, target_options
+
+
+@click.command("stragglers")
+@target_options
+@click.option(
+    "--last", type=click.IntRange(3, 1000), default=20, show_default=True, metavar="N",
+    help="Compare the last N steps.",
+)  # fmt: skip
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, last: int, style: str) -> None:
+    """Say which ranks hold up the others, and in what.
+
+    A rank that waits is no culprit: it came first. Compared is each rank's own time per step,
+    without what it spent blocked in collectives, and the order in which ranks enter collectives.
+    A straggler needs more than its like in at least half of the steps. Hosts' clocks are aligned
+    by the ends of collectives; nothing is sent between the ranks. Without a straggler it is told
+    how far the ranks are apart.
+    """
+    from ...ranks.gather_times import gather_times
+    from ...ranks.stragglers import find_stragglers
+    from ..ranks import asking_of, exit_code, tell_outcomes
+    from ..render.stragglers import render_stragglers
+
+    times, outcomes = gather_times(asking_of(asked_target(context)), last=last)
+    report = find_stragglers(times)
+    if style == "json":
+        stragglers = [pace.rank for pace in report.stragglers]
+        terminal.write_json({"stragglers": stragglers, **dataclasses.asdict(report)})
+    else:
+        screen = terminal.screen()
+        terminal.write(render_stragglers(report, width=screen.width, color=screen.color))
+    tell_outcomes(outcomes)
+    terminal.flush()
+    context.exit(exit_code(outcomes))

@@ -1,0 +1,45 @@
+"""The errors of putting an agent into a process.
+
+Rules of this file: as those of `probing.errors`, whose tree they belong to.
+"""
+
+from __future__ import annotations
+
+from .root import Refused, Unreachable
+
+
+class AttachFailed(Unreachable):
+    """Every way into the process was tried, and none was open."""
+
+    code = "attach_failed"
+    help = (
+        "Nothing was changed in it, so it may be tried again; `backtrace` works without an agent."
+    )
+
+    def __init__(self, pid: int, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"no agent could be put into process {pid}: {why}.", help=help)
+
+
+class AttachWaiting(Unreachable):
+    """The agent's code is in the process and waits, harmlessly, for the interpreter lock."""
+
+    code = "attach_waiting"
+    status = 504
+    exit_code = 5
+    help = (
+        "It starts by itself once the lock is free, and does nothing until then. `backtrace` shows"
+        " now what the process is doing."
+    )
+
+    def __init__(self, pid: int, why: str) -> None:
+        super().__init__(f"the agent is in process {pid} but cannot start yet: {why}.")
+
+
+class AttachRefused(Refused):
+    """The process is in a state, or of a kind, in which no agent can be put into it."""
+
+    code = "attach_refused"
+    help = "`backtrace` works without an agent."
+
+    def __init__(self, pid: int, why: str, *, help: str) -> None:
+        super().__init__(f"no agent can be put into process {pid}: {why}.", help=help)

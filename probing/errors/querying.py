@@ -1,0 +1,131 @@
+"""The errors of a statement.
+
+Rules of this file: as those of `probing.errors`, whose tree they belong to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .root import ProbingError, TimedOut
+
+
+class SqlError(ProbingError):
+    """The SQL engine does not accept or cannot finish the statement.
+
+    Args:
+        reason: One line of what is wrong.
+        sql: The statement, to point into.
+        position: Character offset of the fault in `sql`, if known.
+        suggestion: The nearest thing that exists, if any.
+    """
+
+    code = "sql"
+    status = 400
+    exit_code = 1
+    help = "`probing ENDPOINT tables` lists every table and column."
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        sql: str = "",
+        position: int | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        self.sql, self.position, self.suggestion = sql, position, suggestion
+        message = reason if reason.endswith((".", "!", "?")) else f"{reason}."
+        if suggestion:
+            message += f" Did you mean {suggestion}?"
+        super().__init__(message)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Where the fault is: ``position`` (character offset), ``line``, ``column`` (from 1)."""
+        if self.position is None:
+            return {}
+        before = self.sql[: self.position]
+        return {
+            "position": self.position,
+            "line": before.count("\n") + 1,
+            "column": len(before) - (before.rfind("\n") + 1) + 1,
+            "excerpt": self.caret(),
+        }
+
+    def caret(self) -> str:
+        """The faulty line with a caret under the place, or nothing when it is unknown."""
+        if self.position is None:
+            return ""
+        start = self.sql.rfind("\n", 0, self.position) + 1
+        end = self.sql.find("\n", self.position)
+        line = self.sql[start : None if end < 0 else end]
+        column = self.position - start
+        if len(line) > 100:
+            cut = max(0, column - 50)
+            line, column = line[cut : cut + 100], column - cut
+        return f"{line}\n{' ' * column}^"
+
+
+class SqlRefused(SqlError):
+    """The text is not exactly one statement that only reads."""
+
+    code = "sql_refused"
+    status = 403
+    exit_code = 1
+    help = "Send one SELECT, SHOW, DESCRIBE, SUMMARIZE or EXPLAIN statement."
+
+
+class SqlTooLarge(SqlError):
+    """The statement needs more memory than a query may use."""
+
+    code = "sql_too_large"
+    status = 413
+    help = "Ask for fewer rows or columns, aggregate, or raise PROBING_QUERY_MEMORY_MIB."
+
+
+class LiveTooLarge(SqlError):
+    """A live table has more rows, or bytes, than an answer may.
+
+    It is not cut, as rows of SQL are: what is counted or joined over a part of them would be wrong.
+    """
+
+    code = "live_too_large"
+    status = 413
+
+    def __init__(self, table: str, limit: int, of: str, setting: str) -> None:
+        super().__init__(
+            f"the live table `{table}` has more than the {limit:,} {of} that an answer may have"
+        )
+        self.help = f"Raise the limit: `probing ENDPOINT config {setting}=...`."
+
+
+class SqlWorkerDied(SqlError):
+    """The statement killed the helper process that ran it; the training process is not touched."""
+
+    code = "sql_worker_died"
+    status = 500
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the statement ended the SQL worker process ({how})")
+
+
+class SqlWorkerRests(SqlError):
+    """The helper process for SQL has ended too often of late to be started again at once."""
+
+    code = "sql_worker_rests"
+    status = 503
+
+    def __init__(self, times: int, within_s: float, left_s: float) -> None:
+        super().__init__(
+            f"the SQL worker process has ended {times} times within {within_s:g} s and is started"
+            f" again in {left_s:.1f} s"
+        )
+
+
+class QueryTimedOut(TimedOut):
+    """A statement ran into its time limit and was ended."""
+
+    code = "query_timed_out"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the query was ended after its limit of {seconds:g} s.")

@@ -1,0 +1,105 @@
+"""The errors of what is recorded, always or on demand.
+
+Rules of this file: as those of `probing.errors`, whose tree they belong to.
+"""
+
+from __future__ import annotations
+
+from .root import ProbingError, Refused, TimedOut, UsageError
+
+
+class BadSetting(UsageError):
+    """A setting is unknown, or its value is not one it can take."""
+
+    code = "bad_setting"
+    help = "`probing ENDPOINT config` lists the settings with their values and meaning."
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"setting {name}: {reason}.")
+
+
+class RingError(ProbingError):
+    """A ring file cannot be made or read."""
+
+    code = "ring"
+    help = "Recording of this table is off; the training is not affected."
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"ring {source}: {reason}.")
+
+
+class ArmRefused(Refused):
+    """Nothing can be recorded on demand as things are."""
+
+    code = "arm_refused"
+    status = 409
+    help = "`arm` alone shows what is armed, and `arm WHAT --off` ends it."
+
+    def __init__(self, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"it cannot be armed: {why}.", help=help)
+
+
+class ArmTimedOut(TimedOut):
+    """The training did not come to the end of a step in time."""
+
+    code = "arm_timed_out"
+    help = "Give it more time with --timeout SECONDS. `backtrace` shows what it is doing."
+
+    def __init__(self, seconds: float, done: int, steps: int) -> None:
+        super().__init__(
+            f"the training came to no end of a step within {seconds:g} s; {done} of {steps} steps"
+            " are done, and the rest was called off."
+        )
+
+
+class ProfileRefused(Refused):
+    """The steps of a process cannot be profiled as things are."""
+
+    code = "profile_refused"
+    status = 409
+    help = "`profile --sampling 100` works on every Python process, from outside."
+
+    def __init__(self, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"no steps can be profiled: {why}.", help=help)
+
+
+class ProfileTimedOut(TimedOut):
+    """The training did not come to the end of a step in time."""
+
+    code = "profile_timed_out"
+    help = (
+        "Give it more time with --timeout SECONDS. `backtrace` shows what it is doing, and `profile"
+        " --sampling 100` profiles it without its help."
+    )
+
+    def __init__(self, seconds: float, what: str) -> None:
+        super().__init__(f"the training came to no end of a step within {seconds:g} s, so {what}.")
+
+
+class NoBatch(TimedOut):
+    """The training has neither fetched a batch nor called its model in time."""
+
+    code = "no_batch"
+    help = (
+        "`probing ENDPOINT backtrace` shows where it is; `probing ENDPOINT dataloaders` whether it"
+        " waits for a batch."
+    )
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"the training has neither fetched a batch nor called its model within {limit_s:g} s."
+        )
+
+
+class NoLabels(ProbingError):
+    """What the training reads has no label for each token."""
+
+    code = "no_labels"
+    status = 404
+    help = (
+        "Labels are looked for among integer tensors with two dimensions, by names such as"
+        " input_ids and labels, and by their order where they have no names."
+    )
+
+    def __init__(self, seen: str) -> None:
+        super().__init__(f"no tokens with labels are among what the training reads: {seen}.")

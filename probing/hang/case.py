@@ -1,0 +1,90 @@
+"""The ranks of one job, looked at together: what all rules of `judging` begin with.
+
+Rules of this file: pure functions. Numbers are those of the record; what is not known is None.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .evidence import RankEvidence
+from .waiting import Wait, waits_of
+
+LEAST_THRESHOLD_S = 10.0
+"""No job that has stood still for less is called hung, unless the cause is certain."""
+_STEPS = 5
+_CALM_S = 2.0
+_CALM_STEPS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The ranks of one job.
+
+    Attributes:
+        world: All ranks that the job should have.
+        waits: The waits of those that are in a collective.
+        median_step_s: The median of the ranks' median steps.
+    """
+
+    ranks: Mapping[int, RankEvidence]
+    world: tuple[int, ...]
+    waits: Mapping[int, Wait]
+    median_step_s: float | None
+
+    @classmethod
+    def of(cls, evidence: Iterable[RankEvidence], world: Iterable[int] = ()) -> Case:
+        """Put what is known of the ranks together."""
+        ranks = {e.rank: e for e in evidence if e.rank is not None}
+        sizes = [e.world_size for e in ranks.values() if e.world_size is not None]
+        expected = {*ranks, *world, *range(max(sizes, default=0))}
+        medians = [e.median_step_s for e in ranks.values() if e.median_step_s is not None]
+        return cls(
+            ranks=ranks,
+            world=tuple(sorted(expected)),
+            waits=waits_of(ranks, expected),
+            median_step_s=statistics.median(medians) if medians else None,
+        )
+
+    @property
+    def threshold_s(self) -> float:
+        """After how long without progress the job is called hung."""
+        return max(LEAST_THRESHOLD_S, _STEPS * (self.median_step_s or 0.0))
+
+    @property
+    def seen_ns(self) -> int | None:
+        """When the ranks were looked at, by the clocks of their machines, the last of them."""
+        calls = [call for e in self.ranks.values() for call in e.calls]
+        times = [
+            call.start_ns + round(call.age_s * 1e9)
+            for call in calls
+            if call.start_ns is not None and call.age_s is not None
+        ]
+        return max(times, default=None)
+
+    @property
+    def calm_s(self) -> float:
+        """For how long nobody wonders about a rank whose record does not grow."""
+        return max(_CALM_S, _CALM_STEPS * (self.median_step_s or 0.0))
+
+    @property
+    def living(self) -> tuple[int, ...]:
+        """The ranks that are known to run, or to be stopped."""
+        return tuple(sorted(rank for rank, e in self.ranks.items() if e.is_alive))
+
+    @property
+    def stuck(self) -> tuple[int, ...]:
+        """The living ranks whose record does not grow."""
+        return tuple(rank for rank in self.living if not self.ranks[rank].moved)
+
+    def state(self, rank: int) -> str:
+        """The state of a rank; one of which there is nothing is missing."""
+        return self.ranks[rank].state if rank in self.ranks else "missing"
+
+    def still_s(self, ranks: Iterable[int]) -> float | None:
+        """For how long none of these ranks has moved; None where that is not known."""
+        found = (self.ranks[rank].still_s for rank in ranks if rank in self.ranks)
+        ages = [age for age in found if age is not None]
+        return min(ages) if ages else None

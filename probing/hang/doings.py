@@ -1,0 +1,135 @@
+"""What a rank does, from the stack of its training thread.
+
+Rules of this file: pure functions of a backtrace. The words of `waits` are kept where they say
+enough; which lines are a DataLoader, a checkpoint or the end of a process is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ..waits import WAITS_FOR_GIL, library_path
+from ..wire import Backtrace, Frame, ThreadStack
+from .evidence import Doing, DoingKind
+
+_STACK = 4
+_LOADER = re.compile(r"torch/utils/data/")
+_CHECKPOINT = re.compile(
+    r"torch/serialization\.py|torch/distributed/checkpoint/|torch/_weights_only|safetensors/"
+)
+_CHECKPOINT_NAME = re.compile(r"(?i)checkpoint|(^|[._])save(_|$)|snapshot")
+_COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py")
+_WORDS: tuple[tuple[str, DoingKind], ...] = (
+    ("waiting for the other ranks", "collective"),
+    ("waiting for another rank", "collective"),
+    ("waiting for a batch", "loader"),
+    ("waiting at exit", "exiting"),
+    ("in the backward pass", "backward"),
+    ("waiting for the GPU", "device"),
+    (WAITS_FOR_GIL, "gil"),
+    ("waiting for a lock", "lock"),
+    ("waiting for a condition", "lock"),
+    ("waiting for an event", "lock"),
+    ("waiting for a semaphore", "lock"),
+    ("waiting for a C mutex", "lock"),
+    ("sleeping", "sleep"),
+    ("stopped", "stopped"),
+    ("reading a file", "io"),
+    ("writing to a file", "io"),
+    ("opening a file", "io"),
+    ("waiting for data to reach the disk", "io"),
+    ("waiting for a file lock", "io"),
+    ("in an uninterruptible wait", "io"),
+    ("running", "python"),
+    ("waiting", "waiting"),
+)
+"""How the words of `waits` begin, and what kind that is."""
+
+
+def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
+    """What the training thread of a process does; None where no thread was seen.
+
+    Args:
+        thread_id: The thread that trains; without it, or where it is gone, the main one.
+    """
+    thread = training_thread(trace.threads, thread_id)
+    if thread is None:
+        return None
+    words = thread.waiting or ""
+    kind = _kind(words, thread.frames)
+    return Doing(
+        kind=kind,
+        words=_holder(trace, thread) or _phrase(kind, words),
+        where=own_line(thread.frames),
+        stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
+    )
+
+
+def training_thread(
+    threads: Sequence[ThreadStack], thread_id: int | None = None
+) -> ThreadStack | None:
+    """The thread of that number, else the main thread."""
+    for thread in threads:
+        if thread_id is not None and thread.thread_id == thread_id:
+            return thread
+    return next((thread for thread in threads if thread.is_main), None)
+
+
+def own_line(frames: Iterable[Frame]) -> str | None:
+    """The innermost line of the job's own code."""
+    for frame in frames:
+        if frame.kind == "python" and library_path(frame.file) is None:
+            return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}"
+    return None
+
+
+def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
+    """What kind of thing a thread does: where it is says more than what it waits for."""
+    paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
+    by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
+    if by_words in {"collective", "stopped", "exiting"}:
+        return by_words
+    if any(path and _LOADER.match(path) for path in paths):
+        return "loader"
+    if any(path and _CHECKPOINT.match(path) for path in paths):
+        return "checkpoint"
+    if any(path and _COLLECTIVE.match(path) for path in paths):
+        return "collective"
+    own = [frame for frame in frames if frame.kind == "python" and not library_path(frame.file)]
+    if any(_CHECKPOINT_NAME.search(_function(frame.func)) for frame in own):
+        return "checkpoint"
+    return by_words or ("python" if frames else "unknown")
+
+
+def _phrase(kind: DoingKind, words: str) -> str:
+    """What it does, as the rest of a sentence that begins with its name."""
+    prefix = {"loader": "is in the DataLoader", "checkpoint": "is in its checkpoint code"}.get(kind)
+    if prefix is not None:
+        return f"{prefix} ({words})" if words else prefix
+    if kind == "python":
+        return "runs Python code"
+    return f"is {words}" if words else "is somewhere that could not be told"
+
+
+def _holder(trace: Backtrace, thread: ThreadStack) -> str | None:
+    """Words about a thread that keeps the interpreter lock."""
+    if thread.holds_gil and trace.source != "agent":
+        return f"holds the interpreter lock ({thread.waiting or 'running'})"
+    if thread.waiting == WAITS_FOR_GIL and trace.note:
+        return f"waits for the interpreter lock: {trace.note}"
+    return None
+
+
+def _frame(frame: Frame) -> str:
+    file = library_path(frame.file) or _name(frame.file)
+    return f"{_function(frame.func)} ({file}:{frame.lineno})"
+
+
+def _name(file: str) -> str:
+    return file.rpartition("/")[2]
+
+
+def _function(name: str) -> str:
+    """A function's name without the class or function it is in."""
+    return name.rpartition(".")[2]

@@ -1,0 +1,218 @@
+"""What is known of the ranks of a job, and what is made of it.
+
+Rules of this file: records only. What was not seen is None or empty, never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
+"""``silent``: alive, but its agent does not answer; it was looked at from outside.
+``unreachable``: it did not answer in time, and cannot be looked at from outside.
+``missing``: the job has such a rank, and nothing of it was found."""
+
+Kind = Literal[
+    "healthy",
+    "mismatch",
+    "missing",
+    "dead",
+    "stopped",
+    "unseen",
+    "deadlock",
+    "same_collective",
+    "process",
+    "ended",
+    "unknown",
+]
+DoingKind = Literal[
+    "collective",
+    "backward",
+    "loader",
+    "checkpoint",
+    "lock",
+    "gil",
+    "device",
+    "io",
+    "sleep",
+    "exiting",
+    "python",
+    "waiting",
+    "stopped",
+    "unknown",
+]
+
+POINT_TO_POINT = frozenset({"send", "recv"})
+"""Operations of two ranks, which do not take part in the order of a group's collectives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One collective on one rank, a row of `python.collectives`.
+
+    Attributes:
+        peer: The other rank of a send or recv.
+        age_s: Seconds since it was called, by the clock of its machine.
+        start_ns: When it was called, by the same clock.
+        is_open: Whether it has not ended.
+    """
+
+    group: str
+    seq: int
+    op: str
+    shapes: str | None = None
+    dtypes: str | None = None
+    root: int | None = None
+    reduce_op: str | None = None
+    peer: int | None = None
+    is_async: bool = False
+    caller: str | None = None
+    thread_id: int | None = None
+    age_s: float | None = None
+    start_ns: int | None = None
+    is_open: bool = False
+    error: str | None = None
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether all ranks of the group take part in it."""
+        return self.op not in POINT_TO_POINT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A process group.
+
+    Attributes:
+        name: As torch calls it.
+        ranks: The global ranks of its members; empty where unknown.
+    """
+
+    name: str
+    description: str | None = None
+    backend: str | None = None
+    size: int | None = None
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What a thread of a rank does.
+
+    Attributes:
+        words: What it does, in words that fit behind the rank's name.
+        where: The line of the job's own code that does it, ``train.py:87 in fetch``.
+        stack: The innermost frames, ``func (file:line)``.
+    """
+
+    kind: DoingKind
+    words: str
+    where: str | None = None
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEvidence:
+    """Everything that is known of one rank.
+
+    Attributes:
+        calls: Its last collectives, per group in the order of `seq`.
+        groups: The process groups it belongs to.
+        step: The step in progress.
+        moved: Whether its record grew between two looks; None where it was looked at once.
+        still_s: Seconds since the newest thing on its record.
+        median_step_s: The median duration of its last steps.
+        ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
+        ended_ns: When, since the epoch.
+        died_of_peers: Whether the error that it died of says that another rank was gone.
+        not_finite: The last step whose loss was not finite.
+        module: The innermost module call that has not returned.
+        is_by_flight: Whether its collectives are those of torch's flight recorder.
+        notes: What could not be had of it, and why.
+    """
+
+    rank: int | None
+    host: str = ""
+    pid: int | None = None
+    endpoint: str = ""
+    world_size: int | None = None
+    state: State = "answering"
+    calls: tuple[Call, ...] = ()
+    groups: tuple[Group, ...] = ()
+    step: int | None = None
+    moved: bool | None = None
+    still_s: float | None = None
+    median_step_s: float | None = None
+    doing: Doing | None = None
+    ending: str | None = None
+    ended_ns: int | None = None
+    died_of_peers: bool = False
+    not_finite: int | None = None
+    module: str | None = None
+    is_by_flight: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is known to run, or to be stopped."""
+        return self.state in {"answering", "silent", "stopped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A rank that the others wait for, or that does something else than they.
+
+    Attributes:
+        what: What is wrong with it, in words that fit behind its name.
+        evidence: What that follows from, one line each.
+    """
+
+    rank: int | None
+    pid: int | None
+    host: str
+    what: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceQuery:
+    """A query that shows what the verdict follows from."""
+
+    title: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Why a job does not go on, or that it does.
+
+    Attributes:
+        is_hang: Whether it is certain, or the job has stood still for `threshold_s`.
+        headline: The verdict in one sentence.
+        has_ended: Whether there is nobody left who could hang.
+        causes: Whom it is about; none where nobody can be named.
+        victims: The ranks that only wait for those.
+        still_s: For how long nothing has moved; None while it does, or where unknown.
+        victims_do: What most of them are in, ``all_reduce number 41 of group 0 at train.py:88``.
+        confidence: ``high``, ``medium`` or ``low``, with the reason behind a colon.
+        coverage: What the verdict is based on, and what was missing.
+        next_steps: What to do, in that order.
+    """
+
+    kind: Kind
+    is_hang: bool
+    headline: str
+    has_ended: bool = False
+    causes: tuple[Cause, ...] = ()
+    victims: tuple[int, ...] = ()
+    victims_do: str | None = None
+    group: str | None = None
+    still_s: float | None = None
+    threshold_s: float | None = None
+    confidence: str = ""
+    coverage: str = ""
+    job: str | None = None
+    notes: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    queries: tuple[EvidenceQuery, ...] = ()

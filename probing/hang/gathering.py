@@ -1,0 +1,288 @@
+"""Asks ranks for what a verdict needs: their rings twice, their stacks and their ends once.
+
+Rules of this file: nothing here needs the interpreter lock of a rank. The rings answer in every
+state; stacks come by the ladder; a rank that fails at one question is still asked the others, and
+what it could not tell is a note. Ages are computed where the rank is, so no clock is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..crashes import describe, read_crash
+from ..endings import LAST_MEMORY, ending_of
+from ..errors import ProbingError, ProcessEnded, RingError
+from ..job.rank_sets import ranks_of
+from ..local_process import LocalProcess
+from ..ring_peek import RingPeek
+from ..rundir import ProcessFolder
+from ..tables import COLLECTIVES, STEPS, TORCH_TRACE
+from ..wire import Backtrace
+from .doings import doing_of
+from .evidence import Call, Group, RankEvidence, State
+
+if TYPE_CHECKING:
+    from ..client import Process
+    from ..job.members import Member
+
+_DEAD_SOURCES = frozenset({"crash", "open rows"})
+NEWEST = """
+    SELECT max(start_ns) AS newest_ns, max(start_ns + coalesce(duration_ns, 0)) AS ended_ns,
+           epoch_ns(now()) AS now_ns,
+           (SELECT count(*) FILTER (duration_ns IS NOT NULL) FROM python.collectives) AS done
+    FROM (SELECT start_ns, duration_ns FROM python.collectives
+          UNION ALL SELECT start_ns, duration_ns FROM python.steps
+          UNION ALL SELECT start_ns, duration_ns FROM python.torch_trace)
+"""
+_CALLS = """
+    SELECT process_group, seq, op, shapes, dtypes, root, reduce_op, peer, is_async, caller,
+           thread_id, (epoch_ns(now()) - start_ns) / 1e9 AS age_s, start_ns,
+           duration_ns IS NULL AND error IS NULL AS is_open, error
+    FROM python.collectives
+    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 256
+         OR duration_ns IS NULL
+"""
+_GROUPS = "SELECT process_group, description, backend, size, ranks FROM python.process_groups"
+_STEPS = """
+    SELECT max(step) AS step, max(step) FILTER (NOT loss_finite) AS not_finite,
+           (SELECT median(duration) FROM (SELECT duration FROM python.steps
+            WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 20)) AS median_step_s
+    FROM python.steps
+"""
+_MODULES = """
+    SELECT module, class, thread_id FROM python.torch_trace
+    WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
+"""
+_PARTS = {"calls": _CALLS, "groups": _GROUPS, "steps": _STEPS, "modules": _MODULES, "look": NEWEST}
+_PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
+RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
+"""All of the record that is needed, in one query: most of the cost of one is that it is one."""
+_OF_PEERS = re.compile(
+    r"(?i)connection (reset|closed|refused)|closed by peer|broken pipe|timed out waiting|timeout"
+    r"|gloo/transport|socket|nccl communicator was aborted|remote process|DistBackendError"
+    r"|SIGTERM"
+)
+"""What errors say whose reason is that another rank is gone, or does not come."""
+
+Row = Mapping[str, Any]
+Newest = tuple[object, ...]
+"""How far a record has come, to be compared with another look at it and nothing else."""
+_GROWING = (COLLECTIVES.name, STEPS.name, TORCH_TRACE.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacks:
+    """What was seen of a rank besides its rings.
+
+    Attributes:
+        trace: Its stacks; None where there are none.
+        ending: How it ended or is about to.
+        ended_ns: When.
+        is_own_end: Whether it ended for a reason of its own.
+    """
+
+    state: State
+    trace: Backtrace | None
+    ending: str | None = None
+    ended_ns: int | None = None
+    is_own_end: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def newest_of(process: Process, _: Member) -> Newest | None:
+    """How far the record of a rank has come; None where it cannot be read."""
+    if isinstance(process, LocalProcess):
+        return _peek(process.folder)
+    return _newest(_rows(process, NEWEST, []))
+
+
+def stacks_of(process: Process, _: Member) -> Stacks:
+    """Where a rank is, and whether it has ended or is about to."""
+    notes: list[str] = []
+    trace, state = _trace(process, notes)
+    ending, ended_ns, is_own_end = _ending(process, state, trace, notes)
+    return Stacks(
+        state=state,
+        trace=trace,
+        ending=ending,
+        ended_ns=ended_ns,
+        is_own_end=is_own_end,
+        notes=tuple(notes),
+    )
+
+
+def evidence_of(
+    process: Process, member: Member, first: Newest | None, stacks: Stacks | None
+) -> RankEvidence:
+    """All that is known of a rank.
+
+    Args:
+        first: How far its record had come at the first look.
+        stacks: What else was seen of it; None where that took too long.
+    """
+    notes: list[str] = []
+    record = _record(process, notes)
+    is_here = isinstance(process, LocalProcess)
+    newest = newest_of(process, member) if is_here else _newest(record["look"])
+    calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
+    steps = next(iter(record["steps"]), {})
+    module = next(iter(record["modules"]), {})
+    seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
+    if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
+        seen = replace(seen, state="silent")
+    is_dead, trace = seen.state == "dead", seen.trace
+    return RankEvidence(
+        rank=member.rank,
+        host=member.host,
+        pid=member.pid if member.pid is not None else (trace.pid if trace else None),
+        endpoint=member.endpoint,
+        world_size=member.world_size,
+        state=seen.state,
+        calls=calls,
+        groups=tuple(_group(row) for row in record["groups"]),
+        step=steps.get("step"),
+        moved=newest != first if first is not None and not is_dead else None,
+        still_s=_still_s(record["look"]),
+        median_step_s=steps.get("median_step_s"),
+        doing=doing_of(trace, _thread(calls, module)) if trace and not is_dead else None,
+        ending=seen.ending,
+        ended_ns=seen.ended_ns,
+        died_of_peers=not seen.is_own_end,
+        not_finite=steps.get("not_finite"),
+        module=None if is_dead else _module(module),
+        notes=tuple(dict.fromkeys((*notes, *seen.notes))),
+    )
+
+
+def absent(member: Member, state: State, why: str | None) -> RankEvidence:
+    """What is known of a rank that gave no answer at all."""
+    return RankEvidence(
+        rank=member.rank,
+        host=member.host,
+        pid=member.pid,
+        endpoint=member.endpoint,
+        world_size=member.world_size,
+        state=state,
+        notes=(why,) if why else (),
+    )
+
+
+def _peek(folder: ProcessFolder) -> Newest | None:
+    """The newest row of each table that grows with the training, without a query."""
+    found: list[tuple[object, ...]] = []
+    for table in _GROWING:
+        try:
+            with RingPeek(folder.ring(table)) as ring:
+                number = ring.newest_seq()
+                row = ring.row(number)
+        except (OSError, RingError):
+            continue
+        found.append((table, number, row.values.get("duration_ns") if row else None))
+    return tuple(found) or None
+
+
+def _newest(look: Sequence[Row]) -> Newest | None:
+    if not look or look[0]["newest_ns"] is None:
+        return None
+    return look[0]["newest_ns"], look[0]["ended_ns"], look[0]["done"]
+
+
+def _still_s(look: Sequence[Row]) -> float | None:
+    """Seconds since the newest thing on record."""
+    if not look or look[0]["ended_ns"] is None:
+        return None
+    age: int = look[0]["now_ns"] - look[0]["ended_ns"]
+    return max(0.0, age * 1e-9)
+
+
+def _record(process: Process, notes: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every part of the record; none where it cannot be read."""
+    found = next(iter(_rows(process, RECORD, notes)), {})
+    return {name: found.get(name) or [] for name in _PARTS}
+
+
+def _rows(process: Process, sql: str, notes: list[str]) -> list[dict[str, Any]]:
+    """The rows of a query; none, and a note, where there is no answer."""
+    try:
+        return process.query(sql).to_pylist()
+    except ProbingError as error:
+        notes.append(error.message)
+        return []
+
+
+def _call(row: Row) -> Call:
+    renamed = {"process_group": "group"}
+    return Call(**{renamed.get(name, name): value for name, value in row.items()})
+
+
+def _group(row: Row) -> Group:
+    try:
+        ranks = ranks_of(row["ranks"]) if row["ranks"] else ()
+    except ProbingError:
+        ranks = ()
+    return Group(
+        name=row["process_group"],
+        description=row["description"],
+        backend=row["backend"],
+        size=row["size"],
+        ranks=ranks,
+    )
+
+
+def _thread(calls: Sequence[Call], module: Row) -> int | None:
+    """The thread that trains: that of the collective it is in, else of the module, else any's."""
+    opened = [call.thread_id for call in calls if call.is_open and not call.is_async]
+    number: int | None = module.get("thread_id")
+    return opened[-1] if opened else number
+
+
+def _module(row: Row) -> str | None:
+    if not row:
+        return None
+    return f"{row['module']} ({row['class']})" if row["class"] != row["module"] else row["module"]
+
+
+def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]:
+    """The stacks, and what the way to them says about the state."""
+    try:
+        trace = process.backtrace()
+    except ProcessEnded:
+        return None, "dead"
+    except ProbingError as error:
+        notes.append(error.message)
+        return None, "unreachable"
+    if trace.source in _DEAD_SOURCES:
+        return trace, "dead"
+    main = next((thread for thread in trace.threads if thread.is_main), None)
+    if main is not None and main.state in {"T", "t"}:
+        return trace, "stopped"
+    return trace, "answering" if trace.source.startswith("agent") else "silent"
+
+
+def _ending(
+    process: Process, state: State, trace: Backtrace | None, notes: list[str]
+) -> tuple[str | None, int | None, bool]:
+    """How it ended or is about to, when, and whether for a reason of its own."""
+    if isinstance(process, LocalProcess):
+        crash = read_crash(process.folder)
+        if crash is not None:
+            text = describe(crash)
+            if state != "dead":
+                text = text.replace("it ended with", "its main thread ended with")
+            return text, crash.when_ns, not _OF_PEERS.search(f"{crash.type} {crash.message}")
+        if state == "dead":
+            found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
+            words = " ".join((*found.certain, *found.likely)) if found else None
+            return _clause(words), None, True
+    if state == "dead":
+        note = trace.note if trace is not None else None
+        return note, None, not (note and _OF_PEERS.search(note))
+    return None, None, True
+
+
+def _clause(text: str | None) -> str | None:
+    """Sentences as they fit behind a colon."""
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".") if text else None

@@ -1,0 +1,98 @@
+"""What else stands out in the ranks of a job, whether or not it hangs.
+
+Rules of this file: pure functions; a hint never names a cause of a hang.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+
+from .case import Case
+from .evidence import Verdict
+from .texts import ranks_text, seconds
+
+_LEAST = 5
+"""Collectives without which no rank is called the one that comes last."""
+_SHARE = 0.8
+_LEAST_LAG_S = 0.02
+_LAG_STEPS = 0.1
+
+
+def hints(case: Case, verdict: Verdict) -> tuple[str, ...]:
+    """Sentences about what the person should look at next."""
+    found = [*_not_finite(case), *_more_attention(case, verdict)]
+    if verdict.kind == "healthy":
+        found += _comes_last(case)
+    return tuple(found)
+
+
+def _not_finite(case: Case) -> Iterator[str]:
+    """Ranks whose loss was not finite."""
+    steps = {rank: e.not_finite for rank, e in case.ranks.items() if e.not_finite is not None}
+    if steps:
+        ranks = sorted(steps)
+        yield (
+            f"The loss of {ranks_text(ranks)} is not finite, last in step {max(steps.values())}:"
+            f" `probing -t rank:{ranks[0]} arm nan` names the module."
+        )
+
+
+def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
+    """Ranks that are not well, though the job moves; and exceptions of living ones."""
+    named = {cause.rank for cause in verdict.causes}
+    for rank, evidence in sorted(case.ranks.items()):
+        if rank in named:
+            continue
+        if evidence.state == "dead" and verdict.kind == "healthy":
+            yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
+        elif evidence.state in {"silent", "stopped", "unreachable"}:
+            yield f"Rank {rank} is {_STATES[evidence.state]}."
+
+
+_STATES = {
+    "silent": "alive, but its agent does not answer; it was looked at from outside",
+    "stopped": "stopped by a signal",
+    "unreachable": "not to be reached, so nothing is known of it now",
+}
+
+
+def _comes_last(case: Case) -> Iterator[str]:
+    """A rank that nearly always comes last to the collectives of a group."""
+    if len({e.host for e in case.ranks.values()}) > 1:
+        return  # the clocks of machines differ: `stragglers` corrects for that
+    for name in sorted({call.group for e in case.ranks.values() for call in e.calls}):
+        last: Counter[int] = Counter()
+        lags: dict[int, list[float]] = {}
+        for starts in _arrivals(case, name):
+            rank = max(starts, key=lambda r: starts[r])
+            others = [start for other, start in starts.items() if other != rank]
+            last[rank] += 1
+            lags.setdefault(rank, []).append((starts[rank] - statistics.median(others)) * 1e-9)
+        total = sum(last.values())
+        if total < _LEAST:
+            continue
+        rank, times = last.most_common(1)[0]
+        lag = statistics.median(lags[rank])
+        least = max(_LEAST_LAG_S, _LAG_STEPS * (case.median_step_s or 0.0))
+        if times >= _SHARE * total and lag >= least:
+            yield (
+                f"Rank {rank} came last to {times} of the last {total} collectives of group {name},"
+                f" {seconds(lag)} after the others: `probing -t all stragglers` says where."
+            )
+            return
+
+
+def _arrivals(case: Case, name: str) -> Iterator[dict[int, int]]:
+    """When the ranks came to each collective of a group that at least two came to."""
+    found: dict[int, dict[int, int]] = {}
+    members = set()
+    for rank, evidence in case.ranks.items():
+        for call in evidence.calls:
+            if call.group == name and call.is_collective and call.start_ns is not None:
+                found.setdefault(call.seq, {})[rank] = call.start_ns
+                members.add(rank)
+    for _, starts in sorted(found.items()):
+        if len(starts) == len(members) >= 2:
+            yield starts

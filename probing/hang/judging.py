@@ -1,0 +1,351 @@
+"""The rules that make a verdict of what is known of the ranks.
+
+Rules of this file: pure functions, tried in the order of `_RULES`; the first that gives a verdict
+ends it. Whoever only waits for another is a victim and is never named as a cause. A fault that
+nothing but a person can end (a mismatch, a rank that is dead or stopped, a circle of waits) is
+certain at once; everything else is a hang only after `Case.threshold_s`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from . import wording
+from .case import Case
+from .evidence import Kind, RankEvidence, Verdict
+from .hints import hints
+from .mismatches import Mismatch, first_mismatch, sequences
+from .processes import judge_process
+from .waiting import chain_ends, cycle, victims_of
+
+_CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
+_ONLY_WAIT = frozenset({"collective", "backward"})
+"""What ranks do that wait for others, where no collective is on record."""
+
+
+def judge(
+    evidence: Sequence[RankEvidence],
+    *,
+    world: Iterable[int] = (),
+    coverage: str = "",
+    job: str | None = None,
+) -> Verdict:
+    """Say why a job does not go on, or that it does.
+
+    Args:
+        evidence: What is known of its processes.
+        world: The ranks that it should have, as far as the launcher tells.
+        coverage: The sentence that says who was asked.
+    """
+    ranked = [e for e in evidence if e.rank is not None]
+    case = Case.of(ranked, world)
+    if not evidence or (len(evidence) == 1 and len(case.world) < 2):
+        verdict = judge_process(evidence[0] if evidence else None)
+    else:
+        verdict = next(found for rule in _RULES if (found := rule(case)) is not None)
+        verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict)))
+    return dataclasses.replace(
+        verdict,
+        coverage=coverage,
+        job=job,
+        next_steps=wording.next_steps(verdict),
+        queries=wording.queries(verdict, case),
+    )
+
+
+def _ended(case: Case) -> Verdict | None:
+    """All ranks have ended: which of them did so first, and not because of another."""
+    if case.living or not any(e.state == "dead" for e in case.ranks.values()):
+        return None
+    found = _mismatch_of(case)
+    if found is not None:
+        return dataclasses.replace(_of_mismatch(case, found), has_ended=True)
+    dead = [e for e in case.ranks.values() if e.state == "dead"]
+    causes = _first_dead(dead)
+    if not causes:
+        return Verdict(
+            kind="ended", is_hang=False, has_ended=True, headline=wording.all_ended(case)
+        )
+    named = {e.rank for e in causes if e.rank is not None}
+    return Verdict(
+        kind="ended",
+        is_hang=False,
+        has_ended=True,
+        headline=wording.ended_by(case, sorted(named)),
+        causes=tuple(wording.cause(case, rank) for rank in sorted(named)),
+        victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in named)),
+        confidence="medium: which rank was the first is told by the clocks of the machines",
+    )
+
+
+def _healthy(case: Case) -> Verdict | None:
+    """Every living rank moves, or has been still for no longer than a step may take."""
+    if not case.living:
+        return None
+    stuck = case.stuck
+    still_s = case.still_s(stuck)
+    is_calm = still_s is not None and still_s < case.calm_s and not _faults(case)
+    if stuck and not is_calm:
+        return None
+    return Verdict(kind="healthy", is_hang=False, headline=wording.healthy(case))
+
+
+def _mismatch(case: Case) -> Verdict | None:
+    """Ranks of a group do not agree on a collective."""
+    found = _mismatch_of(case)
+    return None if found is None else _of_mismatch(case, found)
+
+
+def _deadlock(case: Case) -> Verdict | None:
+    """Ranks wait for each other in a circle."""
+    ranks = cycle(case.waits)
+    if not ranks:
+        return None
+    return _complete(
+        case,
+        "deadlock",
+        ranks,
+        headline=wording.deadlock(case, ranks),
+        confidence="high: each of these waits is on record",
+    )
+
+
+def _not_asked(case: Case) -> Verdict | None:
+    """All that the ranks which were asked wait for are ranks that were not."""
+    waits = [wait for wait in case.waits.values() if wait.on or wait.unseen]
+    wanted = {rank for wait in waits for rank in wait.on | wait.unseen}
+    if not waits or wanted & set(case.ranks):
+        return None
+    oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
+    return _complete(
+        case,
+        "unseen",
+        (),
+        headline=wording.not_asked(case, oldest, sorted(wanted)),
+        confidence="low: the other ranks were not asked",
+        group=oldest.call.group,
+    )
+
+
+def _waited_for(case: Case) -> Verdict | None:
+    """Ranks are waited for: the ends of the chains of waits."""
+    ends = chain_ends(case.waits)
+    causes = _gravest(case, _without_casualties(case, ends))
+    if not causes:
+        return None
+    kind = _kind_of(case, causes)
+    waiting = [w for w in case.waits.values() if (w.on | w.unseen) & causes] or [
+        *case.waits.values()
+    ]
+    first = max(waiting, key=lambda wait: wait.call.age_s or 0.0)
+    return _complete(
+        case,
+        kind,
+        sorted(causes),
+        headline=wording.waited_for(case, sorted(causes), first),
+        confidence=wording.confidence(case, causes),
+        group=first.call.group,
+    )
+
+
+def _stopped(case: Case) -> Verdict | None:
+    """A rank that has come to its collective is stopped, or has ended in it."""
+    gone = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
+    members = {rank for wait in case.waits.values() for rank in wait.members}
+    causes = _without_casualties(case, gone & members if members else gone)
+    if not causes:
+        return None
+    return _complete(
+        case,
+        _kind_of(case, causes),
+        sorted(causes),
+        headline=wording.gone(case, sorted(causes)),
+        confidence="high: the kernel says so",
+    )
+
+
+def _same_collective(case: Case) -> Verdict | None:
+    """All members are in the same collective, and nobody is missing."""
+    waits = [wait for rank, wait in case.waits.items() if rank in case.stuck]
+    if not waits or any(wait.on or wait.unseen for wait in waits):
+        return None
+    oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
+    return _complete(
+        case,
+        "same_collective",
+        (),
+        headline=wording.same_collective(case, oldest),
+        confidence="medium: that nobody is missing is on record; what the device and the network"
+        " do is not",
+        group=oldest.call.group,
+    )
+
+
+def _by_stacks(case: Case) -> Verdict | None:
+    """No collective is on record, but the stacks show that most ranks wait for others."""
+    doing = {rank: e.doing for rank, e in case.ranks.items() if e.is_alive and e.doing}
+    waiting = {rank for rank, what in doing.items() if what.kind in _ONLY_WAIT}
+    causes = set(doing) - waiting
+    if not waiting or not causes:
+        return None
+    return _complete(
+        case,
+        "missing",
+        sorted(causes),
+        headline=wording.by_stacks(case, sorted(causes), sorted(waiting)),
+        victims=tuple(sorted(waiting)),
+        confidence="low: from the stacks alone, as these collectives are not on record",
+    )
+
+
+def _unknown(case: Case) -> Verdict:
+    """Nothing moves, and no rule says why."""
+    return _complete(
+        case,
+        "unknown",
+        (),
+        headline=wording.unknown(case),
+        confidence="low: no collective in progress is on record",
+    )
+
+
+_RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+    _ended,
+    _healthy,
+    _mismatch,
+    _deadlock,
+    _not_asked,
+    _waited_for,
+    _stopped,
+    _same_collective,
+    _by_stacks,
+    _unknown,
+)
+
+
+def _complete(
+    case: Case,
+    kind: Kind,
+    causes: Sequence[int],
+    *,
+    headline: str,
+    confidence: str,
+    group: str | None = None,
+    victims: tuple[int, ...] | None = None,
+) -> Verdict:
+    """A verdict, with for how long nothing has moved and whether that is long enough."""
+    waiting = victims_of(case.waits, causes) if victims is None else victims
+    still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case))
+    moving = [rank for rank in causes if rank in case.ranks and case.ranks[rank].moved]
+    is_late = still_s is not None and still_s >= case.threshold_s
+    return Verdict(
+        kind=kind,
+        is_hang=kind in _CERTAIN or _is_leaving(case, causes) or (is_late and not moving),
+        headline=headline,
+        causes=tuple(wording.cause(case, rank) for rank in causes),
+        victims=waiting,
+        victims_do=wording.victims_do(case, waiting),
+        group=group,
+        still_s=still_s,
+        threshold_s=case.threshold_s,
+        confidence=confidence,
+    )
+
+
+def _mismatch_of(case: Case) -> Mismatch | None:
+    """The mismatch that stands longest, among the groups in which somebody waits or has died."""
+    calls = {rank: e.calls for rank, e in case.ranks.items()}
+    names = {wait.call.group for wait in case.waits.values()}
+    names |= {c.group for e in case.ranks.values() if e.state == "dead" for c in e.calls[-1:]}
+    found = [first_mismatch(name, sequences(calls, name)) for name in sorted(names)]
+    return max(
+        (mismatch for mismatch in found if mismatch is not None),
+        key=lambda mismatch: max(call.age_s or 0.0 for call in mismatch.calls.values()),
+        default=None,
+    )
+
+
+def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
+    """The verdict on a mismatch."""
+    verdict = _complete(
+        case,
+        "mismatch",
+        found.odd,
+        headline=wording.mismatch(found),
+        confidence=wording.mismatch_confidence(found),
+        group=found.group,
+    )
+    causes = tuple(
+        wording.with_call(cause, found.calls.get(cause.rank or 0), case) for cause in verdict.causes
+    )
+    victims = tuple(sorted({*verdict.victims, *found.usual} - set(found.odd)))
+    return dataclasses.replace(
+        verdict,
+        causes=causes,
+        victims=victims,
+        victims_do=wording.usual_call(found) or verdict.victims_do,
+        is_hang=bool(case.living),
+    )
+
+
+def _without_casualties(case: Case, ranks: Iterable[int]) -> set[int]:
+    """Of these ranks, those that did not just die because another was gone."""
+    named = set(ranks)
+    peers = {r for r in named if r in case.ranks and _is_casualty(case.ranks[r])}
+    dead = [e for e in case.ranks.values() if e.state == "dead"]
+    if named - peers:
+        return named - peers
+    first = {e.rank for e in _first_dead(dead) if e.rank is not None}
+    return first if peers else named
+
+
+def _gravest(case: Case, ranks: set[int]) -> set[int]:
+    """Of these ranks, those that will not come by themselves, if there are any."""
+    fixed = {r for r in ranks if case.state(r) in {"dead", "stopped", "missing", "unreachable"}}
+    slow = {
+        rank
+        for rank in ranks - fixed
+        if case.ranks[rank].moved or (case.ranks[rank].still_s or 0.0) < case.threshold_s
+    }
+    return ranks - slow or ranks
+
+
+def _is_casualty(evidence: RankEvidence) -> bool:
+    """Whether it has ended, or is about to, because another rank was gone."""
+    is_leaving = evidence.doing is not None and evidence.doing.kind == "exiting"
+    return evidence.died_of_peers and (evidence.state == "dead" or is_leaving)
+
+
+def _first_dead(dead: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """Those that ended for a reason of their own; where none did, the one that ended first."""
+    own = [e for e in dead if e.ending is not None and not e.died_of_peers and e.ended_ns]
+    timed = sorted((e for e in dead if e.ended_ns), key=lambda e: e.ended_ns or 0)
+    return sorted(own, key=lambda e: e.ended_ns or 0)[:1] or timed[:1]
+
+
+def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
+    """What is the matter with the ranks that are waited for: the gravest of it."""
+    states = {case.state(rank) for rank in causes}
+    if "dead" in states:
+        return "dead"
+    if "stopped" in states:
+        return "stopped"
+    return "unseen" if states & {"missing", "unreachable"} else "missing"
+
+
+def _is_leaving(case: Case, ranks: Iterable[int]) -> bool:
+    """Whether one of these ranks is at its end already, so that it will not come any more."""
+    found = (case.ranks[rank] for rank in ranks if rank in case.ranks)
+    return any(e.ending is not None and e.doing and e.doing.kind == "exiting" for e in found)
+
+
+def _frozen(case: Case) -> set[int]:
+    """The dead ranks: their record stands still for ever."""
+    return {rank for rank in case.ranks if case.state(rank) == "dead"}
+
+
+def _faults(case: Case) -> bool:
+    """Whether anything is wrong that does not pass by itself."""
+    states = {case.state(rank) for rank in case.ranks}
+    return bool(states & {"dead", "stopped"}) or bool(cycle(case.waits))

@@ -1,0 +1,365 @@
+"""The sentences of verdicts, what to do next, and the queries that show why.
+
+Rules of this file: pure functions. A sentence names ranks as sets, the collective by its number in
+its group, and lines of the job's own code; it says `so far` while that is not long enough to be a
+hang.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from .case import Case
+from .evidence import Call, Cause, EvidenceQuery, RankEvidence, Verdict
+from .mismatches import Mismatch
+from .processes import doing_words
+from .texts import at, call_text, ranks_text, seconds, sentence
+from .waiting import Wait, awaited
+
+_MOST_NEXT = 2
+
+
+def healthy(case: Case) -> str:
+    """All moves."""
+    steps = [e.step for e in case.ranks.values() if e.is_alive and e.step is not None]
+    where = ""
+    if steps:
+        low, high = min(steps), max(steps)
+        where = f", in step {low}" if low == high else f", in steps {low} to {high}"
+    return f"No hang: {ranks_text(case.living)} moved while being looked at{where}."
+
+
+def all_ended(case: Case) -> str:
+    """All ranks have ended, and nothing says why."""
+    return f"All {len(case.ranks)} ranks have ended; none of them left word of why."
+
+
+def ended_by(case: Case, causes: Sequence[int]) -> str:
+    """All ranks have ended, one of them first."""
+    return f"All ranks have ended, {ranks_text(causes)} first: {_ending(case, causes[0])}."
+
+
+def mismatch(found: Mismatch) -> str:
+    """Ranks do not agree on a collective."""
+    sides = found.sides()
+    verb = "call" if len(found.odd) > 1 else "calls"
+    number = f"number {found.seq} of group {found.group}"
+    if not found.usual:
+        texts = [f"{ranks_text(ranks)}: {_one_side(call)}" for ranks, call in sides]
+        return (
+            f"The ranks do not agree on the {found.aspect} of collective {number}, and none has a"
+            f" majority: {'; '.join(texts)}."
+        )
+    odd = [_one_side(call) for ranks, call in sides if not set(ranks) & set(found.usual)]
+    return (
+        f"{sentence(ranks_text(found.odd))[:-1]} {verb} another {found.aspect} in collective"
+        f" {number}: {', '.join(odd)}, where {ranks_text(found.usual)} {_calls(found.usual)}"
+        f" {_one_side(sides[0][1])}."
+    )
+
+
+def mismatch_confidence(found: Mismatch) -> str:
+    """How sure a mismatch is."""
+    if not found.usual:
+        return "medium: that they differ is on record, but not who of them is right"
+    if len(found.usual) < 2:
+        return f"medium: one rank against {len(found.odd)}"
+    return f"high: {len(found.usual)} ranks agree, and what each called is on record"
+
+
+def usual_call(found: Mismatch) -> str | None:
+    """What the majority does."""
+    if not found.usual:
+        return None
+    call = found.calls[found.usual[0]]
+    return f"{call_text(call)}{at(call)}"
+
+
+def deadlock(case: Case, ranks: Sequence[int]) -> str:
+    """Ranks wait for each other."""
+    following = (*ranks[1:], ranks[0])
+    parts = [
+        f"rank {rank} waits in {call_text(case.waits[rank].call)}{at(case.waits[rank].call)} for"
+        f" rank {other}"
+        for rank, other in zip(ranks, following, strict=True)
+    ]
+    return f"Deadlock: {'; '.join(parts)}."
+
+
+def waited_for(case: Case, causes: Sequence[int], wait: Wait) -> str:
+    """Ranks have not come to a collective."""
+    waiting = sorted(r for r, w in case.waits.items() if (w.on | w.unseen) & set(causes))
+    has = "has" if len(causes) == 1 else "have"
+    longest = max((case.waits[r].call.age_s or 0.0 for r in waiting), default=0.0)
+    where = f"{call_text(wait.call)}{at(wait.call)}"
+    return (
+        f"{sentence(ranks_text(causes))[:-1]} {has} not come to {where};"
+        f" {ranks_text(waiting)} {_has(waiting)} waited there for {seconds(longest)}."
+    )
+
+
+def not_asked(case: Case, wait: Wait, others: Sequence[int]) -> str:
+    """Ranks wait for others of which nothing is known."""
+    ranks = sorted(rank for rank, w in case.waits.items() if w.call.group == wait.call.group)
+    where = f"{call_text(wait.call)}{at(wait.call)}"
+    return (
+        f"{sentence(ranks_text(ranks))[:-1]} wait{_s(ranks)} in {where},"
+        f" for {seconds(wait.call.age_s)}; {ranks_text(others)} of the job"
+        f" {'was' if len(others) == 1 else 'were'} not asked."
+    )
+
+
+def gone(case: Case, causes: Sequence[int]) -> str:
+    """Ranks are stopped or dead in a collective that all have come to, or outside of any."""
+    rank = causes[0]
+    state = "has ended" if case.state(rank) == "dead" else "is stopped by a signal"
+    text = f"Rank {rank} {state}"
+    if len(causes) > 1:
+        text = f"{sentence(ranks_text(causes))[:-1]} have ended or are stopped"
+    waiting = [r for r in case.waits if r not in causes]
+    return text + (f", and {ranks_text(waiting)} {_has(waiting)} to wait." if waiting else ".")
+
+
+def same_collective(case: Case, wait: Wait) -> str:
+    """All are in one collective."""
+    ranks = [rank for rank, w in case.waits.items() if w.call.group == wait.call.group]
+    callers = {case.waits[rank].call.caller for rank in ranks}
+    place = "at the same line" if len(callers) == 1 else f"at {len(callers)} different lines"
+    return (
+        f"All {len(ranks)} ranks of group {wait.call.group} are in"
+        f" {call_text(wait.call)}{at(wait.call)}, {place}, for {seconds(wait.call.age_s)}: nobody"
+        " is missing, so it is the device, the network, or the library that carries it."
+    )
+
+
+def by_stacks(case: Case, causes: Sequence[int], waiting: Sequence[int]) -> str:
+    """Most ranks wait for others, to judge by their stacks."""
+    lines = {doing.where for r in waiting if (doing := case.ranks[r].doing) and doing.where}
+    where = f", at {min(lines)}" if lines else ""
+    others = f"{sentence(ranks_text(waiting))[:-1]} wait{_s(waiting)} for other ranks{where}"
+    words = doing_words(case.ranks[causes[0]])
+    rest = f", and neither do {len(causes) - 1} more" if len(causes) > 1 else ""
+    return f"{others}. Rank {causes[0]} does not: it {words}{rest}."
+
+
+def unknown(case: Case) -> str:
+    """Nothing moves."""
+    found = Counter(doing_words(case.ranks[rank]) for rank in case.stuck)
+    texts = [
+        f"{ranks_text(r for r in case.stuck if doing_words(case.ranks[r]) == words)}:"
+        f" {words.removeprefix('is ')}"
+        for words, _ in found.most_common(3)
+    ]
+    return f"{sentence(ranks_text(case.stuck))[:-1]} do not move: {'; '.join(texts)}."
+
+
+def confidence(case: Case, causes: Iterable[int]) -> str:
+    """How sure it is that ranks are missing from a collective."""
+    unseen = [rank for rank in causes if case.state(rank) in {"missing", "unreachable"}]
+    if unseen:
+        return f"medium: nothing is known of {ranks_text(unseen)}; all others are there"
+    if any(evidence.is_by_flight for evidence in case.ranks.values()):
+        return (
+            "medium: by torch's flight recorder, as the agent came after these collectives had"
+            " begun"
+        )
+    return "high: who has come to it is on record on every rank of the group"
+
+
+def cause(case: Case, rank: int) -> Cause:
+    """A rank that is named, with what is known of it."""
+    evidence = case.ranks.get(rank)
+    if evidence is None:
+        text = "was not found on any machine that was asked"
+        return Cause(rank=rank, pid=None, host="", what=text)
+    return Cause(
+        rank=rank,
+        pid=evidence.pid,
+        host=evidence.host,
+        what=_what(evidence),
+        evidence=tuple(_evidence(evidence)),
+    )
+
+
+def with_call(cause: Cause, call: Call | None, case: Case) -> Cause:
+    """A cause of a mismatch, with what it called."""
+    if call is None:
+        return cause
+    others = (e.calls for rank, e in case.ranks.items() if rank != cause.rank)
+    is_alone = call.caller not in {other.caller for calls in others for other in calls}
+    alone = ("no other rank has called a collective from that line",) if is_alone else ()
+    return dataclasses.replace(
+        cause,
+        what=f"called {call_text(call, full=True)}{at(call)}",
+        evidence=(*alone, f"it {cause.what}", *cause.evidence),
+    )
+
+
+def victims_do(case: Case, victims: Sequence[int]) -> str | None:
+    """What most of the victims are in."""
+    calls = [case.waits[rank].call for rank in victims if rank in case.waits]
+    if not calls:
+        return None
+    words, _ = Counter(f"{call_text(call)}{at(call)}" for call in calls).most_common(1)[0]
+    return words
+
+
+def next_steps(verdict: Verdict) -> tuple[str, ...]:
+    """What to do, in that order."""
+    if verdict.kind == "healthy":
+        return ()
+    options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
+    if verdict.kind == "unseen" and not verdict.causes:
+        return (
+            "`probing -t all hang`: asks all ranks of this machine, `job:NAME` those of a job.",
+        )
+    targets = [_target(cause, verdict) for cause in verdict.causes][:_MOST_NEXT]
+    looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
+    steps: list[str] = []
+    if not (verdict.is_hang or verdict.has_ended or verdict.kind == "process"):
+        steps.append("Ask again: this may still be a slow step.")
+    steps += _REMEDIES.get(verdict.kind, ())
+    if verdict.kind == "stopped":
+        steps += [
+            f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let rank {c.rank} go on."
+            for c in verdict.causes
+        ]
+    return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)
+
+
+_REMEDIES: Mapping[str, tuple[str, ...]] = {
+    "mismatch": (
+        "Look for a branch that not all ranks take (`if rank == 0:`, a batch of another size) above"
+        " the lines that are named.",
+    ),
+    "missing": (
+        "What it does there must end, or be done by all ranks; until then the others wait.",
+    ),
+    "dead": (
+        "Start the job anew, from its last checkpoint: a rank that has ended does not come back.",
+    ),
+    "deadlock": ("Make all ranks use these groups in the same order.",),
+    "same_collective": (
+        "Look at the network and at the devices of these machines; `dmesg` tells of both.",
+        "`probing -t all backtrace --native`: in which C function they wait.",
+    ),
+    "unseen": ("Ask the machine that the rank should be on; see `probing list --job`.",),
+    "unknown": ("`probing -t all backtrace`: where all ranks are.",),
+}
+
+
+def queries(verdict: Verdict, case: Case) -> tuple[EvidenceQuery, ...]:
+    """The queries that show what the verdict follows from, whenever they are run."""
+    if verdict.kind in {"process", "healthy"} or len(case.ranks) < 2:
+        return ()
+    if any(evidence.is_by_flight for evidence in case.ranks.values()):
+        return (EvidenceQuery(title="torch's own record of the collectives", sql=_FLIGHTS),)
+    at_ns = None if verdict.has_ended else case.seen_ns
+    is_open, so_far = "duration_ns IS NULL", ""
+    since = "make_timestamp_ns(start_ns) AS called_at"
+    if at_ns is not None:  # a job that goes on may have left these calls by then
+        so_far = f" AND start_ns <= {at_ns}"
+        is_open = f"({is_open} OR start_ns + duration_ns > {at_ns})"
+        since = f"round(({at_ns} - start_ns) / 1e9, 1) AS seconds"
+    found = [
+        EvidenceQuery(
+            title="the collectives that ranks are in",
+            sql=_INSIDE.format(since, is_open, so_far),
+        )
+    ]
+    if verdict.group is not None:
+        group = verdict.group.replace("'", "''")
+        sql = _REACHED.format(group, so_far)
+        found.append(EvidenceQuery(title="how far each rank has come in the group", sql=sql))
+    return tuple(found)
+
+
+_INSIDE = (
+    "SELECT rank, process_group, seq, op, caller, {} FROM python.collectives WHERE {}{}"
+    " ORDER BY process_group, seq, rank"
+)
+_FLIGHTS = (
+    "SELECT rank, process_group, backend_seq, op, shapes, dtypes, is_over"
+    " FROM python.flight_recorder QUALIFY row_number() OVER (PARTITION BY rank, process_group"
+    " ORDER BY record_id DESC) <= 2 ORDER BY process_group, backend_seq, rank"
+)
+_REACHED = (
+    "SELECT rank, max(seq) AS seq, arg_max(op, seq) AS op, arg_max(shapes, seq) AS shapes,"
+    " arg_max(dtypes, seq) AS dtypes, arg_max(caller, seq) AS caller FROM python.collectives"
+    " WHERE process_group = '{}' AND op NOT IN ('send', 'recv'){} GROUP BY rank ORDER BY seq, rank"
+)
+
+
+def _one_side(call: Call) -> str:
+    """What some ranks called."""
+    facts = [call.shapes, call.dtypes, call.reduce_op]
+    facts.append(f"root {call.root}" if call.root is not None else None)
+    shown = " ".join(fact for fact in facts if fact)
+    return f"{call.op}{f' {shown}' if shown else ''}{at(call)}"
+
+
+def _what(evidence: RankEvidence) -> str:
+    """What is the matter with a rank."""
+    if evidence.state == "dead":
+        return f"has ended: {evidence.ending or 'how is not on record'}"
+    if evidence.state == "stopped":
+        where = evidence.doing.where if evidence.doing else None
+        return "is stopped by a signal" + (f", at {where}" if where else "")
+    if evidence.state == "missing":
+        return "was not found on any machine that was asked"
+    if evidence.state == "unreachable":
+        return "did not answer, and cannot be looked at from outside"
+    call = awaited(evidence)
+    if call is not None:
+        return _wait_words(call)
+    text = doing_words(evidence)
+    if evidence.ending is not None:
+        text += f"; {evidence.ending}"
+    return text
+
+
+def _evidence(evidence: RankEvidence) -> Iterable[str]:
+    """What that follows from."""
+    if evidence.step is not None:
+        yield f"in step {evidence.step}" + (", and it still moves" if evidence.moved else "")
+    if evidence.doing is not None and evidence.doing.stack:
+        yield "stack, innermost first: " + " < ".join(evidence.doing.stack)
+    last = max(
+        (call for call in evidence.calls if call.is_collective),
+        key=lambda call: (call.start_ns or 0, call.seq),
+        default=None,
+    )
+    if last is not None and last != awaited(evidence):
+        end = "which has not ended" if last.is_open else f"{seconds(last.age_s)} ago"
+        yield f"its last collective is {call_text(last)}{at(last)}, {end}"
+    yield from evidence.notes
+
+
+def _wait_words(call: Call) -> str:
+    return f"waits in {call_text(call)}{at(call)}"
+
+
+def _ending(case: Case, rank: int) -> str:
+    evidence = case.ranks.get(rank)
+    return (evidence.ending if evidence else None) or "how is not on record"
+
+
+def _target(cause: Cause, verdict: Verdict) -> str:
+    """An endpoint of a rank; one that has ended is no longer found by its rank."""
+    if cause.rank is None or (verdict.has_ended and cause.pid is not None):
+        return str(cause.pid)
+    return f"rank:{cause.rank}"
+
+
+def _has(ranks: Sequence[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
+
+
+def _s(ranks: Sequence[int]) -> str:
+    return "s" if len(ranks) == 1 else ""
+
+
+def _calls(ranks: Sequence[int]) -> str:
+    return "calls" if len(ranks) == 1 else "call"

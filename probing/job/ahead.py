@@ -1,0 +1,158 @@
+"""Has the answers to questions that are the same for all processes come by a few ways, ahead.
+
+Rules of this file: only what reads. Nothing depends on it: a question whose answer has not come
+this way is asked as if there were none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import wire
+from ..endpoint import resolve
+from ..errors import InternalError, ProbingError
+from ..rundir import RunDirectory
+from ..transport import Address, Held, ask
+from ..tree_wire import CollectAnswer, CollectRequest, NodeCollected, NodeKeys, Reading, Way
+from .handing_on import node_at, place, require_leader, url_of
+from .membership import Member
+from .tree import FAN_OUT, Reached, ask_nodes
+
+ROUTES = frozenset({"members", "backtrace", "query"})
+"""What can be asked so."""
+_SHARE = 0.9
+_OF_RANK = "/v1/ranks/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A node server, and the processes that are asked there."""
+
+    address: Address
+    keys: tuple[str, ...] = ()
+
+
+class CollectAsker:
+    """The same requests to node servers, the answers of their processes all at once.
+
+    Args:
+        targets: All that may be asked, by URL.
+    """
+
+    def __init__(
+        self, targets: Mapping[str, Target], readings: Sequence[Reading], way: Way
+    ) -> None:
+        self._targets, self._readings, self._way = targets, tuple(readings), way
+
+    def ask(self, urls: Sequence[str], limit_s: float) -> Reached[tuple[NodeCollected, ...]]:
+        """The answers that the first has, or has of as many as it reaches; see `tree.Ask`."""
+        first = self._targets[urls[0]]
+        require_leader(first.address)  # who is silent is asked by himself, later
+        request = CollectRequest(
+            readings=self._readings,
+            keys=first.keys,
+            nodes=tuple(
+                NodeKeys(node=node_at(self._targets[url].address), keys=self._targets[url].keys)
+                for url in urls[1:]
+            ),
+            way=self._way,
+            timeout_s=limit_s * _SHARE,
+        )
+        data = ask(first.address, "collect", body=request, timeout_s=limit_s)
+        own, *others = wire.decode(CollectAnswer, data).nodes or (None,)
+        if own is None:
+            raise InternalError(f"{urls[0]} has told nothing")
+        nodes = (dataclasses.replace(own, url=urls[0]), *others)
+        return Reached(value=nodes, nodes=tuple(node.url for node in nodes))
+
+    def kind(self, url: str) -> Hashable:
+        """What must be equal for one node server to be told another one's token."""
+        address = self._targets[url].address
+        return address.tls, address.token
+
+
+def of_members(
+    members: Sequence[Member],
+    readings: Sequence[Reading],
+    directory: RunDirectory,
+    *,
+    timeout_s: float,
+    token: str | None,
+    fan_out: int = FAN_OUT,
+) -> dict[str, Held]:
+    """The answers of members, by their endpoints; none where node servers are few."""
+    behind: dict[str, list[Member]] = {}
+    for member in members:
+        if member.via is not None and member.state == "seen":
+            behind.setdefault(member.endpoint.partition(_OF_RANK)[0], []).append(member)
+    if len(behind) <= fan_out:
+        return {}
+    targets = {}
+    for url, those in behind.items():
+        address = _address(url, directory, token)
+        if address is not None:
+            keys = tuple(m.endpoint.rpartition("/")[2] for m in those)
+            targets[url_of(address)] = Target(address=address, keys=keys)
+    return {
+        f"{url}{_OF_RANK}{key}": held
+        for (url, key), held in _collect(targets, readings, timeout_s, fan_out).items()
+    }
+
+
+def of_nodes(
+    words: Sequence[str],
+    reading: Reading,
+    directory: RunDirectory,
+    *,
+    timeout_s: float,
+    token: str | None,
+    fan_out: int = FAN_OUT,
+) -> dict[str, Held]:
+    """The answers of node servers themselves, by what they are called; none where they are few."""
+    if len(words) <= fan_out:
+        return {}
+    addresses = {word: _address(word, directory, token) for word in words}
+    found = {word: address for word, address in addresses.items() if address is not None}
+    targets = {url_of(address): Target(address=address) for address in found.values()}
+    collected = _collect(targets, [reading], timeout_s, fan_out)
+    return {
+        word: held
+        for word, address in found.items()
+        if (held := collected.get((url_of(address), ""))) is not None
+    }
+
+
+def _collect(
+    targets: Mapping[str, Target], readings: Sequence[Reading], timeout_s: float, fan_out: int
+) -> dict[tuple[str, str], Held]:
+    """What came, by node and process."""
+    asker = CollectAsker(targets, readings, Way(place=place(), fan_out=fan_out))
+    asked = ask_nodes(
+        list(targets), asker.ask, timeout_s=timeout_s, fan_out=fan_out, alike=asker.kind
+    )
+    found: dict[tuple[str, str], Held] = {}
+    for node in (node for reached in asked.values for node in reached.value):
+        for answer in node.answers:
+            if answer.key not in (targets[node.url].keys or ("",)):
+                continue
+            try:
+                reading = readings[answer.reading]
+                body = base64.b64decode(answer.body, validate=True)
+            except (IndexError, binascii.Error):
+                continue
+            place_of = found.setdefault((node.url, answer.key), {})
+            place_of[(reading.route, reading.flags, reading.query)] = body
+    return found
+
+
+def _address(url: str, directory: RunDirectory, token: str | None) -> Address | None:
+    """Where a node server is asked; None where that is asked by itself, to tell what is wrong."""
+    try:
+        found = resolve(url, directory, token=token)
+    except ProbingError:
+        return None
+    return found if isinstance(found, Address) and not found.key else None

@@ -1,0 +1,84 @@
+"""Many small waits at once, with one end for all of them.
+
+Rules of this file: daemon threads, so that one that hangs keeps nobody from leaving; what has not
+ended at the deadline is left behind, and said to be so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[T]):
+    """How one task ended.
+
+    Attributes:
+        value: What it gave; None where it failed.
+        error: What it raised; None where it did not.
+        seconds: How long it took.
+    """
+
+    value: T | None
+    error: Exception | None
+    seconds: float
+
+
+class _Work(Generic[T]):
+    """Tasks in hand, shared by the threads that do them."""
+
+    def __init__(self, tasks: Sequence[Callable[[], T]]) -> None:
+        self.changed = threading.Condition()
+        self.results: list[Done[T] | None] = [None] * len(tasks)
+        self.open = len(tasks)
+        self._waiting: Iterator[tuple[int, Callable[[], T]]] = iter(enumerate(tasks))
+        self._is_over = False
+
+    def do_some(self) -> None:
+        """The body of each thread: one task after the other, until there are no more."""
+        while True:
+            with self.changed:
+                entry = None if self._is_over else next(self._waiting, None)
+            if entry is None:
+                return
+            index, task = entry
+            result = done_of(task)
+            with self.changed:
+                self.results[index] = result
+                self.open -= 1
+                self.changed.notify_all()
+
+    def wait(self, deadline: float) -> list[Done[T] | None]:
+        """The results at the end, or at the deadline; None for what has none."""
+        with self.changed:
+            while self.open and (left_s := deadline - time.monotonic()) > 0:
+                self.changed.wait(left_s)
+            self._is_over = True
+            return list(self.results)
+
+
+def run_at_once(
+    tasks: Sequence[Callable[[], T]], *, timeout_s: float, at_once: int = 32
+) -> list[Done[T] | None]:
+    """Do all tasks, so many at a time; None for what has not ended after `timeout_s`."""
+    work = _Work(tasks)
+    deadline = time.monotonic() + timeout_s
+    for number in range(min(at_once, len(tasks))):
+        threading.Thread(target=work.do_some, name=f"ask {number}", daemon=True).start()
+    return work.wait(deadline)
+
+
+def done_of(task: Callable[[], T]) -> Done[T]:
+    """Do one task here and now."""
+    started = time.monotonic()
+    try:
+        value = task()
+    except Exception as error:  # noqa: BLE001 - handed to whoever waits for the results
+        return Done(value=None, error=error, seconds=time.monotonic() - started)
+    return Done(value=value, error=None, seconds=time.monotonic() - started)

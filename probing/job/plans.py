@@ -1,0 +1,119 @@
+"""What each endpoint asks to be looked for, before anybody is asked.
+
+    all              the processes of this machine, and what PROBING_JOB_DIR lists
+    job:NAME         those of one job
+    rank:0-63        those ranks, of the same
+    @FILE            the hosts in a file
+    slurm:[NODES]    the nodes of an allocation
+    k8s:NAME[:PORT]  the addresses behind a name; dns: is the same
+    ray:[ADDRESS]    the nodes of a Ray cluster
+    store:HOST:PORT  what is registered in the store of a torchrun job
+    host:port, URL   a node server, or one agent
+    anything else    one process, see `probing.endpoint`
+
+Rules of this file: an endpoint becomes a frozen plan; the only things read are those that name
+hosts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..registration import registrations
+from .providers.hostfile import hosts_in
+from .providers.job_store import store_hosts
+from .providers.named_hosts import Resolver, named_hosts
+from .providers.ray_cluster import ray_hosts
+from .providers.slurm import slurm_hosts
+from .rank_sets import ranks_of
+
+_MANY = ("job:", "slurm:", "k8s:", "dns:", "ray:", "store:", "@")
+_ONE_RANK = re.compile(r"rank:\d+")
+_ADDRESS = re.compile(r"https?://[^/]+/?|(\[[^\]]+\]|[^\s:/\[\]@]+):\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where to look for the processes of one endpoint, and which of them are meant.
+
+    Attributes:
+        word: The endpoint as the user wrote it.
+        is_here: Whether the processes of this machine are looked through.
+        addresses: Who else is asked.
+        job: Only the processes of that job.
+        ranks: Only these ranks, all of which are expected.
+        is_whole: Whether every rank of the job is expected.
+        is_single: Whether it names one process, as `probing.endpoint` does.
+    """
+
+    word: str
+    is_here: bool = False
+    addresses: tuple[str, ...] = ()
+    job: str | None = None
+    ranks: tuple[int, ...] | None = None
+    is_whole: bool = False
+    is_single: bool = False
+
+
+def names_many(word: str) -> bool:
+    """Whether an endpoint is one of the forms for several processes."""
+    if word.startswith("rank:"):
+        return _ONE_RANK.fullmatch(word) is None
+    return word == "all" or word.startswith(_MANY)
+
+
+def is_address(word: str) -> bool:
+    """Whether an endpoint is host:port, or the URL of a server as a whole."""
+    return (
+        not (names_many(word) or word.startswith("rank:")) and _ADDRESS.fullmatch(word) is not None
+    )
+
+
+def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = None) -> Plan:
+    """Where to look for what an endpoint means.
+
+    Raises:
+        BadEndpoint: It is none of the forms.
+        Unreachable: Who lists the hosts does not answer.
+    """
+    kind, _, rest = word.partition(":")
+    if word == "all":
+        return Plan(word=word, is_here=True, addresses=_registered(env), is_whole=True)
+    if kind == "job":
+        return _job_plan(word, rest, env)
+    if kind == "rank" and names_many(word):
+        ranks = ranks_of(rest)
+        return Plan(word=word, is_here=True, addresses=_registered(env), ranks=ranks)
+    if word.startswith("@"):
+        return Plan(word=word, addresses=hosts_in(word[1:]), is_whole=True)
+    if kind == "slurm":
+        return Plan(word=word, addresses=slurm_hosts(rest, env), is_whole=True)
+    if kind in {"k8s", "dns"}:
+        found = named_hosts(rest, resolve=resolver) if resolver else named_hosts(rest)
+        return Plan(word=word, addresses=found, is_whole=True)
+    if kind == "ray":
+        return Plan(word=word, addresses=ray_hosts(rest), is_whole=True)
+    if kind == "store":
+        return Plan(word=word, addresses=store_hosts(rest), is_whole=True)
+    if is_address(word):
+        return Plan(word=word, addresses=(word,))
+    return Plan(word=word, is_single=True)
+
+
+def _job_plan(word: str, job: str, env: Mapping[str, str]) -> Plan:
+    """Here, where it is registered, and on the nodes of the allocation if it is that job."""
+    addresses = _registered(env, job)
+    if job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
+        addresses = (*addresses, *slurm_hosts("", env))
+    return Plan(word=word, is_here=True, addresses=addresses, job=job, is_whole=True)
+
+
+def _registered(env: Mapping[str, str], job: str | None = None) -> tuple[str, ...]:
+    """The servers that have left word in the shared directory."""
+    directory = env.get("PROBING_JOB_DIR")
+    found = registrations(Path(directory)) if directory else []
+    fitting = (e for e in found if job is None or e.job in (None, job))
+    return tuple(dict.fromkeys(entry.listen for entry in fitting))

@@ -1,0 +1,96 @@
+"""Which of the processes found are the ranks of a job as it runs now.
+
+Rules of this file: pure functions of members. What is left out is said in a note.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from .membership import Member
+from .rank_sets import rank_set
+
+
+def without_repeats(members: Iterable[Member]) -> list[Member]:
+    """Each process once, the first way to it; one of this machine before one by a node server."""
+    found: dict[object, Member] = {}
+    for member in sorted(members, key=lambda m: m.via is not None):
+        key: object = (member.host, member.pid, member.started_ns)
+        found.setdefault(key if member.pid is not None else member.endpoint, member)
+    return list(found.values())
+
+
+def sift(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
+    """The members of each job's newest attempt, one for each rank; and notes on the others."""
+    kept: list[Member] = []
+    notes: list[str] = []
+    jobs: dict[str | None, list[Member]] = defaultdict(list)
+    for member in members:
+        jobs[member.job].append(member)
+    for job, those in jobs.items():
+        newest, words = _newest_attempt(job, those)
+        notes += words
+        ranked, words = _one_each([m for m in newest if m.rank is not None])
+        notes += words
+        kept += [*ranked, *(m for m in newest if m.rank is None)]
+    return kept, notes
+
+
+def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member], list[str]]:
+    """The members of the attempt that the launcher has come to."""
+    newest = max(member.attempt for member in members)
+    old = [member for member in members if member.attempt != newest]
+    if not old:
+        return members, []
+    alive = sum(member.is_alive is not False for member in old)
+    still = f", {alive} of them still running" if alive else ", all ended"
+    attempts = rank_set(member.attempt for member in old)
+    name = f"job {job}: " if job else ""
+    note = (
+        f"{name}{_processes(len(old))} of attempt {attempts} left out{still};"
+        f" this is attempt {newest}"
+    )
+    return [member for member in members if member.attempt == newest], [note]
+
+
+def _one_each(members: list[Member]) -> tuple[list[Member], list[str]]:
+    """One process for each rank: the one that runs, of several the one started last.
+
+    Where a job was started again under the same name, what else is left of its earlier run goes,
+    too: what started nearer to the processes left out than to those kept.
+    """
+    by_rank: dict[int | None, list[Member]] = defaultdict(list)
+    for member in members:
+        by_rank[member.rank].append(member)
+    for those in by_rank.values():
+        those.sort(key=lambda m: (m.is_alive is not False, m.started_ns), reverse=True)
+    doubles = [those for those in by_rank.values() if len(those) > 1]
+    if not doubles:
+        return members, []
+    kept = [those[0] for those in by_rank.values()]
+    now = min(those[0].started_ns for those in doubles)
+    before = max(those[1].started_ns for those in doubles)
+    earlier = [m for m in kept if m.is_alive is False and _is_nearer(m.started_ns, before, now)]
+    notes = [_note_on(those) for those in doubles if any(m.is_alive for m in those[1:])]
+    ended = sum(m.is_alive is False for those in doubles for m in those[1:]) + len(earlier)
+    if ended:
+        notes.append(f"{_processes(ended)} of an earlier run left out, ended")
+    return [member for member in kept if member not in earlier], notes
+
+
+def _is_nearer(moment: int, this: int, that: int) -> bool:
+    return abs(moment - this) < abs(moment - that)
+
+
+def _note_on(those: list[Member]) -> str:
+    """The sentence on several live processes of one rank."""
+    others = ", ".join(f"{m.pid} on {m.host}" for m in those[1:] if m.is_alive is not False)
+    return (
+        f"rank {those[0].rank} is there more than once: process {those[0].pid} on {those[0].host}"
+        f" is asked, which started last, {others} left out"
+    )
+
+
+def _processes(number: int) -> str:
+    return "1 process" if number == 1 else f"{number} processes"

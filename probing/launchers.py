@@ -1,0 +1,70 @@
+"""What launchers tell a process about its job, in its environment.
+
+Rules of this file: pure, and cheap, for the agent loads it at its start. The first launcher that
+knows wins, torchrun before all others: within SLURM, too, it is torchrun that gives the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_WORLD_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_ATTEMPT = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+
+
+class Place(NamedTuple):
+    """Where a process stands in its job.
+
+    Attributes:
+        rank: None where no launcher gave one, as all others.
+        job: What the job is called.
+        attempt: How often the launcher had started the job anew.
+    """
+
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    job: str | None
+    attempt: int
+
+
+def place_in(env: Mapping[str, str]) -> Place:
+    """What an environment says."""
+    rank, local_rank = _first(env, _RANK), _first(env, _LOCAL_RANK)
+    world_size = _first(env, _WORLD_SIZE)
+    if rank is None and env.get("SLURM_STEP_ID"):  # in a batch script itself every rank would be 0
+        rank = _first(env, ("SLURM_PROCID",))
+        local_rank = _first(env, ("SLURM_LOCALID",))
+        world_size = _first(env, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"))
+    if rank is None:
+        rank = _first(env, ("JOB_COMPLETION_INDEX",))
+    return Place(rank, local_rank, world_size, job_in(env), _first(env, _ATTEMPT) or 0)
+
+
+def job_in(env: Mapping[str, str]) -> str | None:
+    """What the job is called: as its user says, else as its launcher does.
+
+    A job to which nobody gave a name has that of the place where its ranks meet.
+    """
+    if env.get("PROBING_JOB"):
+        return env["PROBING_JOB"]
+    run = env.get("TORCHELASTIC_RUN_ID", "")
+    if run and run != "none":  # what torchrun says without --rdzv-id
+        return run
+    if env.get("SLURM_JOB_ID"):
+        return env["SLURM_JOB_ID"]
+    if env.get("RANK") and env.get("MASTER_ADDR") and env.get("MASTER_PORT"):
+        return f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return None
+
+
+def _first(env: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    """The first of some variables that holds a number."""
+    for name in names:
+        text = env.get(name, "")
+        if text.isascii() and text.isdecimal():
+            return int(text)
+    return None

@@ -1,0 +1,87 @@
+"""Cells of a notebook that run in a training: ``%load_ext probing``, then ``%%probing ENDPOINT``.
+
+Rules of this file: runs in the notebook's kernel, at the operator's side, and is imported by
+``%load_ext`` alone. IPython is there already then; it is no dependency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import Any, NoReturn
+
+from .client import connect
+from .errors import ProbingError
+
+_SESSION = "notebook"
+
+
+class RemoteText(str):
+    """The text of a value in another process, shown as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by ``%load_ext probing``."""
+    shell.register_magic_function(run_cell, "line_cell", "probing")
+
+
+def run_cell(line: str, cell: str | None = None) -> RemoteText | None:
+    """Run a cell, or the rest of a line, in the process at an endpoint.
+
+    ``%%probing ENDPOINT [--timeout SECONDS] [--now] [--thread NAME] [--frame N]``, and below it the
+    code; or ``%probing ENDPOINT CODE``.
+    """
+    options, code = _parse(line, cell)
+    try:
+        result = connect(options.endpoint).eval(
+            code,
+            timeout_s=options.timeout,
+            now=options.now,
+            thread=options.thread,
+            frame=options.frame,
+            session=_SESSION,
+        )
+    except ProbingError as error:
+        _refuse(f"{error.message} {error.help}".strip())
+    sys.stdout.write(result.output)
+    if result.error:
+        sys.stderr.write(result.error)
+        _refuse(f"the code failed in {options.endpoint}: {result.error_type}")
+    return None if result.value is None else RemoteText(result.value)
+
+
+def _parse(line: str, cell: str | None) -> tuple[argparse.Namespace, str]:
+    """The options of a line, and the code."""
+    parser = _Parser(prog="%%probing", add_help=False)
+    parser.add_argument("endpoint")
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--now", action="store_true")
+    parser.add_argument("--thread")
+    parser.add_argument("--frame", type=int)
+    if cell is not None:
+        return parser.parse_args(shlex.split(line)), cell
+    endpoint, _, code = line.strip().partition(" ")
+    if not code.strip():
+        _refuse("say what to run: %probing ENDPOINT CODE, or %%probing ENDPOINT above a cell.")
+    return parser.parse_args([endpoint]), code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in a cell, instead of ending the kernel."""
+
+    def error(self, message: str) -> NoReturn:
+        """See `argparse`."""
+        _refuse(f"{message}; {self.format_usage().strip()}")
+
+
+def _refuse(sentence: str) -> NoReturn:
+    """End the cell with one sentence, without a traceback of ours."""
+    from IPython.core.error import UsageError
+
+    raise UsageError(sentence)

@@ -1,0 +1,72 @@
+"""The tables by which ranks are compared: what must be the same on all of them.
+
+Rules of this file: see the package.
+"""
+
+from __future__ import annotations
+
+from .records import Column, Table
+
+ENVIRONMENT_KINDS = ("environment", "version", "torch", "place")
+
+ENVIRONMENT = Table(
+    name="environment",
+    kind="live",
+    doc="What the process runs in that can make it compute something else than another rank:"
+    " environment variables of torch, NCCL, gloo, CUDA, OpenMP and Python, versions of the packages"
+    " that are imported, switches of torch, host and device.",
+    columns=(
+        Column(
+            name="kind",
+            type="enum",
+            values=ENVIRONMENT_KINDS,
+            doc="`environment` for a variable, `version` of a package, `torch` for a switch or"
+            " number of torch's, `place` for what differs between ranks by its nature.",
+        ),
+        Column(name="name", type="text", doc="Its name."),
+        Column(name="value", type="text", doc="Its value; NULL for a secret."),
+        Column(
+            name="is_secret",
+            type="bool",
+            doc="Whether its name says that it must not be shown: TOKEN, KEY, SECRET, PASSWORD.",
+        ),
+        Column(
+            name="fingerprint",
+            type="text",
+            doc="Of a secret, 16 bits that tell whether it is the same on another rank of the job;"
+            " NULL for anything else.",
+        ),
+    ),
+)
+
+PARAMETER_CHECKSUMS = Table(
+    name="parameter_checksums",
+    kind="live",
+    doc="A checksum of the bits of each parameter of the models that are trained, taken by the"
+    " training thread at the end of a step; where the training makes no progress, as it stands."
+    " Ranks that hold the same parameters have the same checksums after the same step.",
+    columns=(
+        Column(
+            name="step",
+            type="int64",
+            doc="The last step that was over; NULL where none is counted.",
+        ),
+        Column(name="root", type="text", doc="The class of the root module it belongs to."),
+        Column(name="parameter", type="text", doc="Its qualified name in the root."),
+        Column(name="shape", type="text", doc="Its size, such as `[64,128]`; that of a shard."),
+        Column(name="dtype", type="text", doc="Its type."),
+        Column(name="device", type="text", doc="Where it is."),
+        Column(
+            name="is_shard",
+            type="bool",
+            doc="Whether other ranks hold other parts of it, so that theirs differ.",
+        ),
+        Column(
+            name="checksum",
+            type="text",
+            doc="`crc32:` and 8 digits in main memory, `sums:` and 16 on a device, where it is made"
+            " of sums; NULL where the parameter holds no plain numbers, or is on a device while the"
+            " training stands still.",
+        ),
+    ),
+)

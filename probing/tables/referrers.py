@@ -1,0 +1,33 @@
+"""The table that says who refers to storages that somebody has asked about.
+
+Rules of this file: see the package. Shows the last answer, and is empty before the first.
+"""
+
+from __future__ import annotations
+
+from .leaks import HOLDER_COLUMNS
+from .records import Column, Table
+
+REFERRERS = Table(
+    name="referrers",
+    kind="live",
+    doc="Who refers to the storages that `memory --referrers` has asked about last: one row per"
+    " tensor over them, with the nearest reference that has a name. Looked for at the ends of"
+    " steps.",
+    columns=(
+        Column(name="address", type="int64", doc="Where the storage begins, as in python.tensors."),
+        Column(name="device", type="text", doc="Where it lies; NULL of one that is gone."),
+        Column(
+            name="bytes",
+            type="int64",
+            unit="bytes",
+            doc="What is there; NULL of a storage that is gone.",
+        ),
+        Column(
+            name="tensor_id",
+            type="int64",
+            doc="The `id()` of the tensor over it; NULL where Python has none.",
+        ),
+        *HOLDER_COLUMNS,
+    ),
+)

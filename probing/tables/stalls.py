@@ -1,0 +1,49 @@
+"""The table of stalls, written from outside.
+
+Rules of this file: see the package.
+"""
+
+from __future__ import annotations
+
+from .columns import DURATION, DURATION_NS, SEQ, START_NS, STEP
+from .records import OWN_SCHEMA, Column, Table
+
+STALL_STATES = ("running", "waiting", "stopped", "blocked")
+"""What the process's main thread did when the stall was noticed."""
+
+STALLS = Table(
+    name="stalls",
+    schema=OWN_SCHEMA,
+    kind="recorded",
+    doc="When the process made no progress: no step, no collective and no call of a module for ten"
+    " seconds, or five times the median of its last steps where that is longer (a minute before its"
+    " third step). Written by a node server, where one runs; an open row (`duration IS NULL`) is a"
+    " stall that lasts, or that the process ended in.",
+    columns=(
+        STEP._replace(doc="The step that it was in, or had last finished."),
+        DURATION._replace(doc="From the last progress to the next; NULL while there is none."),
+        Column(
+            name="limit_s",
+            type="float64",
+            unit="s",
+            doc="How long without progress was taken for a stall.",
+        ),
+        Column(
+            name="usual_s",
+            type="float64",
+            unit="s",
+            doc="The median of its last steps; NULL before its third step.",
+        ),
+        Column(
+            name="state",
+            type="enum",
+            values=STALL_STATES,
+            doc="What its main thread did as the stall was noticed: `running`, `waiting` (asleep in"
+            " the kernel), `stopped` by a signal, or `blocked` (in a call of the kernel's that no"
+            " signal ends).",
+        ),
+        START_NS._replace(doc="When the last progress was seen."),
+        DURATION_NS,
+        SEQ,
+    ),
+)

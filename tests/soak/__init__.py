@@ -1,0 +1,1 @@
+"""A training under questions for a long time: `python -m tests.soak`."""

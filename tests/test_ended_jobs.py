@@ -1,0 +1,116 @@
+"""Jobs that have wholly ended are found by what is left of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probing import process
+from probing.card import Card
+from probing.endpoint import Local, resolve
+from probing.errors import NoSuchProcess
+from probing.job.members import Membership, find_members
+from probing.rundir import RunDirectory
+
+pytestmark = pytest.mark.anypython
+
+GONE = 2**22 + 1
+"""Above all pids that there can be."""
+
+Leave = Callable[..., RunDirectory]
+
+
+@pytest.fixture
+def leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Leave:
+    """Leaves the card of a process in a run directory that commands look into."""
+    directory = RunDirectory(tmp_path / "home")
+    monkeypatch.setenv("PROBING_HOME", str(directory.path))
+
+    def leave(pid: int, **facts: object) -> RunDirectory:
+        start_time = process.start_time(pid) or 1
+        found = {
+            "pid": pid, "start_time": start_time, "boot_id": process.boot_id(),
+            "host": os.uname().nodename, "pid_namespace": process.pid_namespace(),
+            "uid": os.getuid(), "command": ("train.py",), "executable": "", "python": "",
+            "version": "", "started_ns": pid, "rank": None, "local_rank": None,
+            "world_size": None, **facts,
+        }  # fmt: skip
+        directory.create_folder(pid, start_time).write_card(Card(**found))  # type: ignore[arg-type]
+        return directory
+
+    return leave
+
+
+def leave_job(leave: Leave, job: str, first: int, **facts: object) -> None:
+    """Leave two ranks of a job, of the pids from the first on."""
+    for rank in range(2):
+        leave(first + rank, rank=rank, world_size=2, job=job, **facts)
+
+
+def pids(membership: Membership) -> list[int | None]:
+    """The processes that were found, by rank."""
+    return [member.pid for member in membership.members]
+
+
+@pytest.mark.parametrize("words", ["all", "job:late", "rank:0-1"])
+def test_the_last_job_is_found_when_it_has_ended(leave: Leave, words: str) -> None:
+    """Whatever else has ended beside it: its ranks are asked, and a note says that it has ended."""
+    leave_job(leave, "early", GONE)
+    leave_job(leave, "late", GONE + 10)
+    leave(GONE + 20)
+    found = find_members([words])
+    assert pids(found) == [GONE + 10, GONE + 11]
+    assert found.notes == ("job late has ended: what was recorded is what answers",)
+
+
+def test_an_ended_job_is_found_beside_what_runs(leave: Leave) -> None:
+    """By its name or its ranks; `all` are those that run, and of another job nothing is told."""
+    leave_job(leave, "early", GONE)
+    leave(os.getpid())
+    assert pids(find_members(["job:early"])) == [GONE, GONE + 1]
+    assert pids(find_members(["rank:0,1"])) == [GONE, GONE + 1]
+    running = find_members(["all"])
+    assert (pids(running), running.notes) == ([os.getpid()], ())
+
+
+def test_a_rank_whose_job_goes_on_is_no_ended_job(leave: Leave) -> None:
+    """A dead rank of a job that runs is asked as part of it, and nobody says the job is over."""
+    leave(GONE, rank=0, world_size=2, job="mine")
+    leave(os.getpid(), rank=1, world_size=2, job="mine")
+    for words in ("all", "job:mine", "rank:0,1"):
+        found = find_members([words])
+        assert (pids(found), found.notes) == ([GONE, os.getpid()], ())
+
+
+def test_without_a_job_the_last_process_is_found(leave: Leave) -> None:
+    """Of single processes that have all ended the one that started last answers for `all`."""
+    leave(GONE)
+    leave(GONE + 1)
+    found = find_members(["all"])
+    note = f"process {GONE + 1} has ended: what was recorded is what answers"
+    assert (pids(found), found.notes) == ([GONE + 1], (note,))
+
+
+def test_one_rank_is_found_when_it_has_ended(leave: Leave) -> None:
+    """`rank:1` is the record of the last process of that rank where none runs."""
+    leave_job(leave, "early", GONE)
+    leave_job(leave, "late", GONE + 10)
+    directory = leave(GONE + 30, rank=7, host="elsewhere", boot_id="another")
+    place = resolve("rank:1", directory)
+    assert isinstance(place, Local)
+    assert place.folder.pid == GONE + 11
+    for unknown in ("rank:5", "rank:7"):
+        with pytest.raises(NoSuchProcess):
+            resolve(unknown, directory)
+
+
+def test_records_of_another_boot_have_ended(leave: Leave) -> None:
+    """Of this machine's; those of a machine that shares the run directory may still run."""
+    leave_job(leave, "before", GONE, boot_id="another")
+    leave_job(leave, "there", GONE + 10, boot_id="another", host="elsewhere")
+    assert pids(find_members(["all"])) == [GONE, GONE + 1]
+    with pytest.raises(NoSuchProcess):
+        find_members(["job:there"])

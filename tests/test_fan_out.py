@@ -1,0 +1,201 @@
+"""Questions handed on from node server to node server, three deep, and some of them out of order.
+
+Seven of them, each with a home of its own as if it were another machine; two are asked at most.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.job.asking import Coverage, Outcome, ask_all
+from probing.job.members import find_members
+from probing.job.membership import Member
+from probing.job.rank_sets import rank_set
+from probing.tree_wire import Reading
+from probing.union.query import Union
+from tests.ranks import assert_same
+from tests.support import PROGRAMS, ROOT, Target, start_program
+
+pytestmark = [pytest.mark.anypython, pytest.mark.slow]
+
+NODES = 7
+OLD = 6
+"""The one whose server does not know how to hand on."""
+TOKEN = "of-the-whole-job"
+PATIENCE_S = 600
+MERGED = (
+    "SELECT module, count(*) AS n, sum(duration_ns) AS d, avg(duration) AS a, stddev(step) AS s,"
+    " arg_max(rank, duration) AS r FROM python.torch_trace GROUP BY module ORDER BY module"
+)
+MOVED = (
+    "SELECT s.rank, t.module, s.loss FROM python.steps s JOIN python.torch_trace t"
+    " USING (rank, step) WHERE t.module = 'head' ORDER BY ALL"
+)
+
+
+class Nodes:
+    """The node servers, and a rank at each.
+
+    Attributes:
+        ranks: The processes that are asked about.
+        servers: By rank.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.ranks: list[Target] = []
+        self.servers: list[Target] = []
+        for rank in range(NODES):
+            home, cwd = folder / f"home{rank}", folder / f"rank{rank}"
+            cwd.mkdir()
+            env = {"RANK": str(rank), "WORLD_SIZE": str(NODES), "TORCHELASTIC_RUN_ID": "tree"}
+            env |= {"PROBING": "all", "LOCAL_RANK": "0"}
+            target = start_program("rank", str(40 + rank), "wait", home=home, cwd=cwd, **env)
+            self.ranks.append(target)
+            stack.callback(target.reap)
+            cwd = folder / f"node{rank}"
+            cwd.mkdir()
+            program = [str(PROGRAMS / "old_node.py")] if rank == OLD else ["-m", "probing.node"]
+            argv = [sys.executable, *program, "--listen", "127.0.0.1:0"]
+            env = {"PYTHONPATH": str(ROOT), "PROBING_TOKEN": TOKEN}
+            env["PROBING_QUERY_TIMEOUT_S"] = str(PATIENCE_S)
+            self.servers.append(Target(argv, home, cwd, **env))
+            stack.callback(self.servers[-1].reap)
+        for target in self.ranks:
+            target.wait_for_output("ready")
+            target.wait_for_agent()
+        for server in self.servers:
+            server.wait_for_output("listening on")
+
+    @property
+    def addresses(self) -> list[str]:
+        """By rank."""
+        found = [re.search(r"listening on (\S+);", server.output) for server in self.servers]
+        return [match[1] for match in found if match is not None]
+
+    def members(self) -> tuple[Member, ...]:
+        """Their ranks, without asking some through others."""
+        return find_members(self.addresses, token=TOKEN, timeout_s=PATIENCE_S).members
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Seven node servers."""
+    with ExitStack() as stack:
+        yield Nodes(tmp_path_factory.mktemp("nodes"), stack)
+
+
+class Connections:
+    """Which node servers this process connects to, told by the interpreter."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self._ranks = {int(a.rpartition(":")[2]): rank for rank, a in enumerate(addresses)}
+        self.made: list[int] | None = None
+        sys.addaudithook(self._hear)  # stays until the end
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and self.made is not None:
+            rank = self._ranks.get(arguments[1][1]) if len(arguments[1]) > 1 else None
+            self.made += [rank] if rank is not None else []
+
+    def of(self, work: Any) -> tuple[Any, str]:
+        """What some work gives, and whom it connected to."""
+        self.made = []
+        try:
+            return work(), rank_set(self.made)
+        finally:
+            self.made = None
+
+
+@pytest.fixture(scope="module")
+def connections(nodes: Nodes) -> Connections:
+    """Of this process to the node servers."""
+    return Connections(nodes.addresses)
+
+
+def test_the_answers_through_a_tree_are_those_without(
+    nodes: Nodes, connections: Connections
+) -> None:
+    """Merged and moved, the answer is that of the rings themselves; two of seven were asked."""
+    members = nodes.members()
+    near = find_members([str(rank.folder.path) for rank in nodes.ranks]).members
+    moved = []
+    for sql in (MERGED, MOVED):
+        here = Union(near).query(sql, timeout_s=PATIENCE_S)
+        union = Union(members, token=TOKEN, fan_out=2)
+        tree, asked = connections.of(partial(union.query, sql, timeout_s=PATIENCE_S))
+        assert Coverage.of(tree.outcomes).words() == "asked 7 ranks: all answered"
+        assert_same(tree.rows.to_arrow(), here.rows.to_arrow(), in_order=True, why=sql)
+        assert (asked, tree.notes) == ("0,3", ())
+        moved.append((tree.moved_rows, here.moved_rows))
+    modules = 7
+    assert moved[0] == (2 * modules, modules)  # of two groups, and of all rings at once
+    assert moved[1][0] == moved[1][1]
+
+
+def test_stacks_and_processes_come_the_same_ways(nodes: Nodes, connections: Connections) -> None:
+    """Finding the processes and taking their stacks asks two node servers; the old one itself."""
+    found, asked = connections.of(
+        lambda: find_members(nodes.addresses, token=TOKEN, timeout_s=PATIENCE_S, fan_out=2)
+    )
+    assert (found.members, asked) == (nodes.members(), f"0,3,{OLD}")
+    taken, asked = connections.of(
+        lambda: ask_all(
+            found.members,
+            lambda process, _: process.backtrace(),
+            timeout_s=PATIENCE_S,
+            token=TOKEN,
+            ahead=[Reading(route="backtrace")],
+            fan_out=2,
+        )
+    )
+    assert asked == f"0,3,{OLD}"
+    assert Coverage.of(taken).words() == "asked 7 ranks: all answered"
+    assert [outcome.value.pid for outcome in taken] == [m.pid for m in found.members]
+
+
+def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:
+    """With the first of a group killed, and the first of a group below, all others answer."""
+    members = nodes.members()
+    gone = {0, 5}
+    for rank in gone:
+        nodes.servers[rank].kill()
+    outcomes = _asked(members, PATIENCE_S)
+    assert Coverage.of(outcomes).words() == "asked 7 ranks: 5 answered, ranks 0,5 failed"
+    assert {o.member.rank for o in outcomes if o.state == "failed"} == gone
+
+
+@pytest.mark.full
+def test_who_is_silent_costs_nobody_else(nodes: Nodes) -> None:
+    """With the first of a group stopped, the others answer in time, and it is told to be late."""
+    nodes.servers[3].process.send_signal(signal.SIGSTOP)
+    try:
+        outcomes = _asked(_without(nodes, {0, 5}), 60)
+    finally:
+        nodes.servers[3].process.send_signal(signal.SIGCONT)
+    assert {o.member.rank: o.state for o in outcomes} == {
+        **dict.fromkeys((1, 2, 4, 6), "answered"), 3: "late",
+    }  # fmt: skip
+
+
+def _without(nodes: Nodes, gone: set[int]) -> tuple[Member, ...]:
+    """The members behind the servers that are there."""
+    addresses = [a for rank, a in enumerate(nodes.addresses) if rank not in gone]
+    return find_members(addresses, token=TOKEN, timeout_s=PATIENCE_S).members
+
+
+def _asked(members: tuple[Member, ...], limit_s: float) -> tuple[Outcome[Any], ...]:
+    """What became of members that were asked through a tree; who has answered has its row."""
+    sql = "SELECT rank, count(*) AS n FROM python.steps GROUP BY rank ORDER BY rank"
+    answer = Union(members, token=TOKEN, fan_out=2).query(sql, timeout_s=limit_s)
+    answered = [o.member.rank for o in answer.outcomes if o.state == "answered"]
+    assert [row["rank"] for row in answer.rows.to_pylist()] == answered
+    return answer.outcomes

@@ -1,0 +1,259 @@
+"""What stands for several processes: ranks, hosts, launchers, and which of them count."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from probing import process
+from probing.errors import BadEndpoint, NotProbing, Unreachable
+from probing.job.asking import Coverage, Outcome, State
+from probing.job.membership import Member
+from probing.job.plans import is_address, names_many, plan_of
+from probing.job.providers.addresses import with_port
+from probing.job.providers.hostfile import hosts_in
+from probing.job.providers.hostlist import expand_hosts
+from probing.job.providers.named_hosts import named_hosts
+from probing.job.providers.ray_cluster import addresses_of, ray_hosts
+from probing.job.providers.slurm import slurm_hosts
+from probing.job.rank_sets import rank_set, ranks_of
+from probing.job.sift import sift, without_repeats
+from probing.launchers import place_in
+from probing.registration import STALE_S, Registration, register, registrations
+
+pytestmark = pytest.mark.anypython
+
+RANKS = [((0, 1, 2, 5), "0-2,5"), ((7,), "7"), ((), ""), ((3, 1), "1,3"), (range(64), "0-63")]
+
+HOSTS = [
+    ("node1", ("node1",)),
+    ("node[1-3,7],login", ("node1", "node2", "node3", "node7", "login")),
+    ("n[08-11]", ("n08", "n09", "n10", "n11")),
+    ("r[1-2]n[1-2]-ib", ("r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib")),
+]
+
+MEMBER = Member(
+    rank=0,
+    host="a",
+    pid=10,
+    world_size=4,
+    endpoint="/run/10-1",
+    job="j",
+    is_alive=True,
+    started_ns=5,
+)
+
+
+def member(rank: int, **changes: object) -> Member:
+    """A member like `MEMBER`, but another rank's."""
+    return dataclasses.replace(MEMBER, rank=rank, pid=10 + rank, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ranks", "text"), RANKS)
+def test_rank_sets_both_ways(ranks: tuple[int, ...], text: str) -> None:
+    """Ranks are written as runs of neighbours, and read back from them."""
+    assert rank_set(ranks) == text
+    if text:
+        assert ranks_of(text) == tuple(sorted(ranks))
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1", "0-9999999", "1-2-3", "\u00b2"])
+def test_no_ranks(text: str) -> None:
+    """What is no set of ranks is refused, and so is one too large to mean anything."""
+    with pytest.raises(BadEndpoint):
+        ranks_of(text)
+
+
+@pytest.mark.parametrize(("text", "hosts"), HOSTS)
+def test_lists_of_hosts_are_counted_out(text: str, hosts: tuple[str, ...]) -> None:
+    """SLURM's lists give every host, with the leading zeros that they are written with."""
+    assert expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["n[1-3", "n1]", "n[a-b]", "n[1-99999999]", "n[]"])
+def test_no_list_of_hosts(text: str) -> None:
+    """A list that is not closed, or has no numbers, or has too many, is refused."""
+    with pytest.raises(BadEndpoint):
+        expand_hosts(text)
+
+
+def test_a_hostfile_as_launchers_take_it(tmp_path: Path) -> None:
+    """Comments, slots, ports and ranges of a hostfile are understood, and each host kept once."""
+    file = tmp_path / "hosts"
+    file.write_text(
+        "# all\nnode1 slots=8\nnode2:9000  # the second\n\nnode[3-4]\n[fd00::1]\nnode1\n"
+    )
+    assert hosts_in(str(file)) == (
+        "node1:9741", "node2:9000", "node3:9741", "node4:9741", "[fd00::1]:9741"
+    )  # fmt: skip
+    file.write_text("# nothing\n")
+    for path in (file, tmp_path / "absent"):
+        with pytest.raises(BadEndpoint):
+            hosts_in(str(path))
+
+
+def test_ports_are_added_where_there_is_none() -> None:
+    """A name, an IPv4 and an IPv6 address get the usual port; one that is there stays."""
+    given = ("a", "a:1", "10.0.0.1", "fd00::1", "[fd00::1]", "[fd00::1]:1")
+    assert [with_port(host) for host in given] == [
+        "a:9741", "a:1", "10.0.0.1:9741", "[fd00::1]:9741", "[fd00::1]:9741", "[fd00::1]:1"
+    ]  # fmt: skip
+
+
+def test_the_nodes_of_an_allocation() -> None:
+    """SLURM_JOB_NODELIST, or a list by hand, names the node servers; without either it is said."""
+    env = {"SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_JOB_ID": "77"}
+    assert slurm_hosts("", env) == ("gpu1:9741", "gpu2:9741")
+    assert slurm_hosts("x[1-2]", {}) == ("x1:9741", "x2:9741")
+    assert plan_of("job:77", env).addresses == ("gpu1:9741", "gpu2:9741")
+    with pytest.raises(BadEndpoint, match="SLURM_JOB_NODELIST"):
+        slurm_hosts("", {})
+
+
+def test_the_addresses_behind_a_name() -> None:
+    """Every address of a headless service is asked, once; the resolver may be another."""
+
+    def resolver(name: str, port: int, *, type: int) -> list[tuple[object, ...]]:
+        assert name == "train.ml.svc"
+        kind = (socket.AF_INET, type, 6, "")
+        return [(*kind, ("10.0.0.1", port)), (*kind, ("10.0.0.2", port)), (*kind, ("10.0.0.1", 1))]
+
+    plan = plan_of("k8s:train.ml.svc:8000", {}, resolver=resolver)
+    assert plan.addresses == ("10.0.0.1:8000", "10.0.0.2:8000")
+    assert "127.0.0.1:9741" in named_hosts("localhost")
+    with pytest.raises(NotProbing, match="not known"):
+        named_hosts("no-such-host.invalid")
+    with pytest.raises(BadEndpoint):
+        named_hosts(":80")
+
+
+def test_ray_is_used_where_it_is() -> None:
+    """The live nodes of a cluster are asked; where ray is not installed one sentence says so."""
+    nodes = [
+        {"Alive": True, "NodeManagerAddress": "10.0.0.1"},
+        {"Alive": False, "NodeManagerAddress": "10.0.0.2"},
+    ]
+    assert addresses_of(nodes) == ("10.0.0.1:9741",)
+    with pytest.raises(Unreachable, match=r"ray is not installed|cannot be asked"):
+        ray_hosts("")
+
+
+def test_what_stands_for_many() -> None:
+    """Only what can be several processes is looked up as such; one rank is one process."""
+    many = ("all", "job:x", "rank:0-3", "rank:0,2", "@hosts", "slurm:", "k8s:x", "dns:x:1", "ray:")
+    assert all(names_many(word) for word in many)
+    single = ("rank:3", "4242", "train", "/run/1-2", "http://a:1/v1/ranks/1-2")
+    assert not any(names_many(word) or is_address(word) for word in single)
+    assert all(is_address(word) for word in ("a:1", "[fd00::1]:1", "http://a:1", "https://a/"))
+
+
+PLACES = [
+    ({}, (None, None, None, None, 0)),
+    (
+        {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "r",
+         "TORCHELASTIC_RESTART_COUNT": "2", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"},
+        (3, 1, 8, "r", 2),
+    ),
+    (
+        {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "16",
+         "SLURM_JOB_ID": "77"},
+        (5, 1, 16, "77", 0),
+    ),
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "7"}, (None, None, None, "7", 0)),
+    ({"JOB_COMPLETION_INDEX": "4"}, (4, None, None, None, 0)),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, None, 2, None, 0)),
+    (
+        {"RANK": "0", "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "h", "MASTER_PORT": "29500"},
+        (0, None, None, "h:29500", 0),
+    ),
+    ({"PROBING_JOB": "mine", "TORCHELASTIC_RUN_ID": "r"}, (None, None, None, "mine", 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("env", "place"), PLACES)
+def test_what_launchers_say(env: dict[str, str], place: tuple[object, ...]) -> None:
+    """Rank, size, job and attempt come from the launcher; a batch script itself is no rank."""
+    assert tuple(place_in(env)) == place
+
+
+def test_the_newest_attempt_counts() -> None:
+    """Processes of an attempt before are left out, with a note that says whether they still run."""
+    old = [member(0, attempt=0, is_alive=False), member(1, attempt=0)]
+    new = [member(0, attempt=1), member(1, attempt=1)]
+    kept, notes = sift([*old, *new])
+    assert kept == new
+    assert notes == [
+        "job j: 2 processes of attempt 0 left out, 1 of them still running; this is attempt 1"
+    ]
+
+
+def test_one_process_for_each_rank() -> None:
+    """Of two live processes of a rank the one started last is asked, and the note names both."""
+    first, second = member(0, started_ns=1), dataclasses.replace(MEMBER, pid=99, started_ns=9)
+    kept, (note,) = sift([first, second, member(1)])
+    assert {m.pid for m in kept} == {99, 11}
+    assert "rank 0 is there more than once" in note
+    assert "10 on a" in note
+
+
+def test_what_is_left_of_an_earlier_run_goes() -> None:
+    """A job started again with fewer ranks does not keep the dead ranks of the run before."""
+    before = [member(r, is_alive=False, started_ns=100 + r, world_size=4) for r in range(4)]
+    now = [dataclasses.replace(MEMBER, rank=r, pid=90 + r, started_ns=9000 + r) for r in range(2)]
+    dead_now = member(2, is_alive=False, started_ns=9002)
+    kept, notes = sift([*before[:2], before[3], *now, dead_now])
+    assert sorted(m.rank or 0 for m in kept) == [0, 1, 2]
+    assert notes == ["3 processes of an earlier run left out, ended"]
+
+
+def test_a_process_is_there_once() -> None:
+    """One that is reached in two ways counts once, by its own machine's way where there is one."""
+    through = dataclasses.replace(MEMBER, endpoint="http://n:1/v1/ranks/10-1", via="n:1")
+    assert without_repeats([through, MEMBER]) == [MEMBER]
+
+
+def outcome(rank: int, state: State, **changes: object) -> Outcome[int]:
+    """An outcome of one rank."""
+    seconds = 5.0 if state == "late" else 0.1
+    return Outcome(
+        member=member(rank, **changes), value=None, error=None, seconds=seconds, state=state
+    )
+
+
+def test_the_footer_says_who_answered() -> None:
+    """Late, dead, failed and missing ranks are named; a dead one's record is said to be one."""
+    answered = [outcome(rank, "answered") for rank in range(6)]
+    whole = Coverage.of(answered)
+    assert whole.is_complete
+    assert whole.words() == "asked 6 ranks: all answered"
+    late = Coverage.of([*answered, outcome(6, "late"), outcome(7, "dead")])
+    assert late.words() == "asked 8 ranks: 6 answered, rank 6 late (5 s), rank 7 dead"
+    parts = [outcome(0, "answered", is_alive=False), outcome(1, "failed"), outcome(2, "failed")]
+    lost = Coverage.of([*parts, outcome(3, "missing")])
+    assert lost.words() == (
+        "asked 3 of 4 ranks: 1 answered (rank 0 from its record), ranks 1-2 failed, rank 3 not seen"
+    )
+
+
+def test_registrations_go_with_their_process(tmp_path: Path) -> None:
+    """A server of this machine is there while its process is; another's until it is long silent."""
+    here = Registration(
+        kind="node", listen="a:1", host="a", pid=os.getpid(),
+        start_time=process.start_time(os.getpid()) or 0, boot_id=process.boot_id(),
+        pid_namespace=process.pid_namespace(), registered_ns=time.time_ns(),
+    )  # fmt: skip
+    gone = dataclasses.replace(here, listen="a:2", pid=2**22 + 1)
+    there = dataclasses.replace(here, listen="b:1", host="b", boot_id="another")
+    for entry in (here, gone, there):
+        register(tmp_path, entry)
+    (tmp_path / "junk.probing.json").write_text("{")
+    assert {entry.listen for entry in registrations(tmp_path)} == {"a:1", "b:1"}
+    later = time.time() + STALE_S + 60
+    assert {e.listen for e in registrations(tmp_path, clock=lambda: later)} == {"a:1"}
+    assert plan_of("all", {"PROBING_JOB_DIR": str(tmp_path)}).addresses == ("a:1", "b:1")
+    assert registrations(tmp_path / "absent") == []

@@ -1,0 +1,161 @@
+"""The learning rate that an action changes, beside every scheduler of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from probing.act_wire import Lr  # noqa: E402
+from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
+from probing.errors import ActRefused  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+sched = torch.optim.lr_scheduler
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda o: None,
+    "LambdaLR": lambda o: sched.LambdaLR(o, lambda n: 0.97**n),
+    "MultiplicativeLR": lambda o: sched.MultiplicativeLR(o, lambda n: 0.97),
+    "StepLR": lambda o: sched.StepLR(o, 4, 0.7),
+    "MultiStepLR": lambda o: sched.MultiStepLR(o, [3, 9, 15], 0.5),
+    "ExponentialLR": lambda o: sched.ExponentialLR(o, 0.95),
+    "CosineAnnealingLR": lambda o: sched.CosineAnnealingLR(o, 40, eta_min=1e-3),
+    "CosineAnnealingWarmRestarts": lambda o: sched.CosineAnnealingWarmRestarts(o, 7, eta_min=1e-3),
+    "OneCycleLR": lambda o: sched.OneCycleLR(o, [0.2, 0.02], total_steps=60),
+    "CyclicLR": lambda o: sched.CyclicLR(o, [0.01, 0.001], [0.1, 0.01], 5, cycle_momentum=False),
+    "LinearLR": lambda o: sched.LinearLR(o, 0.2, total_iters=25),
+    "PolynomialLR": lambda o: sched.PolynomialLR(o, 50, 2.0),
+    "SequentialLR": lambda o: sched.SequentialLR(
+        o, [sched.LinearLR(o, 0.1, total_iters=8), sched.CosineAnnealingLR(o, 40)], [8]
+    ),
+    "ChainedScheduler": lambda o: sched.ChainedScheduler(
+        [sched.LinearLR(o, 0.1, total_iters=20), sched.ExponentialLR(o, 0.98)]
+    ),
+    "ReduceLROnPlateau": lambda o: sched.ReduceLROnPlateau(o, patience=2, factor=0.5),
+}
+
+
+class FakeRecording:
+    """Takes looks, and shows nobody anything."""
+
+    before_step: tuple[Any, ...] = ()
+    held_lr = None
+
+
+class FakeScene:
+    """One optimizer and the parts of its scheduler."""
+
+    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+        self.hooks: dict[str, Any] = {}
+        self.recording = FakeRecording()
+        self._optimizer, self._scheduler = optimizer, scheduler
+
+    def optimizer(self) -> Any:
+        """It."""
+        return self._optimizer
+
+    def refuse_alone(self, what: str) -> None:
+        """There is one rank."""
+
+    def schedulers(self) -> list[Any]:
+        """The scheduler and its parts."""
+        if self._scheduler is None:
+            return []
+        return [self._scheduler, *getattr(self._scheduler, "_schedulers", ())]
+
+
+class Trained:
+    """Two parameter groups under a scheduler."""
+
+    def __init__(self, name: str) -> None:
+        a, b = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+        groups = [{"params": [a], "lr": 0.1}, {"params": [b], "lr": 0.01}]
+        self.optimizer = torch.optim.SGD(groups)
+        self.scheduler = MAKERS[name](self.optimizer)
+        self.scene: Any = FakeScene(self.optimizer, self.scheduler)
+        self.is_told = name == "ReduceLROnPlateau"
+
+    def step(self) -> list[float]:
+        """One step; the rates after it."""
+        self.optimizer.step()
+        if self.is_told:
+            self.scheduler.step(1.0)
+        elif self.scheduler is not None:
+            self.scheduler.step()
+        return self.rates()
+
+    def rates(self) -> list[float]:
+        """Of both groups."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def act(self, asked: Lr) -> Any:
+        """Apply an action at once."""
+        action = LearningRate(asked)
+        action.prepare(self.scene)
+        return action.apply(self.scene)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_scaled_rate_stays_scaled_until_undone(name: str) -> None:
+    """From the action on the rate is a tenth of the plan's, and from its undoing on the plan's."""
+    plain, scaled = Trained(name), Trained(name)
+    for _ in range(5):
+        plain.step()
+        scaled.step()
+    applied = scaled.act(Lr(scale=0.1))
+    assert scaled.rates() == pytest.approx([rate * 0.1 for rate in plain.rates()])
+    assert applied.changes[0].what == "lr of group 0"
+    for _ in range(15):
+        expected = [rate * 0.1 for rate in plain.step()]
+        assert scaled.step() == pytest.approx(expected, rel=1e-6)
+    applied.undo()
+    assert scaled.rates() == pytest.approx(plain.rates(), rel=1e-6)
+    for _ in range(10):
+        assert scaled.step() == pytest.approx(plain.step(), rel=1e-6)
+
+
+def test_a_rate_is_set_for_every_group() -> None:
+    """`act lr VALUE`: every group has it, a plan goes on from it, and undoing gives back each's."""
+    trained, plain = Trained("LambdaLR"), Trained("LambdaLR")
+    trained.step(), plain.step()
+    applied = trained.act(Lr(value=0.005))
+    assert trained.rates() == [0.005, 0.005]
+    assert trained.step() == pytest.approx([0.005 * 0.97] * 2)
+    applied.undo()
+    assert trained.rates() == pytest.approx(plain.step())
+
+
+def test_a_rate_in_a_tensor_stays_that_tensor() -> None:
+    """A capturable optimizer's rate is changed in place, where the compiled step reads it."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    rate = torch.tensor(0.5)
+    trained = Trained("none")
+    trained.optimizer = torch.optim.AdamW([parameter], lr=rate, foreach=False)
+    trained.scene = FakeScene(trained.optimizer, None)
+    applied = trained.act(Lr(scale=0.5))
+    assert trained.optimizer.param_groups[0]["lr"] is rate
+    assert float(rate) == 0.25
+    applied.undo()
+    assert float(rate) == 0.5
+
+
+@pytest.mark.parametrize(
+    "asked", [Lr(), Lr(value=1.0, scale=1.0), Lr(value=float("nan")), Lr(scale=-1.0), Lr(scale=0.0)]
+)
+def test_a_rate_that_makes_no_sense_is_refused(asked: Lr) -> None:
+    """Neither or both, not a number, negative, or a scale that could not be taken back."""
+    with pytest.raises(ActRefused):
+        LearningRate(asked)
+
+
+def test_nothing_is_changed_where_not_everything_can_be() -> None:
+    """A rate of 0 under a scheduler: refused, with the other group as it was."""
+    trained = Trained("LambdaLR")
+    trained.optimizer.param_groups[1]["lr"] = 0.0
+    with pytest.raises(ActRefused, match="the rate is 0 now"):
+        trained.act(Lr(value=0.3))
+    assert trained.rates() == [0.1, 0.0]

@@ -1,0 +1,120 @@
+"""The place of an action that several ranks apply: agreed on without any of them waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.act_wire import Lr, Prepared
+from probing.agent.action_place import too_late
+from probing.agent.asked_record import Sender
+from probing.agent.kept_action import Kept
+from probing.agent.sources.actions.rendezvous import Rendezvous
+from probing.job.acting import meeting_place, no_place
+from probing.job.membership import Member
+
+pytestmark = pytest.mark.anypython
+
+ENDS = [4, 7, 9, 9, 12, 15, 18]
+"""Collectives begun at the ends of a training's steps, those of an evaluation among them."""
+
+
+class Rank:
+    """A rank that goes from one end of a step to the next."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.applied_at: int | None = None
+        self.rendezvous = Rendezvous(lambda: ENDS[self.steps])
+
+    def go_to(self, step: int) -> None:
+        """Come by the ends of steps, up to one."""
+        while self.steps < step:
+            if self.rendezvous.is_here():
+                self.applied_at = self.steps
+            self.steps += 1
+
+
+@pytest.mark.parametrize(("position", "more", "place"), [(8, 0, 2), (8, 2, 4), (10, 1, 5)])
+@pytest.mark.parametrize("told_at", [0, 1, 2])
+def test_the_place_is_one_whenever_a_rank_is_told(
+    position: int, more: int, place: int, told_at: int
+) -> None:
+    """Ranks that hear of it at different steps apply it behind the same one."""
+    rank = Rank()
+    rank.go_to(told_at)
+    assert rank.rendezvous.agree(position, more)
+    rank.go_to(len(ENDS) - 1)
+    assert rank.applied_at == place
+
+
+def test_a_rank_that_is_beyond_the_place_says_so() -> None:
+    """It has come by it when it is told: it never applies it."""
+    rank = Rank()
+    rank.go_to(3)
+    assert not rank.rendezvous.agree(8, 0)
+    assert rank.rendezvous.agree(8, 1)
+    rank.go_to(len(ENDS) - 1)
+    assert rank.applied_at == 3
+
+
+def test_the_place_is_ahead_of_all() -> None:
+    """Beyond the foremost, and as many steps later as half a second has of the fastest."""
+
+    def prepared(position: int, step_s: float | None) -> Prepared:
+        return Prepared(number=1, mark="collectives", position=position, step_s=step_s)
+
+    assert meeting_place([prepared(7, 0.1), prepared(9, 0.2)]) == (10, 6)
+    assert meeting_place([prepared(7, 30.0), prepared(7, None)]) == (8, 1)
+    assert meeting_place([prepared(0, None)]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ({0: ("collectives", 9, 0.1), 1: ("collectives", 900, 0.1)}, None),
+        ({0: ("steps", 1000, 0.1), 1: ("steps", 990, 0.1)}, None),
+        (
+            {0: ("steps", 1000, 0.1), 1: ("steps", 400, 0.1)},
+            "they do not meet within 30 s: rank 0 is in step 1000, rank 1 in step 400",
+        ),
+        (
+            {0: ("collectives", 9, 0.1), 1: ("steps", 1, 0.1)},
+            "collectives of the job's process group (rank 0), some not (rank 1)",
+        ),
+    ],
+    ids=["collectives", "near", "apart", "mixed"],
+)
+def test_ranks_without_a_step_in_common_are_told_so(
+    places: dict[int, tuple[str, int, float | None]], says: str | None
+) -> None:
+    """Without collectives of all ranks only their counts of steps are left; far apart is refused.
+
+    It names who is where, and the way that there is.
+    """
+    ranks = {
+        Member(rank=rank, host="h", pid=rank, world_size=2, endpoint=f"rank:{rank}"): Prepared(
+            number=1, mark=mark, position=position, step_s=step_s
+        )
+        for rank, (mark, position, step_s) in places.items()
+    }
+    refused = no_place(ranks, 30.0)
+    if says is None:
+        assert refused is None
+        return
+    assert refused is not None
+    assert says in refused.message
+    assert "`probing -t rank:0 act ...` asks one by itself" in refused.help
+
+
+def test_steps_that_begin_no_collectives_are_told_of() -> None:
+    """A rank that waits for a count that stands still says how many steps have ended meanwhile."""
+    rendezvous = Rendezvous(lambda: 5)
+    kept = Kept(number=1, name="lr", arguments="", sender=Sender(), asked=Lr(), limit_s=3.0)
+    assert str(too_late(kept, "collectives")).startswith("the training came to no end of a step")
+    kept.rendezvous = rendezvous
+    assert rendezvous.agree(6, 0)
+    assert not any(rendezvous.is_here() for _ in range(7))
+    words = "not among the 7 that ended within 3 s, so nothing was changed: ranks find it by the"
+    assert words in str(too_late(kept, "collectives"))
+    assert "of which these steps began none" in str(too_late(kept, "collectives"))
+    assert "this one has not made as many as the foremost" in str(too_late(kept, "steps"))

@@ -1,0 +1,50 @@
+"""What a client keeps of a connection whose other end does not keep to the protocol."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probing.errors import NotAnswering
+from probing.transport import Address, open_answer
+
+pytestmark = pytest.mark.anypython
+
+_HALF = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100\r\n\r\nhalf"
+
+
+@pytest.fixture
+def half_answering(tmp_path: Path) -> Iterator[Address]:
+    """Who begins an answer, and says no more until the test is over."""
+    with socket.socket(socket.AF_UNIX) as server:
+        path = tmp_path / "sock"
+        server.bind(str(path))
+        server.listen()
+        is_over = threading.Event()
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(_HALF)
+                is_over.wait()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield Address(path=path)
+        is_over.set()
+        serving.join()
+
+
+def test_half_an_answer_keeps_no_socket(half_answering: Address) -> None:
+    """The answer is closed with the connection, whoever still holds it and its error."""
+    with (
+        pytest.raises(NotAnswering) as late,
+        open_answer(half_answering, "status", timeout_s=0.2) as answer,
+    ):
+        answer.read()
+    assert answer.isclosed()
+    assert late.value.exit_code

@@ -1,0 +1,99 @@
+"""What ranks are asked for a statement, and what they are never asked; no process is needed."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from probing.errors import SqlError, SqlRefused
+from probing.tables import TABLES_BY_NAME
+from probing.union.columns import with_ranks
+from probing.union.leaves import Leaf
+from probing.union.query import Union
+
+pytestmark = pytest.mark.anypython
+
+S, T = "python.steps", "python.torch_trace"
+ADDED = "rank, host, pid"
+PLAN_TELLS_CONDITIONS = not duckdb.__version__.startswith("1.")
+"""In words that the parser takes; else those of joins are not pushed."""
+
+
+@pytest.mark.parametrize(
+    ("sql", "asked"),
+    [
+        (f"SELECT step FROM {S} WHERE loss > 1 AND random() < 2",
+         f"SELECT {ADDED}, step, loss FROM {S} WHERE (loss > 1)"),
+        (f"SELECT step FROM {S} WHERE to_timestamp(start_ns / 1e9) > now()",
+         f"SELECT {ADDED}, step, start_ns FROM {S}"),
+        (f"SELECT sum(loss) FROM {S} WHERE start_ns < epoch_ns(now())",
+         f"SELECT {ADDED}, loss, start_ns FROM {S}"),
+        (f"SELECT step FROM {S} WHERE loss > (SELECT avg(loss) FROM {S}) LIMIT 5",
+         f"SELECT {ADDED}, step, loss FROM {S}"),
+        (f"SELECT step FROM {S} ORDER BY random() LIMIT 5", f"SELECT {ADDED}, step FROM {S}"),
+        (f"SELECT step, rank() OVER (ORDER BY loss) FROM {S} LIMIT 5",
+         f"SELECT {ADDED}, step, loss FROM {S}"),
+        (f"SELECT DISTINCT step FROM {S} LIMIT 5", f"SELECT {ADDED}, step FROM {S}"),
+        (f"SELECT string_agg(module, ',') FROM {T}", f"SELECT {ADDED}, module FROM {T}"),
+        (f"SELECT count(DISTINCT step), sum(loss) FROM {S}",
+         f"SELECT {ADDED}, step, loss FROM {S}"),
+        (f"SELECT loss AS step FROM {S} WHERE step > 3 ORDER BY step LIMIT 2",
+         f"SELECT {ADDED}, step, loss FROM {S} WHERE (step > 3)"),
+        (f"SELECT count(*) FROM {S} TABLESAMPLE 10%", f"SELECT {ADDED} FROM {S}"),
+        (f"SELECT step FROM {S} WHERE NOT (step BETWEEN 3 AND 5) ORDER BY step LIMIT 2",
+         f"SELECT {ADDED}, step FROM {S} WHERE (NOT (step BETWEEN 3 AND 5))"
+         " ORDER BY step LIMIT 2"),
+        (f"SELECT a.step FROM {S} a JOIN {S} b USING (step) WHERE a.loss > 1 AND b.loss > 2",
+         f"SELECT {ADDED}, step, loss FROM {S}"
+         + " WHERE ((loss > 1.0)) OR ((loss > 2.0))" * PLAN_TELLS_CONDITIONS),
+        (f"SELECT count(*) FROM (SELECT 1 FROM {S} LIMIT 5)", f"SELECT {ADDED} FROM {S}"),
+        (f"SELECT a.step FROM {S} a JOIN {S} b USING (step) WHERE a.loss > 1",
+         f"SELECT {ADDED}, step, loss FROM {S}"),
+        (f"SELECT count(*) FILTER (WHERE failed) FROM {T} WHERE module = 'it''s'",
+         f"SELECT count(*) FILTER (WHERE failed) AS p0 FROM {T} WHERE (module = 'it''s')"),
+    ],
+)  # fmt: skip
+def test_only_what_cannot_change_the_answer_is_pushed(sql: str, asked: str) -> None:
+    """Conditions, parts and first rows go to the ranks only where that is certain."""
+    assert [leaf.sql(added=None) for leaf in Union(()).explain(sql).leaves] == [asked]
+
+
+def test_a_rank_is_asked_with_its_own_values() -> None:
+    """A process that knows nothing of the added columns gets their values in the statement."""
+    (leaf,) = Union(()).explain(f"SELECT rank, max(loss) FROM {S} GROUP BY rank").leaves
+    added = {"rank": None, "host": "it's", "pid": 7}
+    assert leaf.sql(added=added, lacking=frozenset({"loss"})) == (
+        "SELECT rank AS k0, max(loss) AS p1 FROM (SELECT CAST(NULL AS BIGINT) AS rank,"
+        f" 'it''s' AS host, CAST(7 AS BIGINT) AS pid, CAST(NULL AS DOUBLE) AS loss, * FROM {S})"
+        " AS steps GROUP BY 1"
+    )
+
+
+def test_a_table_keeps_its_own_pid() -> None:
+    """A table with a column pid means by it what it means for one process."""
+    names = [column.name for column in with_ranks(TABLES_BY_NAME["dataloaders"]).columns]
+    assert names[:3] == ["rank", "host", "process_pid"]
+    assert names.count("pid") == 1
+
+
+def test_statements_are_judged_as_for_one_process() -> None:
+    """What writes, or names what is not there, is refused before anybody is asked."""
+    with pytest.raises(SqlRefused):
+        Union(()).query("CREATE TABLE t (i INT)")
+    with pytest.raises(SqlError, match="no column stepz") as caught:
+        Union(()).query(f"SELECT stepz FROM {S}")
+    assert caught.value.suggestion == "step"
+    with pytest.raises(SqlError, match="no table stepz"):
+        Union(()).query("FROM python.stepz")
+
+
+def test_nobody_is_an_empty_database() -> None:
+    """Over no process at all, a statement has the columns and types that it has over many."""
+    rows = Union(()).query(f"SELECT count(*) AS n, sum(step) AS s FROM {S}").to_pylist()
+    assert rows == [{"n": 0, "s": None}]
+
+
+def test_a_leaf_without_columns_counts_rows() -> None:
+    """Rows of which nothing is read are still there."""
+    leaf = Leaf(table=TABLES_BY_NAME["steps"], columns=())
+    assert leaf.sql(added={"rank": 1, "host": "h", "pid": 2}) == f"SELECT 1 AS one FROM {S}"
