@@ -6,9 +6,10 @@ running, stopped, killed or another version; the file may be cut short or damage
 
 Each piece is read twice, back to back. A row counts when both readings are the same, its two
 markers name the same number and that number belongs into its slot. Whatever else should be
-there is read again up to `ATTEMPTS` times and is ``torn`` if it never settles. The reading
-starts at the oldest row, so that rows come out in ascending order without being sorted, and
-columns are taken out of each piece while it is in the processor's cache.
+there is read again up to `ATTEMPTS` times and is ``torn`` if it never settles; the row that was
+in its slot before counts as written all the same. The reading starts at the oldest row, so that
+rows come out in ascending order without being sorted, and columns are taken out of each piece
+while it is in the processor's cache.
 """
 
 from __future__ import annotations
@@ -202,6 +203,7 @@ class _Scan:
         self._capacity = ring.header.capacity
         self._row_size = ring.header.row_size
         self._hint = newest
+        self._former = 0  # the newest row that was being overwritten as it was read
         start = (newest + 1) % self._capacity if newest >= self._capacity else 0
         pieces = [(start, ring.slots), (0, min(start, ring.slots))]
         self._pieces = [(first, stop) for first, stop in pieces if first < stop]
@@ -221,7 +223,7 @@ class _Scan:
         for first, stop in self._pieces:
             for slot in range(first, stop, self._step):
                 count = min(self._step, stop - slot)
-                self._read(at, slot, count)
+                self._former = max(self._former, self._read(at, slot, count))
                 at += count
 
     def settle(self) -> None:
@@ -264,11 +266,21 @@ class _Scan:
 
     def _found(self) -> tuple[int, npt.NDArray[np.bool_]]:
         """The newest number, and which rows are among the last `capacity` up to it."""
-        newest = int(self._numbers.max(initial=0))
+        newest = self._newest()
         while newest > self._capacity and not self._ring.can_hold(newest):
             self._numbers[self._numbers == newest] = 0
-            newest = int(self._numbers.max(initial=0))
+            if self._former == newest:
+                self._former = 0
+            newest = self._newest()
         return newest, self._numbers > max(0, newest - self._capacity)
+
+    def _newest(self) -> int:
+        """The newest number that was seen, if only as it was being overwritten.
+
+        Without the latter a reading could say that fewer rows were written than the one before it:
+        where the writer comes round to the newest row just as that is read.
+        """
+        return max(self._former, int(self._numbers.max(initial=0)))
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where a row should be that was not found: places in the order of reading, and slots."""
@@ -283,22 +295,26 @@ class _Scan:
         places = np.flatnonzero(missing)
         return places, slots[places]
 
-    def _read(self, at: int, slot: int, count: int) -> None:
-        """Read `count` slots twice and take over the rows that are whole."""
+    def _read(self, at: int, slot: int, count: int) -> int:
+        """Read `count` slots twice and take over the rows that are whole.
+
+        Returns:
+            The newest number of a row that was being overwritten meanwhile; 0 for none.
+        """
         size = count * self._row_size
         first, second = self._first[:size], self._second[:size]
         got = self._ring.fill(first, slot)
         if got == size and not first[:8].any() and not first.view(np.uint64).any():
             self._numbers[at : at + count] = 0
             self._empty[at : at + count] = True
-            return
+            return 0
         got = min(got, self._ring.fill(second, slot))
         whole = got // self._row_size
         used = whole * self._row_size
         rows = first[:used].view(self._ring.dtype)
         same = first[:used].view(np.uint64) == second[:used].view(np.uint64)
         here = slice(at, at + whole)
-        self._judge(rows, here, slot)
+        former = self._judge(rows, here, slot)
         self._states[here] = rows["end"] & 3
         for name, column in self._columns.items():
             column[here] = rows[name]
@@ -306,11 +322,18 @@ class _Scan:
         self._empty[at + whole : at + count] = False
         if not same.all():
             moved = at + np.flatnonzero(~same.reshape(whole, -1).all(axis=1))
+            former = max(former, int(self._numbers[moved].max(initial=0)))
             self._numbers[moved] = 0
             self._empty[moved] = False
+        return former
 
-    def _judge(self, rows: _Array, here: slice, slot: int) -> None:
-        """Note the numbers of the slots whose markers are right."""
+    def _judge(self, rows: _Array, here: slice, slot: int) -> int:
+        """Note the numbers of the slots whose markers are right.
+
+        Returns:
+            The newest number of those whose markers name two laps of this slot, the older of the
+            two: one marker was written already, or read before it was. 0 for none.
+        """
         begin = rows["begin"]
         right = (begin ^ rows["end"]) <= FAILED
         oldest = self._hint - (self._hint - slot) % self._capacity
@@ -318,13 +341,16 @@ class _Scan:
         if oldest > 0 and (right & (begin.view(np.int64) == expected * 4)).all():
             self._numbers[here] = expected
             self._empty[here] = False
-            return
+            return 0
         numbers = begin.view(np.int64) >> 2
         slots = np.arange(slot, slot + len(rows))
-        right &= (begin & 3 == 0) & (numbers > 0) & (numbers % self._capacity == slots)
-        self._numbers[here] = np.where(right, numbers, 0)
+        possible = (begin & 3 == 0) & (numbers > 0) & (numbers % self._capacity == slots)
+        self._numbers[here] = np.where(right & possible, numbers, 0)
         words = rows.view(np.uint64).reshape(len(rows), self._row_size // 8)  # there may be none
         self._empty[here] = ~words.any(axis=1)
+        ends = rows["end"].view(np.int64) >> 2
+        between = possible & ~right & (ends > 0) & (ends % self._capacity == slots)
+        return int(np.minimum(numbers, ends)[between].max(initial=0))
 
 
 _Order = slice | npt.NDArray[np.int64] | None

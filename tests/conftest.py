@@ -58,7 +58,9 @@ def fault(request: pytest.FixtureRequest) -> Iterator[faults.Reached]:
     """What this test says of the fault that its marker names."""
     marker = request.node.get_closest_marker("fault")
     assert marker is not None, "a test with the fixture `fault` is marked fault(ID)"
-    reached, failed = faults.Reached(faults.find_fault(marker.args[0])), request.session.testsfailed
+    file = request.node.path.relative_to(request.config.rootpath).as_posix()
+    reached = faults.Reached(faults.find_fault(marker.args[0]), file)
+    failed = request.session.testsfailed
     yield reached
     if request.session.testsfailed == failed:
         assert reached.cases, f"the test of {reached.fault.id} said nothing of it"

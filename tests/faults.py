@@ -198,6 +198,11 @@ FAULTS: tuple[Fault, ...] = (
         "after every step the answers are those of a model",
     ),
     Fault(
+        "S2",
+        "a ring that is filled much faster than it is read, by 8 readers for ten minutes",
+        "no reading shows half a row, or says that fewer were written than the one before it",
+    ),
+    Fault(
         "S3",
         "a training is asked everything, by eleven clients, for half an hour; some hang up",
         "no growth of memory, descriptors or threads; every answer comes; no row is lost",
@@ -220,10 +225,12 @@ class Reached:
 
     Attributes:
         fault: Which fault.
+        file: The file of the test, below the folder of the project.
         cases: What has been said so far.
     """
 
     fault: Fault
+    file: str
     cases: list[Case] = dataclasses.field(default_factory=list)
 
     def equals(self, case: str, expected: object, got: object) -> None:
@@ -259,27 +266,36 @@ def find_fault(fault_id: str) -> Fault:
 
 
 def record(path: Path, reached: Iterable[Reached], python: str) -> None:
-    """Put what was reached into the file, in the place of what stood there for the same faults."""
-    told: dict[str, list[list[Any]]] = {}
+    """Put what was reached into the file, in the place of what the same tests' files reached."""
+    told: dict[tuple[str, str], list[Case]] = {}
     for one in reached:
-        told.setdefault(one.fault.id, []).extend([list(case) for case in one.cases])
-    before = read_results(path) if path.exists() else {}
-    merged = {**before, **{key: {"python": python, "cases": cases} for key, cases in told.items()}}
-    ordered = {fault.id: merged[fault.id] for fault in FAULTS if fault.id in merged}
+        told.setdefault((one.fault.id, one.file), []).extend(one.cases)
+    results = read_results(path) if path.exists() else {}
+    for (fault_id, file), cases in told.items():
+        results.setdefault(fault_id, {})[file] = {"python": python, "cases": cases}
+    ordered = {
+        fault.id: dict(sorted(results[fault.id].items())) for fault in FAULTS if fault.id in results
+    }
     path.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """What was reached, by the fault's id: the Python version and the cases."""
-    results: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
+def read_results(path: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """What was reached, by the fault's id and the test's file: the Python version and the cases."""
+    results: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text("utf-8"))
     return results
 
 
-def rows(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def cases_of(results: Mapping[str, Mapping[str, Mapping[str, Any]]], fault: Fault) -> list[Case]:
+    """What was reached for one fault, by all the files that test it."""
+    files = results.get(fault.id, {}).values()
+    return [Case(*case) for told in files for case in told["cases"]]
+
+
+def rows(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, ...]]:
     """One row per fault: id, what, promise, how many cases hold, the figures that have limits."""
     told: list[tuple[str, ...]] = []
     for fault in FAULTS:
-        cases = [Case(*case) for case in results.get(fault.id, {}).get("cases", ())]
+        cases = cases_of(results, fault)
         kept = sum(case.is_kept for case in cases)
         figures = "; ".join(
             f"{case.name}: {case.got} ({case.expected})"

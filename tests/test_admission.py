@@ -381,6 +381,10 @@ async function drive(base) {
 </script>"""
 
 
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.fault("N5")
@@ -389,9 +393,7 @@ def test_a_web_page_cannot_drive_it(fault: Reached, tmp_path: Path) -> None:
 
     The same page does all of that to a server that lets it: the attempts are real ones.
     """
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("there is no Chromium")
+    assert CHROMIUM is not None
     agent = Agent(tmp_path, PROBING_ALLOW_EVAL="1")
     pages = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     other = ThreadingHTTPServer(("127.0.0.1", 0), Page)
@@ -401,7 +403,7 @@ def test_a_web_page_cannot_drive_it(fault: Reached, tmp_path: Path) -> None:
         f"http://127.0.0.1:{pages.server_port}/page?token={agent.token}"
         f"&agent=http://127.0.0.1:{agent.port}&other=http://127.0.0.1:{other.server_port}"
     )
-    argv = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+    argv = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
             "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}", url]  # fmt: skip
     with (tmp_path / "chromium.txt").open("wb") as log:
         running = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

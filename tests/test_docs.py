@@ -20,7 +20,7 @@ from probing.errors import error_classes
 from probing.routes import ROUTES
 from probing.settings import SETTINGS
 from probing.tables import TABLES
-from tests.faults import FAULTS, RESULTS, read_results
+from tests.faults import FAULTS, RESULTS, cases_of, read_results
 from tests.support import DEADLINE_S, ROOT, Target, start_training
 
 DOCS = ROOT / "docs"
@@ -184,9 +184,10 @@ def test_what_the_faults_reached_is_kept() -> None:
     """Each fault that is declared has what its tests reached on record, and each case held."""
     results = read_results(RESULTS)
     assert list(results) == [fault.id for fault in FAULTS]
-    for told in results.values():
-        assert told["cases"]
-        assert all(is_kept for *_, is_kept in told["cases"])
+    for fault in FAULTS:
+        cases = cases_of(results, fault)
+        assert cases, fault.id
+        assert all(case.is_kept for case in cases), fault.id
 
 
 def test_the_blocks_of_a_page_are_found_with_their_lines(tmp_path: Path) -> None:

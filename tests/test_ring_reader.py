@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -97,6 +98,17 @@ def test_a_row_cut_off_while_it_was_opened_is_torn(tmp_path: Path) -> None:
     snapshot = read_ring(writer.save(tmp_path / "x.ring"))
     assert_balanced(snapshot)
     assert (snapshot.torn, snapshot.rows.numbers.tolist()) == (1, list(range(6, 21)))
+
+
+def test_a_newest_row_that_is_being_overwritten_still_counts_as_written(tmp_path: Path) -> None:
+    """The writer came round to it while it was read: ``written`` never goes back for that."""
+    writer = trace_writer(capacity=CAPACITY, rows=20)
+    at = ring.HEADER_SIZE + 20 % CAPACITY * writer.layout.row_size
+    ring.MARKER.pack_into(writer.data, at, (20 + CAPACITY) * 4)
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert snapshot.rows.numbers.tolist() == list(range(5, 20))
+    assert (snapshot.written, snapshot.torn) == (20, 1)
 
 
 def test_the_row_after_the_newest_is_counted_when_it_is_torn(tmp_path: Path) -> None:
@@ -233,6 +245,43 @@ def live_writer(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 
 LAPS, READERS, LEAST_READINGS = 100, 8, 20
+LONG_S = 600
+
+
+def read_by_many(path: Path, is_enough: Callable[[int, int], bool]) -> list[int]:
+    """Have `READERS` threads read a ring on and on, every reading true, balanced and advancing.
+
+    Args:
+        is_enough: Asked after each reading, by rows written and readings so far, whether to end.
+
+    Returns:
+        How many readings each of them made.
+    """
+
+    def read_on() -> int:
+        written = readings = 0
+        while not is_enough(written, readings):
+            snapshot = read_ring(path)
+            assert_balanced(snapshot)
+            assert_true_to_numbers(snapshot)
+            assert snapshot.written >= written, snapshot
+            written, readings = snapshot.written, readings + 1
+        return readings
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return [reader.result() for reader in [pool.submit(read_on) for _ in range(READERS)]]
+
+
+def books_at_the_end(writing: subprocess.Popen[str], path: Path, fault: faults.Reached) -> None:
+    """End the writer, and hold what it says that it has written against what is read."""
+    writing.terminate()
+    assert writing.stdout is not None
+    written = int(writing.stdout.readline())
+    end = read_ring(path)
+    assert end.torn == 0
+    books = len(end.rows) + end.overwritten + end.dropped
+    fault.equals("written - (readable + overwritten + dropped)", 0, written - books)
+    fault.equals("overwritten - (written - capacity)", 0, end.overwritten - (written - 500))
 
 
 @pytest.mark.fault("R5")
@@ -242,29 +291,24 @@ def test_eight_readers_of_a_ring_that_is_overwritten_all_the_time(
     """While 100 times its rows are written, every reading is true, balanced and advancing."""
     process, path = live_writer
     until = read_ring(path).written + LAPS * 500
-
-    def read_on() -> int:
-        written = readings = 0
-        while written < until or readings < LEAST_READINGS:
-            snapshot = read_ring(path)
-            assert_balanced(snapshot)
-            assert_true_to_numbers(snapshot)
-            assert snapshot.written >= written
-            written, readings = snapshot.written, readings + 1
-        return readings
-
-    with ThreadPoolExecutor(READERS) as pool:
-        readings = [reader.result() for reader in [pool.submit(read_on) for _ in range(READERS)]]
+    readings = read_by_many(path, lambda rows, done: rows >= until and done >= LEAST_READINGS)
     fault.equals("readers that never saw half a row", READERS, len(readings))
-    process.terminate()
-    assert process.stdout is not None
-    written = int(process.stdout.readline())
-    end = read_ring(path)
-    assert end.torn == 0
-    books = len(end.rows) + end.overwritten + end.dropped
-    fault.equals("written - (readable + overwritten + dropped)", 0, written - books)
-    fault.equals("overwritten - (written - capacity)", 0, end.overwritten - (written - 500))
-    assert written >= until
+    books_at_the_end(process, path, fault)
+
+
+@pytest.mark.full
+@pytest.mark.fault("S2")
+def test_ten_minutes_of_readings_are_one_history(
+    live_writer: tuple[subprocess.Popen[str], Path], fault: faults.Reached
+) -> None:
+    """Millions of rows long, no reading says less than the one before, or shows half a row."""
+    process, path = live_writer
+    until = time.monotonic() + LONG_S
+    readings = read_by_many(path, lambda rows, done: time.monotonic() > until)
+    fault.equals("readers that never saw half a row, nor fewer rows", READERS, len(readings))
+    least = READERS * LEAST_READINGS
+    fault.holds("readings", f">= {least}", str(sum(readings)), is_kept=sum(readings) >= least)
+    books_at_the_end(process, path, fault)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         "--record-faults", action="store_true", help="keep the figures in docs/reliability.json"
     )
     options = parser.parse_args(argv)
-    reached = faults.Reached(faults.find_fault("S3"))
+    reached = faults.Reached(faults.find_fault("S3"), "tests/soak")
     try:
         _soak(60 * options.minutes, reached)
     except AssertionError as broken:
