@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from . import process
+from . import process, rank_paths
 from .card import Card
 from .errors import BadEndpoint, NoSuchProcess
 from .node_card import read_node, read_token, token_path
@@ -24,7 +24,6 @@ from .transport import Address
 from .trust import NOTHING_SAID, Trust
 
 _TLS = "https://"
-_OF_NODE = re.compile(r"/v1/ranks/(\d+-\d+)")
 _HOST = re.compile(
     r"localhost|\d{1,3}(\.\d{1,3}){3}|[A-Za-z][\w-]*(\.[A-Za-z][\w-]*)*\.[a-z]{2,}(?<!\.py)"
 )
@@ -115,12 +114,12 @@ def _by_url(url: str, directory: RunDirectory, given: _Given) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise BadEndpoint(url, str(error)) from None
-    of_node = _OF_NODE.fullmatch(parts.path)
-    if not host or (parts.path not in ("", "/") and not of_node) or parts.username or parts.query:
+    key = rank_paths.key_in(parts.path)
+    if not host or (parts.path not in ("", "/") and not key) or parts.username or parts.query:
         raise BadEndpoint(url, "a URL must be http(s)://host:port and nothing more")
     tls = parts.scheme == "https"
     address = _address(host, port or (443 if tls else 80), directory, given, tls=tls)
-    return dataclasses.replace(address, key=of_node[1]) if of_node else address
+    return dataclasses.replace(address, key=key)
 
 
 def _address(

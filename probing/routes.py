@@ -19,6 +19,7 @@ from . import (
     eval_wire,
     job_wire,
     labels_wire,
+    rank_paths,
     tree_wire,
     union_wire,
     wire,
@@ -390,7 +391,7 @@ NODE_ROUTES: tuple[Route, ...] = (
 """What a node server answers for itself."""
 
 RANK_ROUTES: tuple[Route, ...] = tuple(
-    dataclasses.replace(route, path=f"/v1/ranks/{{key}}{route.path.removeprefix('/v1')}")
+    dataclasses.replace(route, path=rank_paths.path_of("{key}", route.path))
     for route in ROUTES
     if route.name != "openapi"
 )

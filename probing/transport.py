@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from . import wire
+from . import rank_paths, wire
 from .errors import (
     BadRequest,
     ConnectionLost,
@@ -67,7 +67,7 @@ class Address:
 
     def path_of(self, path: str) -> str:
         """Where a route is to be found there."""
-        return f"/v1/ranks/{self.key}{path.removeprefix('/v1')}" if self.key else path
+        return rank_paths.path_of(self.key, path) if self.key else path
 
 
 def ask(

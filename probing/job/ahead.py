@@ -12,20 +12,21 @@ import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import wire
-from ..endpoint import resolve
+from .. import rank_paths, wire
 from ..errors import InternalError, ProbingError
 from ..rundir import RunDirectory
 from ..transport import Address, Held, ask
 from ..tree_wire import CollectAnswer, CollectRequest, NodeCollected, NodeKeys, Reading, Way
-from .handing_on import node_at, place, require_leader, url_of
+from .handing_on import given_with, node_at, node_server, place, require_leader, url_of
 from .membership import Member
 from .tree import FAN_OUT, Reached, ask_nodes
 
 ROUTES = frozenset({"members", "backtrace", "query"})
 """What can be asked so."""
+_TIME = 0.6
+"""How much of the time there is for it; the rest is for who has not told anything by then."""
 _SHARE = 0.9
-_OF_RANK = "/v1/ranks/"
+"""How much of its time a node server is told of; the rest is for the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +71,8 @@ class CollectAsker:
         return Reached(value=nodes, nodes=tuple(node.url for node in nodes))
 
     def kind(self, url: str) -> Hashable:
-        """What must be equal for one node server to be told another one's token."""
-        address = self._targets[url].address
-        return address.tls, address.token
+        """See `handing_on.given_with`."""
+        return given_with(self._targets[url].address)
 
 
 def of_members(
@@ -88,17 +88,17 @@ def of_members(
     behind: dict[str, list[Member]] = {}
     for member in members:
         if member.via is not None and member.state == "seen":
-            behind.setdefault(member.endpoint.partition(_OF_RANK)[0], []).append(member)
+            behind.setdefault(rank_paths.split(member.endpoint)[0], []).append(member)
     if len(behind) <= fan_out:
         return {}
     targets = {}
     for url, those in behind.items():
         address = _address(url, directory, token)
         if address is not None:
-            keys = tuple(m.endpoint.rpartition("/")[2] for m in those)
+            keys = tuple(rank_paths.split(m.endpoint)[1] for m in those)
             targets[url_of(address)] = Target(address=address, keys=keys)
     return {
-        f"{url}{_OF_RANK}{key}": held
+        rank_paths.endpoint_at(url, key): held
         for (url, key), held in _collect(targets, readings, timeout_s, fan_out).items()
     }
 
@@ -129,10 +129,10 @@ def of_nodes(
 def _collect(
     targets: Mapping[str, Target], readings: Sequence[Reading], timeout_s: float, fan_out: int
 ) -> dict[tuple[str, str], Held]:
-    """What came, by node and process."""
+    """What came in a share of the time, by node and process."""
     asker = CollectAsker(targets, readings, Way(place=place(), fan_out=fan_out))
     asked = ask_nodes(
-        list(targets), asker.ask, timeout_s=timeout_s, fan_out=fan_out, alike=asker.kind
+        list(targets), asker.ask, timeout_s=timeout_s * _TIME, fan_out=fan_out, alike=asker.kind
     )
     found: dict[tuple[str, str], Held] = {}
     for node in (node for reached in asked.values for node in reached.value):
@@ -152,7 +152,6 @@ def _collect(
 def _address(url: str, directory: RunDirectory, token: str | None) -> Address | None:
     """Where a node server is asked; None where that is asked by itself, to tell what is wrong."""
     try:
-        found = resolve(url, directory, token=token)
+        return node_server(url, directory, token)
     except ProbingError:
         return None
-    return found if isinstance(found, Address) and not found.key else None

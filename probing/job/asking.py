@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 State = Literal["answered", "failed", "late", "dead", "missing"]
 
-_AHEAD = 0.6
-"""How much of the time there is for what comes through other node servers."""
 _DEAD = (ProcessEnded.code, NoSuchProcess.code)
 
 
@@ -157,8 +155,9 @@ def ask_all(
     until = time.monotonic() + limit_s
     held = {}
     if ahead:
-        ahead_s = timeout_s * _AHEAD
-        held = of_members(seen, ahead, from_env(), timeout_s=ahead_s, token=token, fan_out=fan_out)
+        held = of_members(
+            seen, ahead, from_env(), timeout_s=timeout_s, token=token, fan_out=fan_out
+        )
     left_s = until - time.monotonic()
     ends = iter(run_at_once([task(m) for m in seen], timeout_s=left_s, at_once=at_once))
     return tuple(

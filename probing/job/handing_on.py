@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,17 +52,23 @@ def may_ask(url: str, *, listen: str, asker: str, here: str) -> bool:
     return is_near or not is_plain or not _is_loopback(own)
 
 
-def address_of(node: Node, directory: RunDirectory, token: str | None) -> Address:
+def node_server(
+    url: str, directory: RunDirectory, token: str | None, trust: Trust | None = None
+) -> Address:
     """Where a node server is asked.
 
     Raises:
         ProbingError: It is no address.
     """
-    trust = Trust(fingerprints=node.fingerprints) if node.fingerprints else None
-    found = resolve(node.url, directory, token=token, trust=trust)
+    found = resolve(url, directory, token=token, trust=trust)
     if not isinstance(found, Address) or found.key:
-        raise NotProbing(node.url, "it is not the address of a node server")
+        raise NotProbing(url, "it is not the address of a node server")
     return found
+
+
+def given_with(address: Address) -> Hashable:
+    """What must be equal for one node server to be told another one's token."""
+    return address.tls, address.token
 
 
 def node_at(address: Address) -> Node:
@@ -84,15 +91,16 @@ def require_leader(address: Address) -> None:
 
 
 def reachable(
-    nodes: dict[str, Node], directory: RunDirectory, *, token: str, listen: str, asker: str
+    nodes: Iterable[Node], directory: RunDirectory, *, token: str, listen: str, asker: str
 ) -> dict[str, Address]:
-    """The addresses of those that are asked for somebody else; the others are left to him."""
+    """Where those are asked that are asked for somebody else; the others are left to him."""
     here = place()
     found = {}
-    for url, node in nodes.items():
-        if may_ask(url, listen=listen, asker=asker, here=here):
+    for node in nodes:
+        if may_ask(node.url, listen=listen, asker=asker, here=here):
+            trust = Trust(fingerprints=node.fingerprints) if node.fingerprints else None
             try:
-                found[url] = address_of(node, directory, token)
+                found[node.url] = node_server(node.url, directory, token, trust)
             except ProbingError:
                 continue
     return found

@@ -25,9 +25,6 @@ from .rank_sets import rank_set
 from .sift import sift, without_repeats
 from .tree import FAN_OUT
 
-_AHEAD = 0.6
-"""How much of the time there is for what comes through other node servers."""
-
 __all__ = ["Member", "Membership", "find_members"]
 
 
@@ -111,7 +108,7 @@ class _Finder:
             words,
             members_reading(states=self._states),
             self._directory,
-            timeout_s=limit_s * _AHEAD,
+            timeout_s=limit_s,
             token=self._token,
             fan_out=self._fan_out,
         )

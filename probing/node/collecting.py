@@ -90,16 +90,16 @@ class Collecting:
 
     def _others(self, request: CollectRequest, token: str, listen: str) -> Sequence[NodeCollected]:
         """The answers of other machines."""
-        named = {entry.node.url: entry for entry in request.nodes}
+        keys = {entry.node.url: entry.keys for entry in request.nodes}
         addresses = reachable(
-            {url: entry.node for url, entry in named.items()},
+            [entry.node for entry in request.nodes],
             self._directory,
             token=token,
             listen=listen,
             asker=request.way.place,
         )
         targets = {
-            url: Target(address=address, keys=named[url].keys) for url, address in addresses.items()
+            url: Target(address=address, keys=keys[url]) for url, address in addresses.items()
         }
         asker = CollectAsker(targets, request.readings, request.way)
         limit_s = request.timeout_s * _SHARE

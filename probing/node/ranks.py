@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
-from .. import ladder, wire
+from .. import ladder, rank_paths, wire
 from ..errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
 from ..limits import READY_S
 from ..ping import ping
@@ -114,14 +114,14 @@ class Ranks:
         """The answer of its own agent, passed on as it comes."""
         folder = self._folder(request)
         await self._in_thread(_require_agent, folder)
-        path = request.path.removeprefix(f"/v1/ranks/{folder.path.name}")
+        path = rank_paths.route_in(folder.path.name, request.path)
         query = f"?{request.query_string}" if request.query_string else ""
         with short_path(folder.socket) as address:
             connector = UnixConnector(address)
             async with ClientSession(
                 connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
             ) as session:
-                return await _pass_on(session, request, f"http://localhost/v1{path}{query}", folder)
+                return await _pass_on(session, request, f"http://localhost{path}{query}", folder)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits; one that hangs costs a thread of many."""

@@ -12,15 +12,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from .. import wire
-from ..endpoint import resolve
+from .. import rank_paths, wire
 from ..errors import BadEndpoint, ProbingError
 from ..job.asking import Outcome, State, state_of
-from ..job.handing_on import place, url_of
+from ..job.handing_on import given_with, node_server, place, url_of
 from ..job.membership import Member
 from ..job.tree import ask_nodes
 from ..rundir import from_env
-from ..transport import Address
 from ..tree_wire import Way
 from ..union_wire import UnionMember, UnionOutcome, UnionRequest
 from .asking import Part
@@ -98,15 +96,15 @@ class NodeAsker:
     def _find(self, members: Sequence[Member]) -> None:
         """Where the node server of some members is asked."""
         try:
-            url, _, key = members[0].endpoint.partition("/v1/ranks/")
-            found = resolve(url, from_env(), token=self._token)
-            if not isinstance(found, Address) or not key:
+            url, key = rank_paths.split(members[0].endpoint)
+            if not key:
                 raise BadEndpoint(members[0].endpoint, "it is not behind a node server")
+            found = node_server(url, from_env(), self._token)
         except ProbingError as error:
             self._failed.update(dict.fromkeys(members, error))
             return
         asked = tuple(
-            UnionMember(key=m.endpoint.rpartition("/")[2], rank=m.rank, host=m.host, pid=m.pid)
+            UnionMember(key=rank_paths.split(m.endpoint)[1], rank=m.rank, host=m.host, pid=m.pid)
             for m in members
         )
         self._machines[url_of(found)] = Machine(address=found, members=asked)
@@ -142,9 +140,7 @@ class NodeAsker:
         return Question(request=request, combine=leaf.combine, is_repeated=leaf.is_repeated)
 
     def _kind(self, url: str) -> Hashable:
-        """What must be equal for one node server to be told another one's token."""
-        address = self._machines[url].address
-        return address.tls, address.token
+        return given_with(self._machines[url].address)
 
     def _take(self, index: int, given: Rows) -> None:
         """Keep the rows of a leaf with the first member of the machines that they are of."""

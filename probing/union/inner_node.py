@@ -73,17 +73,16 @@ def _ask_others(work: TreeWork, directory: RunDirectory) -> list[Rows]:
         ProbingError: One of them has too much.
     """
     request = work.request
-    named = {entry.node.url: entry for entry in request.nodes}
+    members = {entry.node.url: entry.members for entry in request.nodes}
     addresses = reachable(
-        {url: entry.node for url, entry in named.items()},
+        [entry.node for entry in request.nodes],
         directory,
         token=work.token,
         listen=work.listen,
         asker=request.way.place,
     )
     machines = {
-        url: Machine(address=address, members=named[url].members)
-        for url, address in addresses.items()
+        url: Machine(address=address, members=members[url]) for url, address in addresses.items()
     }
     question = Question(
         request=request.own, combine=request.combine, is_repeated=request.is_repeated

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ... import job_wire, wire
+from ... import job_wire, rank_paths, wire
 from ...card import Card
 from ...endpoint import resolve
 from ...errors import NoSuchRoute, ProbingError
@@ -85,7 +85,7 @@ def _of_node(entry: job_wire.NodeMember, url: str, endpoint: str) -> Member:
         local_rank=entry.local_rank,
         job=entry.job,
         attempt=entry.attempt,
-        endpoint=f"{url}/v1/ranks/{entry.key}",
+        endpoint=rank_paths.endpoint_at(url, entry.key),
         via=endpoint,
         is_alive=entry.is_alive,
         started_ns=entry.started_ns,

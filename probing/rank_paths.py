@@ -1,0 +1,44 @@
+"""Where a process behind a node server is asked: the one place that knows its path."""
+
+from __future__ import annotations
+
+import re
+
+_RANKS = "/v1/ranks/"
+_KEY = re.compile(re.escape(_RANKS) + r"(\d+-\d+)")
+
+
+def endpoint_at(url: str, key: str) -> str:
+    """What a process is called.
+
+    Args:
+        url: Its node server.
+        key: The name of its run folder.
+    """
+    return f"{url}{_RANKS}{key}"
+
+
+def split(endpoint: str) -> tuple[str, str]:
+    """The node server's URL and the key; the latter empty where it is not behind one."""
+    url, _, key = endpoint.partition(_RANKS)
+    return url, key
+
+
+def key_in(path: str) -> str:
+    """The key in a URL's path which is that of a process; empty in any other."""
+    found = _KEY.fullmatch(path)
+    return found[1] if found else ""
+
+
+def path_of(key: str, path: str) -> str:
+    """Where a route of a process is to be found, by where an agent has it.
+
+    Args:
+        key: Its key, or ``{key}`` for all.
+    """
+    return f"{_RANKS}{key}{path.removeprefix('/v1')}"
+
+
+def route_in(key: str, path: str) -> str:
+    """Where its agent has the route: what `path_of` has made longer."""
+    return f"/v1{path.removeprefix(_RANKS + key)}"
