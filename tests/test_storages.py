@@ -50,7 +50,9 @@ class Training:
         self.model = GPT(layers=2, dim=32, heads=2, context=16)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.codes = torch.randint(0, 14, (4, 16))
-        self.recording: Any = SimpleNamespace(roots=Met(), optimizers=Met(), inputs=Inputs())
+        self.recording: Any = SimpleNamespace(
+            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None
+        )
         self.recording.roots.add(self.model)
         self.recording.inputs.batch_came({"codes": self.codes})
 

@@ -52,10 +52,9 @@ class Surveyor:
 
 def surveyor_of(recording: Any) -> Surveyor:
     """Who makes the surveys in a process; made when first asked for."""
-    surveyor = getattr(recording, "surveyor", None)
-    if surveyor is None:
-        surveyor = recording.surveyor = Surveyor()
-    assert isinstance(surveyor, Surveyor)
+    if recording.surveyor is None:
+        recording.surveyor = Surveyor()
+    surveyor: Surveyor = recording.surveyor
     return surveyor
 
 
