@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from probing.settings import SETTINGS
-from probing.tables import TABLES, Table
+from probing.tables import TABLES
 from tests.support import DEADLINE_S, Target, clean_env, wait_until
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
@@ -289,14 +289,31 @@ def test_tables_lists_every_table(training: Target) -> None:
     assert steps["written"] == steps["rows"] + steps["overwritten"] + steps["dropped"]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
-def test_tables_lists_every_column(training: Target, table: Table) -> None:
-    """The columns it lists, and their types, are those that SQL has."""
-    listed = json.loads(ask(training, "tables", table.name, "--format", "json").stdout)["columns"]
-    rows = ask(training, "query", f"DESCRIBE {table.full_name}").stdout.splitlines()
-    described = [(row["column_name"], row["column_type"]) for row in map(json.loads, rows)]
-    assert [(column["name"], column["type"]) for column in listed] == described
-    text = ask(training, "tables", table.full_name).stdout
+def test_tables_lists_every_column(training: Target) -> None:
+    """The columns it lists, and their types, are those that SQL has, for each table."""
+    found = json.loads(ask(training, "tables", "--format", "json").stdout)
+    listed = {
+        table["name"]: [(column["name"], column["type"]) for column in table["columns"]]
+        for table in found
+    }
+    each = (
+        f"SELECT '{table.full_name}' AS name, column_name, column_type"
+        f" FROM (DESCRIBE {table.full_name})"
+        for table in TABLES
+    )
+    described: dict[str, list[tuple[str, str]]] = {}
+    for line in ask(training, "query", " UNION ALL ".join(each)).stdout.splitlines():
+        name, column, type_ = json.loads(line).values()
+        described.setdefault(name, []).append((column, type_))
+    assert listed == described
+
+
+@pytest.mark.parametrize("name", ["steps", "python.tensors"])
+def test_tables_tells_of_one_table(training: Target, name: str) -> None:
+    """By its short name or its full one: each column, for people and for programs."""
+    listed = json.loads(ask(training, "tables", name, "--format", "json").stdout)["columns"]
+    text = ask(training, "tables", name).stdout
+    assert listed
     assert all(column["name"] in text for column in listed)
 
 
