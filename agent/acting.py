@@ -70,7 +70,7 @@ class Actions:
         with self._lock:
             if sum(kept.outcome is None for kept in self._kept) >= _MOST_IN_HAND:
                 raise Busy("actions", _MOST_IN_HAND)
-            self._count += 1
+            self._count = (self._count or self._record.last_number()) + 1
             kept = Kept(
                 number=self._count,
                 name=name,

@@ -37,7 +37,7 @@ class ActionRecord(AskedRecord):
     """The ring of python.actions."""
 
     def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, ACTIONS, most_chars=2000, most_bytes=2 << 20)
+        super().__init__(agent, ACTIONS, number="action_id", most_chars=2000, most_bytes=2 << 20)
 
     def begin(self, number: int, sender: Sender, name: str, arguments: str) -> int:
         """Write down that an action is asked for; returns the word of the row, 0 for none."""

@@ -43,15 +43,19 @@ class Sender(NamedTuple):
 class AskedRecord:
     """The ring of a table that says who has asked; made with its first row."""
 
-    def __init__(self, agent: Agent, table: Table, *, most_chars: int, most_bytes: int) -> None:
+    def __init__(
+        self, agent: Agent, table: Table, *, number: str, most_chars: int, most_bytes: int
+    ) -> None:
         """Prepare, and make no file yet.
 
         Args:
+            number: The column with the number of what was asked.
             most_chars: How much of one text is kept.
             most_bytes: How much of all texts together.
         """
         self._agent = agent
         self._table = table
+        self._number_column = number
         self._most_chars, self._most_bytes = most_chars, most_bytes
         self._ring: RingWriter | None = None
         self._text_bytes = 0
@@ -65,6 +69,34 @@ class AskedRecord:
                 self._ring.close()
                 self._ring = None
 
+    def last_number(self) -> int:
+        """The largest number in the table, which an earlier agent of this process may have given.
+
+        0 where there is none, or it cannot be known.
+        """
+        with self._lock:
+            try:
+                ring = self._made()
+            except (ProbingError, OSError, ValueError) as error:
+                self._say(error)
+                return 0
+            # The newest row need not have the largest number, where several were asked at once.
+            return max(ring.newest_of(self._number_column) or 0, ring.newest_word() >> 2)
+
+    def _made(self) -> RingWriter:
+        """The ring, made if there is none yet."""
+        self._agent.names()
+        if self._ring is None:
+            self._ring = self._agent.make_ring(self._table, _ROWS)
+        return self._ring
+
+    def _say(self, error: Exception) -> None:
+        """Tell once that the table cannot be written."""
+        if not self._has_failed:
+            self._has_failed = True
+            what = f"{self._table.full_name} cannot be written: {error}"
+            self._agent.problems.append(what)
+
     def _open(self, sender: Sender, opening: Callable[[], dict[str, object]]) -> int:
         """Open a row; returns its word, 0 for none.
 
@@ -73,9 +105,7 @@ class AskedRecord:
         """
         with self._lock:
             try:
-                self._agent.names()
-                if self._ring is None:
-                    self._ring = self._agent.make_ring(self._table, _ROWS)
+                ring = self._made()
                 values: dict[str, object] = {
                     "uid": NULL_INT if sender.uid is None else sender.uid,
                     "pid": NULL_INT if sender.pid is None else sender.pid,
@@ -83,13 +113,10 @@ class AskedRecord:
                     "start_ns": time.perf_counter_ns(),
                     **opening(),
                 }
-                places = self._ring.layout.opening
-                return self._ring.open_row(*(values[place.column.name] for place in places))
+                places = ring.layout.opening
+                return ring.open_row(*(values[place.column.name] for place in places))
             except (ProbingError, OSError, ValueError) as error:
-                if not self._has_failed:
-                    self._has_failed = True
-                    what = f"{self._table.full_name} cannot be written: {error}"
-                    self._agent.problems.append(what)
+                self._say(error)
                 return 0
 
     def _complete(

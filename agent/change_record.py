@@ -21,7 +21,7 @@ class ChangeRecord(AskedRecord):
     """The ring of probing.changes."""
 
     def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, CHANGES, most_chars=1000, most_bytes=1 << 20)
+        super().__init__(agent, CHANGES, number="change_id", most_chars=1000, most_bytes=1 << 20)
         self._count = 0
 
     @contextlib.contextmanager
@@ -49,7 +49,7 @@ class ChangeRecord(AskedRecord):
 
     def _begin(self, sender: Sender, name: str, arguments: str) -> int:
         """Open a row."""
-        self._count += 1
+        self._count = (self._count or self.last_number()) + 1
         return self._open(
             sender,
             lambda: {

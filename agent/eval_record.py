@@ -33,7 +33,7 @@ class EvalRecord(AskedRecord):
     """The ring of python.evals."""
 
     def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, EVALS, most_chars=1000, most_bytes=4 << 20)
+        super().__init__(agent, EVALS, number="eval_id", most_chars=1000, most_bytes=4 << 20)
 
     def begin(self, number: int, sender: Sender, code: str) -> int:
         """Write down that code is about to be run; returns the word of the row, 0 for none."""

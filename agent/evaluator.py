@@ -129,7 +129,7 @@ class Evaluator:
         with self._lock:
             if len(self._in_hand) >= settings.eval_max_running:
                 raise Busy("evals", settings.eval_max_running)
-            self._count += 1
+            self._count = (self._count or self._record.last_number()) + 1
             number, work = self._count, make()
             thread = threading.Thread(
                 target=self._work,

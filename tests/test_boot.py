@@ -100,6 +100,8 @@ def test_stop_leaves_the_process_as_it_was(asked: bool, program: Callable[..., T
     assert "done" in target.output
     recorded = [line for line in target.output.splitlines() if line.startswith("{")]
     assert recorded == [str({"step": step, "calls": 1}) for step in range(3)]  # one record
+    if asked:
+        assert "[{'evals': [1, 2, 3]}]" in target.output
 
 
 ENDS = {"normal": 0, "asked": 0, "exception": 1, "sys.exit": 3, "os._exit": 4, "SIGTERM": -15,

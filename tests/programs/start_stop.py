@@ -48,4 +48,5 @@ if __name__ == "__main__":
     query = probing.connect(os.getpid()).query
     for row in query(f"{steps} AND module = 'Linear' GROUP BY step ORDER BY step").to_pylist():
         print(row, flush=True)
+    print(query("SELECT list(eval_id ORDER BY seq) AS evals FROM python.evals").to_pylist())
     print("done", flush=True)
