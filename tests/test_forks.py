@@ -17,6 +17,8 @@ from tests.support import Target
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 CLIENTS = 3
+PAUSE_S = 0.04
+"""Between two questions each; more than 200 requests a second are refused (max_requests_per_s)."""
 METHODS = ("fork", "spawn", "forkserver")
 
 
@@ -32,7 +34,7 @@ def ends_under_load(
 
     def ask_on(place: int) -> None:
         process = probing.connect(target.pid)
-        while not is_over.wait(0.01):  # more often than that none of them may ask
+        while not is_over.wait(PAUSE_S):
             try:
                 process.eval("6 * 7")
                 process.status()
