@@ -6,10 +6,9 @@ running, stopped, killed or another version; the file may be cut short or damage
 
 Each piece is read twice, back to back. A row counts when both readings are the same, its two
 markers name the same number and that number belongs into its slot. Whatever else should be
-there is read again up to `ATTEMPTS` times and is ``torn`` if it never settles; the row that was
-in its slot before counts as written all the same. The reading starts at the oldest row, so that
-rows come out in ascending order without being sorted, and columns are taken out of each piece
-while it is in the processor's cache.
+there is read again up to `ATTEMPTS` times and is ``torn`` if it never settles. The reading
+starts at the oldest row, so that rows come out in ascending order without being sorted, and
+columns are taken out of each piece while it is in the processor's cache.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ from .ring import DONE, FAILED, HEADER_SIZE, MARKER, RingHeader, decode_header
 
 CHUNK_BYTES = 1 << 19
 ATTEMPTS = 3
+_BEHIND = 4
+"""How many rows behind one are asked whether they are newer: some may be in the making."""
 _NEAR = 64
 """How many rows before the newest are asked whether it can be: some may not be written yet."""
 
@@ -186,6 +187,14 @@ class _RingFile:
             is_contradicted |= held > 0
         return not is_contradicted
 
+    def is_past(self, number: int) -> bool:
+        """Whether a number has been given, by a look at the rows behind it as they are now."""
+        return any(
+            self._number(later % self.header.capacity) >= later
+            for later in range(number + 1, number + 1 + min(_BEHIND, self.slots // 4))
+            if later % self.header.capacity < self.slots
+        )
+
     def _number(self, slot: int) -> int:
         row = self.read_row(slot)
         return _markers(row)[0] >> 2 if row else 0
@@ -203,7 +212,6 @@ class _Scan:
         self._capacity = ring.header.capacity
         self._row_size = ring.header.row_size
         self._hint = newest
-        self._former = 0  # the newest row that was being overwritten as it was read
         start = (newest + 1) % self._capacity if newest >= self._capacity else 0
         pieces = [(start, ring.slots), (0, min(start, ring.slots))]
         self._pieces = [(first, stop) for first, stop in pieces if first < stop]
@@ -223,7 +231,7 @@ class _Scan:
         for first, stop in self._pieces:
             for slot in range(first, stop, self._step):
                 count = min(self._step, stop - slot)
-                self._former = max(self._former, self._read(at, slot, count))
+                self._read(at, slot, count)
                 at += count
 
     def settle(self) -> None:
@@ -240,6 +248,7 @@ class _Scan:
     def snapshot(self) -> RingSnapshot:
         """The rows and the books."""
         newest, found = self._found()
+        newest = self._begun(newest, found)
         order = _order(self._numbers, found)
         ahead = 0
         damaged = ~found & ~self._empty
@@ -266,21 +275,27 @@ class _Scan:
 
     def _found(self) -> tuple[int, npt.NDArray[np.bool_]]:
         """The newest number, and which rows are among the last `capacity` up to it."""
-        newest = self._newest()
+        newest = int(self._numbers.max(initial=0))
         while newest > self._capacity and not self._ring.can_hold(newest):
             self._numbers[self._numbers == newest] = 0
-            if self._former == newest:
-                self._former = 0
-            newest = self._newest()
+            newest = int(self._numbers.max(initial=0))
         return newest, self._numbers > max(0, newest - self._capacity)
 
-    def _newest(self) -> int:
-        """The newest number that was seen, if only as it was being overwritten.
+    def _begun(self, newest: int, found: npt.NDArray[np.bool_]) -> int:
+        """The newest number that was given, at least; never less than an earlier reading said.
 
-        Without the latter a reading could say that fewer rows were written than the one before it:
-        where the writer comes round to the newest row just as that is read.
+        The writer may have come round to the newest row, and be writing over it as it is read. Then
+        nothing in its slot tells that it has been there, but the rows behind it are newer by now.
         """
-        return max(self._former, int(self._numbers.max(initial=0)))
+        if newest < self._capacity:
+            return newest
+        (start, stop), *_ = self._pieces
+        for number in range(newest + 1, newest + 1 + _BEHIND):
+            slot = number % self._capacity
+            place = slot - start if slot >= start else stop - start + slot
+            if slot >= stop or found[place] or not self._ring.is_past(number):
+                return number - 1
+        return newest + _BEHIND
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where a row should be that was not found: places in the order of reading, and slots."""
@@ -295,26 +310,22 @@ class _Scan:
         places = np.flatnonzero(missing)
         return places, slots[places]
 
-    def _read(self, at: int, slot: int, count: int) -> int:
-        """Read `count` slots twice and take over the rows that are whole.
-
-        Returns:
-            The newest number of a row that was being overwritten meanwhile; 0 for none.
-        """
+    def _read(self, at: int, slot: int, count: int) -> None:
+        """Read `count` slots twice and take over the rows that are whole."""
         size = count * self._row_size
         first, second = self._first[:size], self._second[:size]
         got = self._ring.fill(first, slot)
         if got == size and not first[:8].any() and not first.view(np.uint64).any():
             self._numbers[at : at + count] = 0
             self._empty[at : at + count] = True
-            return 0
+            return
         got = min(got, self._ring.fill(second, slot))
         whole = got // self._row_size
         used = whole * self._row_size
         rows = first[:used].view(self._ring.dtype)
         same = first[:used].view(np.uint64) == second[:used].view(np.uint64)
         here = slice(at, at + whole)
-        former = self._judge(rows, here, slot)
+        self._judge(rows, here, slot)
         self._states[here] = rows["end"] & 3
         for name, column in self._columns.items():
             column[here] = rows[name]
@@ -322,18 +333,11 @@ class _Scan:
         self._empty[at + whole : at + count] = False
         if not same.all():
             moved = at + np.flatnonzero(~same.reshape(whole, -1).all(axis=1))
-            former = max(former, int(self._numbers[moved].max(initial=0)))
             self._numbers[moved] = 0
             self._empty[moved] = False
-        return former
 
-    def _judge(self, rows: _Array, here: slice, slot: int) -> int:
-        """Note the numbers of the slots whose markers are right.
-
-        Returns:
-            The newest number of those whose markers name two laps of this slot, the older of the
-            two: one marker was written already, or read before it was. 0 for none.
-        """
+    def _judge(self, rows: _Array, here: slice, slot: int) -> None:
+        """Note the numbers of the slots whose markers are right."""
         begin = rows["begin"]
         right = (begin ^ rows["end"]) <= FAILED
         oldest = self._hint - (self._hint - slot) % self._capacity
@@ -341,16 +345,13 @@ class _Scan:
         if oldest > 0 and (right & (begin.view(np.int64) == expected * 4)).all():
             self._numbers[here] = expected
             self._empty[here] = False
-            return 0
+            return
         numbers = begin.view(np.int64) >> 2
         slots = np.arange(slot, slot + len(rows))
-        possible = (begin & 3 == 0) & (numbers > 0) & (numbers % self._capacity == slots)
-        self._numbers[here] = np.where(right & possible, numbers, 0)
+        right &= (begin & 3 == 0) & (numbers > 0) & (numbers % self._capacity == slots)
+        self._numbers[here] = np.where(right, numbers, 0)
         words = rows.view(np.uint64).reshape(len(rows), self._row_size // 8)  # there may be none
         self._empty[here] = ~words.any(axis=1)
-        ends = rows["end"].view(np.int64) >> 2
-        between = possible & ~right & (ends > 0) & (ends % self._capacity == slots)
-        return int(np.minimum(numbers, ends)[between].max(initial=0))
 
 
 _Order = slice | npt.NDArray[np.int64] | None

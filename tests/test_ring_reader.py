@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -100,12 +101,32 @@ def test_a_row_cut_off_while_it_was_opened_is_torn(tmp_path: Path) -> None:
     assert (snapshot.torn, snapshot.rows.numbers.tolist()) == (1, list(range(6, 21)))
 
 
-def test_a_newest_row_that_is_being_overwritten_still_counts_as_written(tmp_path: Path) -> None:
-    """The writer came round to it while it was read: ``written`` never goes back for that."""
+@pytest.mark.parametrize("begin", [0, 36])
+def test_a_newest_row_that_is_being_overwritten_still_counts_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: int
+) -> None:
+    """The writer has come round to it while all before it were read: nothing is in its slot."""
+    slot = 20 % CAPACITY
     writer = trace_writer(capacity=CAPACITY, rows=20)
-    at = ring.HEADER_SIZE + 20 % CAPACITY * writer.layout.row_size
-    ring.MARKER.pack_into(writer.data, at, (20 + CAPACITY) * 4)
-    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    size = writer.layout.row_size
+    before = bytes(writer.data)
+    while writer.written < 35:
+        writer.write(**trace_values(writer.written + 1))
+    at = ring.HEADER_SIZE + slot * size
+    writer.data[at : at + size] = bytes(size)
+    ring.MARKER.pack_into(writer.data, at, begin * 4)
+    path = writer.save(tmp_path / "x.ring")
+
+    def read_early(fd: int, buffers: list[memoryview], offset: int) -> int:
+        """All other slots as they were a lap ago."""
+        length = len(buffers[0])
+        data = bytearray(before)
+        data[at : at + size] = os.pread(fd, size, at)
+        buffers[0][:] = data[offset : offset + length]
+        return length
+
+    monkeypatch.setattr(os, "preadv", read_early)
+    snapshot = read_ring(path)
     assert_balanced(snapshot)
     assert snapshot.rows.numbers.tolist() == list(range(5, 20))
     assert (snapshot.written, snapshot.torn) == (20, 1)
