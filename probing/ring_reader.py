@@ -187,8 +187,13 @@ class _RingFile:
             is_contradicted |= held > 0
         return not is_contradicted
 
-    def is_past(self, number: int) -> bool:
-        """Whether a number has been given, by a look at the rows behind it as they are now."""
+    def has_begun(self, number: int) -> bool:
+        """Whether a number has been given, by its slot and the rows behind it as they are now."""
+        slot = number % self.header.capacity
+        begin = self._pread(MARKER.size, HEADER_SIZE + slot * self.header.row_size)
+        held = MARKER.unpack(begin)[0] if len(begin) == MARKER.size else 0
+        if not held & 3 and held >> 2 >= number and (held >> 2) % self.header.capacity == slot:
+            return True
         return any(
             self._number(later % self.header.capacity) >= later
             for later in range(number + 1, number + 1 + min(_BEHIND, self.slots // 4))
@@ -284,8 +289,9 @@ class _Scan:
     def _begun(self, newest: int, found: npt.NDArray[np.bool_]) -> int:
         """The newest number that was given, at least; never less than an earlier reading said.
 
-        The writer may have come round to the newest row, and be writing over it as it is read. Then
-        nothing in its slot tells that it has been there, but the rows behind it are newer by now.
+        The writer may be completing the newest row as it is read, or may have come round to it and
+        be writing over it. Then it is torn, though it was whole before. Its begin marker tells
+        that it has been there, or, where that is gone, the rows behind it, which are newer by now.
         """
         if newest < self._capacity:
             return newest
@@ -293,7 +299,7 @@ class _Scan:
         for number in range(newest + 1, newest + 1 + _BEHIND):
             slot = number % self._capacity
             place = slot - start if slot >= start else stop - start + slot
-            if slot >= stop or found[place] or not self._ring.is_past(number):
+            if slot >= stop or found[place] or not self._ring.has_begun(number):
                 return number - 1
         return newest + _BEHIND
 

@@ -101,6 +101,18 @@ def test_a_row_cut_off_while_it_was_opened_is_torn(tmp_path: Path) -> None:
     assert (snapshot.torn, snapshot.rows.numbers.tolist()) == (1, list(range(6, 21)))
 
 
+def test_a_newest_row_that_is_being_completed_still_counts_as_written(tmp_path: Path) -> None:
+    """Its end is cleared before it is written again, by `pack_into`."""
+    writer = trace_writer(capacity=CAPACITY, rows=20)
+    layout = writer.layout
+    at = ring.HEADER_SIZE + 20 % CAPACITY * layout.row_size
+    writer.data[at + layout.close_offset : at + layout.row_size] = bytes(layout.close_struct.size)
+    snapshot = read_ring(writer.save(tmp_path / "x.ring"))
+    assert_balanced(snapshot)
+    assert snapshot.rows.numbers.tolist() == list(range(5, 20))
+    assert (snapshot.written, snapshot.torn) == (20, 1)
+
+
 @pytest.mark.parametrize("begin", [0, 36])
 def test_a_newest_row_that_is_being_overwritten_still_counts_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: int

@@ -428,7 +428,7 @@ def test_a_statement_that_nobody_ends_is_ended(folder: ProcessFolder, fault: Rea
             )
             with pytest.raises(RemoteError):  # what cannot be interrupted is left behind
                 await asyncio.wait_for(worker.ask(question), DEADLINE_S)
-            wait_until(worker.is_gone, "the end of the worker")
+            wait_until(worker.is_gone, "the end of the worker", 4 * DEADLINE_S)
             told = (-signal.SIGXCPU, worker._popen.returncode)
             fault.equals("a statement that goes on: how its worker ends", *told)
         finally:
