@@ -35,8 +35,8 @@ _RETRY_S = 0.02
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls an answer that is not encrypted."""
 
-Held = dict[tuple[str, tuple[str, ...], Any], bytes]
-"""Answers that are here already, by route, flags and body."""
+Held = dict[tuple[Any, ...], bytes]
+"""Answers that are here already, by what `asked_as` makes of their questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +97,40 @@ def ask(
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
     """
-    if address.held and not (times or names):
-        held = address.held.get((route, flags, body))
+    if address.held:
+        held = address.held.get(asked_as(route, body=body, flags=flags, times=times, **names))
         if held is not None:
             return held
     with open_answer(
         address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
     ) as response:
         return response.read()
+
+
+def asked_as(
+    route: str,
+    *,
+    body: Any = None,
+    flags: tuple[str, ...] = (),
+    times: Mapping[str, float] | None = None,
+    **names: str,
+) -> tuple[Any, ...]:
+    """What is equal for equal questions; arguments as of `ask`."""
+    return route, body, flags, tuple(sorted((times or {}).items())), tuple(sorted(names.items()))
+
+
+def path_to(
+    route: str,
+    *,
+    flags: tuple[str, ...] = (),
+    times: Mapping[str, float] | None = None,
+    **names: str,
+) -> str:
+    """Where an agent has the answer to a question, with its parameters; arguments as of `ask`."""
+    parameters = [f"{flag}=true" for flag in flags]
+    parameters += [f"{name}={seconds:g}" for name, seconds in (times or {}).items()]
+    path = ROUTES_BY_NAME[route].path.format(**names)
+    return f"{path}?{'&'.join(parameters)}" if parameters else path
 
 
 @contextlib.contextmanager
@@ -125,11 +151,7 @@ def open_answer(
     if address.token and address.path is None:
         headers["Authorization"] = f"Bearer {_checked(address.token)}"
     content = wire.encode(body) if body is not None else None
-    path = address.path_of(record.path.format(**names))
-    parameters = [f"{flag}=true" for flag in flags]
-    parameters += [f"{name}={seconds:g}" for name, seconds in (times or {}).items()]
-    if parameters:
-        path += "?" + "&".join(parameters)
+    path = address.path_of(path_to(route, flags=flags, times=times, **names))
     try:
         with _our_errors(address, timeout_s):
             connection.request(record.method, path, content, headers)

@@ -104,14 +104,28 @@ class Reading:
     """One request to every process of some nodes, or to the nodes themselves.
 
     Attributes:
-        route: ``members`` of a node; ``backtrace`` or ``query`` of its processes.
+        route: ``members`` of a node; of its processes what `probing.job.ahead.ROUTES` has.
         flags: The query parameters that are true.
         query: The body of ``query``.
+        table: What ``live`` is asked for.
+        wait_s: How long ``live`` may wait for what only the training can show; None: not at all.
     """
 
     route: str
     flags: tuple[str, ...] = ()
     query: QueryRequest | None = None
+    table: str | None = None
+    wait_s: float | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What stands in braces in the route's path."""
+        return {} if self.table is None else {"table": self.table}
+
+    @property
+    def times(self) -> dict[str, float]:
+        """The query parameters in seconds."""
+        return {} if self.wait_s is None else {"wait_s": self.wait_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Seven of them, each with a home of its own as if it were another machine; two ar
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 import sys
@@ -19,9 +20,12 @@ import pytest
 from probing.job.asking import Coverage, Outcome, ask_all
 from probing.job.members import find_members
 from probing.job.membership import Member
-from probing.job.rank_sets import rank_set
+from probing.ranks.gather_facts import gather_facts
+from probing.ranks.gather_times import gather_times
+from probing.ranks.gathering import Asking
 from probing.tree_wire import Reading
 from probing.union.query import Union
+from tests.connections import Connections
 from tests.ranks import assert_same
 from tests.support import PROGRAMS, ROOT, Target, start_program
 
@@ -93,28 +97,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         yield Nodes(tmp_path_factory.mktemp("nodes"), stack)
 
 
-class Connections:
-    """Which node servers this process connects to, told by the interpreter."""
-
-    def __init__(self, addresses: list[str]) -> None:
-        self._ranks = {int(a.rpartition(":")[2]): rank for rank, a in enumerate(addresses)}
-        self.made: list[int] | None = None
-        sys.addaudithook(self._hear)  # stays until the end
-
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "socket.connect" and self.made is not None:
-            rank = self._ranks.get(arguments[1][1]) if len(arguments[1]) > 1 else None
-            self.made += [rank] if rank is not None else []
-
-    def of(self, work: Any) -> tuple[Any, str]:
-        """What some work gives, and whom it connected to."""
-        self.made = []
-        try:
-            return work(), rank_set(self.made)
-        finally:
-            self.made = None
-
-
 @pytest.fixture(scope="module")
 def connections(nodes: Nodes) -> Connections:
     """Of this process to the node servers."""
@@ -159,7 +141,35 @@ def test_stacks_and_processes_come_the_same_ways(nodes: Nodes, connections: Conn
     )
     assert asked == f"0,3,{OLD}"
     assert Coverage.of(taken).words() == "asked 7 ranks: all answered"
-    assert [outcome.value.pid for outcome in taken] == [m.pid for m in found.members]
+    pids = [outcome.value.pid for outcome in taken if outcome.value is not None]
+    assert pids == [m.pid for m in found.members]
+
+
+def test_ranks_are_compared_the_same_ways(nodes: Nodes, connections: Connections) -> None:
+    """What `stragglers` and `diff` compare asks two node servers and the old one, and is equal."""
+    members = nodes.members()
+    asking = Asking(members=members, timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
+    times, asked = connections.of(lambda: gather_times(asking, last=3))
+    assert (times[0], asked) == (gather_times(_without_a_tree(asking), last=3)[0], f"0,3,{OLD}")
+    assert [len(one.steps) for one in times[0]] == [3] * NODES
+    facts, asked = connections.of(lambda: gather_facts(asking, with_parameters=False))
+    told = [one.facts for one in facts[0]]
+    near = [one.facts for one in gather_facts(_without_a_tree(asking), with_parameters=False)[0]]
+    assert (told, asked) == (near, f"0,3,{OLD}")
+    assert {fact.kind for one in told for fact in one.facts} >= {"setting", "version"}
+
+
+def test_ranks_look_at_the_same_step_the_same_ways(nodes: Nodes, connections: Connections) -> None:
+    """The step at which `diff` has ranks look is told to them through two node servers."""
+    asking = Asking(members=nodes.members(), timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
+    (told, outcomes), asked = connections.of(lambda: gather_facts(asking))
+    assert Coverage.of(outcomes).words() == "asked 7 ranks: all answered"
+    assert asked == f"0,3,{OLD}"
+    assert {one.notes for one in told} == {("the process has not imported torch",)}
+
+
+def _without_a_tree(asking: Asking) -> Asking:
+    return dataclasses.replace(asking, fan_out=NODES)
 
 
 def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from probing.job.members import find_members
+from probing.ranks.differences import PARAMETER, compare_facts
+from probing.ranks.gather_facts import gather_facts
+from probing.ranks.gathering import Asking
+from tests.connections import Connections
 from tests.jobs import Job, start_job
-from tests.support import wait_until
+from tests.support import Target, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SLOW, CHANGED, ASLEEP = 1, 3, 2
+TOKEN = "of-the-odd-ranks"
 AT_STEPS = re.compile(r" \(at steps? [^)]*\)")
 """What is said of the ranks' steps where these are not the same."""
 
@@ -58,6 +66,35 @@ def test_the_changed_parameter_is_found_at_the_same_step(odd: Job) -> None:
     assert (one["name"], one["odd"]) == ("second.weight", [CHANGED])
     assert [group["ranks"] for group in one["groups"]] == [[3], [0, 1, 2]]
     assert found["equal"]["parameter"] == 5
+
+
+def test_ranks_asked_through_each_other_look_at_the_same_step(
+    odd: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if each rank had a node server of its own, of which two are asked: all look together."""
+    monkeypatch.setenv("PROBING_HOME", str(odd.home))
+    argv = [sys.executable, "-m", "probing.node", "--listen", "0.0.0.0:0"]
+    node = Target(argv, odd.home, odd.cwd, PROBING_TOKEN=TOKEN, PROBING_INSECURE_PLAINTEXT="1")
+    try:
+        node.wait_for_output("listening on")
+        port = node.output.partition("listening on ")[2].partition(";")[0].rpartition(":")[2]
+        members = find_members([f"127.0.0.1:{port}"], token=TOKEN, timeout_s=60).members
+        hosts = [f"127.0.0.{1 + rank}" for rank in range(4)]
+        apart = tuple(
+            dataclasses.replace(m, endpoint=m.endpoint.replace("127.0.0.1", hosts[rank]))
+            for rank, m in enumerate(members)
+        )
+        asking = Asking(members=apart, timeout_s=120, token=TOKEN, fan_out=2)
+        connections = Connections([f"{host}:{port}" for host in hosts])
+        (told, outcomes), asked = connections.of(lambda: gather_facts(asking))
+    finally:
+        node.reap()
+    assert asked == "0,2"
+    assert [outcome.state for outcome in outcomes] == ["answered"] * 4
+    assert len({one.facts.step for one in told}) == 1
+    assert told[0].facts.step is not None
+    (one,) = [d for d in compare_facts([t.facts for t in told]).differences if d.kind == PARAMETER]
+    assert (one.name, one.odd) == ("second.weight", (CHANGED,))
 
 
 def test_equal_results_of_eval_are_one_line(odd: Job) -> None:

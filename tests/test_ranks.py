@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
 from probing.cli.render.stack_classes import render_folded_classes
+from probing.job.membership import Member
 from probing.ranks.differences import Fact, RankFacts, compare_facts
 from probing.ranks.evaluations import fold_results
+from probing.ranks.gathering import Asking
 from probing.ranks.naming import Rank, rank_words
 from probing.ranks.stack_classes import MAIN, RankStacks, merge_stacks
 from probing.ranks.stack_tree import stack_trees
@@ -138,6 +141,16 @@ def test_parameters_of_different_steps_are_not_compared() -> None:
     assert [(group.value, group.ranks) for group in compared.steps] == [
         ("6", (3,)), ("5", (0, 1, 2)),
     ]  # fmt: skip
+
+
+def test_ranks_that_look_together_are_all_asked_at_once() -> None:
+    """Forty ranks each wait for all the others, as at the end of one step: none is asked later."""
+    member = Member(rank=0, host="a", pid=1, world_size=40, endpoint="127.0.0.1:9")
+    members = tuple(dataclasses.replace(member, rank=rank) for rank in range(40))
+    meeting = threading.Barrier(40)
+    asking = Asking(members=members, timeout_s=20)
+    outcomes = asking.ask(lambda _, __: meeting.wait(10), is_together=True)
+    assert {outcome.state for outcome in outcomes} == {"answered"}
 
 
 def test_a_secret_is_never_shown() -> None:

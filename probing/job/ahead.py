@@ -11,17 +11,20 @@ import binascii
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import rank_paths, wire
 from ..errors import InternalError, ProbingError
 from ..rundir import RunDirectory
-from ..transport import Address, Held, ask
+from ..transport import Address, Held, ask, asked_as
 from ..tree_wire import CollectAnswer, CollectRequest, NodeCollected, NodeKeys, Reading, Way
 from .handing_on import given_with, node_at, node_server, place, require_leader, url_of
 from .membership import Member
 from .tree import FAN_OUT, Reached, ask_nodes
 
-ROUTES = frozenset({"members", "backtrace", "query"})
+AT_AGENTS = frozenset({"live", "settings"})
+"""What only the agent of a process can answer, of what can be asked so."""
+ROUTES = AT_AGENTS | {"members", "backtrace", "query", "status", "tables"}
 """What can be asked so."""
 _TIME = 0.6
 """How much of the time there is for it; the rest is for who has not told anything by then."""
@@ -75,6 +78,20 @@ class CollectAsker:
         return given_with(self._targets[url].address)
 
 
+def is_ahead(members: Sequence[Member], fan_out: int = FAN_OUT) -> bool:
+    """Whether any answer of members comes ahead."""
+    return len(_by_node(members)) > fan_out
+
+
+def _by_node(members: Sequence[Member]) -> dict[str, list[Member]]:
+    """The members behind each node server."""
+    behind: dict[str, list[Member]] = {}
+    for member in members:
+        if member.via is not None and member.state == "seen":
+            behind.setdefault(rank_paths.split(member.endpoint)[0], []).append(member)
+    return behind
+
+
 def of_members(
     members: Sequence[Member],
     readings: Sequence[Reading],
@@ -85,10 +102,7 @@ def of_members(
     fan_out: int = FAN_OUT,
 ) -> dict[str, Held]:
     """The answers of members, by their endpoints; none where node servers are few."""
-    behind: dict[str, list[Member]] = {}
-    for member in members:
-        if member.via is not None and member.state == "seen":
-            behind.setdefault(rank_paths.split(member.endpoint)[0], []).append(member)
+    behind = _by_node(members)
     if len(behind) <= fan_out:
         return {}
     targets = {}
@@ -145,8 +159,19 @@ def _collect(
             except (IndexError, binascii.Error):
                 continue
             place_of = found.setdefault((node.url, answer.key), {})
-            place_of[(reading.route, reading.flags, reading.query)] = body
+            place_of[_key_of(reading)] = body
     return found
+
+
+def _key_of(reading: Reading) -> tuple[Any, ...]:
+    """How its answer is found by who asks for it."""
+    return asked_as(
+        reading.route,
+        body=reading.query,
+        flags=reading.flags,
+        times=reading.times,
+        **reading.names,
+    )
 
 
 def _address(url: str, directory: RunDirectory, token: str | None) -> Address | None:

@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 State = Literal["answered", "failed", "late", "dead", "missing"]
 
+AT_ONCE = 32
+"""How many members are asked at a time, unless it is said."""
 _DEAD = (ProcessEnded.code, NoSuchProcess.code)
 
 
@@ -120,7 +122,7 @@ def ask_all(
     *,
     timeout_s: float,
     token: str | None = None,
-    at_once: int = 32,
+    at_once: int = AT_ONCE,
     deadline_s: float | None = None,
     ahead: Sequence[Reading] = (),
     fan_out: int = FAN_OUT,
@@ -152,34 +154,41 @@ def ask_all(
 
     seen = [member for member in members if member.state == "seen"]
     limit_s = timeout_s if deadline_s is None else deadline_s
-    until = time.monotonic() + limit_s
+    begun = time.monotonic()
     held = {}
     if ahead:
         held = of_members(
             seen, ahead, from_env(), timeout_s=timeout_s, token=token, fan_out=fan_out
         )
-    left_s = until - time.monotonic()
-    ends = iter(run_at_once([task(m) for m in seen], timeout_s=left_s, at_once=at_once))
-    return tuple(
-        _outcome(member, next(ends), limit_s) if member.state == "seen" else _missing(member)
-        for member in members
-    )
+    spent_s = time.monotonic() - begun
+    left_s = limit_s - spent_s
+    done = run_at_once([task(m) for m in seen], timeout_s=left_s, at_once=at_once)
+    ends = (_outcome(m, end, limit_s, spent_s) for m, end in zip(seen, done, strict=True))
+    return tuple(next(ends) if m.state == "seen" else _missing(m) for m in members)
 
 
 def _outcome(
-    member: Member, done: Done[tuple[T, tuple[str, ...]]] | None, timeout_s: float
+    member: Member,
+    done: Done[tuple[T, tuple[str, ...]]] | None,
+    timeout_s: float,
+    spent_s: float,
 ) -> Outcome[T]:
-    """How a question ended, in our words."""
+    """How a question ended, in our words.
+
+    Args:
+        spent_s: How long answers were collected ahead.
+    """
     if done is None:
         late = NotAnswering(member.name, timeout_s)
         return Outcome(member=member, value=None, error=late, seconds=timeout_s, state="late")
+    seconds = spent_s + done.seconds
     if done.value is not None:
         value, notes = done.value
         return Outcome(
             member=member,
             value=value,
             error=None,
-            seconds=done.seconds,
+            seconds=seconds,
             state="answered",
             notes=notes,
         )
@@ -187,7 +196,7 @@ def _outcome(
     if not isinstance(error, ProbingError):
         error = InternalError(f"{type(error).__name__}: {error}")
     state = state_of(error)
-    return Outcome(member=member, value=None, error=error, seconds=done.seconds, state=state)
+    return Outcome(member=member, value=None, error=error, seconds=seconds, state=state)
 
 
 def state_of(error: ProbingError) -> State:

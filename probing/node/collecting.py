@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from .. import wire
 from ..errors import BadRequest, ProbingError
-from ..job.ahead import ROUTES, CollectAsker, Target
+from ..job.ahead import AT_AGENTS, ROUTES, CollectAsker, Target
 from ..job.handing_on import reachable
 from ..job.tree import FAN_OUTS, ask_nodes
 from ..rundir import RunDirectory
@@ -22,6 +22,8 @@ from .ranks import Ranks
 from .roster import Roster
 
 _AT_ONCE = 16
+_AT_AGENTS = 256
+"""Agents may wait for the end of a step, which each of them is to hear of before it has come."""
 _THREADS = 4
 _SHARE = 0.8
 
@@ -32,6 +34,7 @@ class Collecting:
     def __init__(self, directory: RunDirectory, roster: Roster, ranks: Ranks) -> None:
         self._directory, self._roster, self._ranks = directory, roster, ranks
         self._room = asyncio.Semaphore(_AT_ONCE)
+        self._agents_room = asyncio.Semaphore(_AT_AGENTS)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="collect")
 
     def close(self) -> None:
@@ -81,7 +84,7 @@ class Collecting:
             return None
 
     async def _read(self, reading: Reading, key: str) -> bytes:
-        async with self._room:
+        async with self._agents_room if reading.route in AT_AGENTS else self._room:
             if reading.route == "members":
                 with_states = "states" in reading.flags
                 found = await asyncio.to_thread(self._roster.members, with_states=with_states)

@@ -9,9 +9,11 @@ agent, if that can answer at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -19,10 +21,13 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, we
 
 from .. import ladder, rank_paths, wire
 from ..errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
+from ..job.ahead import AT_AGENTS
 from ..limits import READY_S
 from ..ping import ping
 from ..ring_peek import tables_answer
+from ..routes import ROUTES_BY_NAME
 from ..rundir import ProcessFolder, short_path
+from ..transport import path_to
 from ..tree_wire import Reading
 from .roster import Roster
 from .workers import Workers
@@ -30,6 +35,9 @@ from .workers import Workers
 T = TypeVar("T")
 
 _PIECE = 1 << 16
+_AGENT = "http://localhost"
+_OK = 200
+_TABLE = re.compile(r"[a-z_]+(@[0-9]+)?")
 _THREADS = 64
 """Each waits for one process at a time; a hung one takes seconds."""
 
@@ -54,11 +62,7 @@ class Ranks:
 
     async def status(self, request: web.Request) -> web.StreamResponse:
         """Its card."""
-        folder = self._folder(request)
-        card = folder.read_card()
-        if card is None:
-            raise InternalError(f"the card in {folder.path} cannot be read")
-        return _json(card)
+        return _json(_card_of(self._folder(request)))
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """The counts of its tables."""
@@ -86,7 +90,7 @@ class Ranks:
         return _json(await self._backtrace(self._folder(request), locals_=locals_))
 
     async def read(self, reading: Reading, key: str) -> bytes:
-        """The answer of a process to ``backtrace`` or ``query``, as a whole.
+        """The answer of a process to what `probing.job.ahead.ROUTES` has, as a whole.
 
         Raises:
             ProbingError: There is none.
@@ -94,6 +98,12 @@ class Ranks:
         folder = self._roster.folder(key)
         if reading.route == "backtrace":
             return wire.encode(await self._backtrace(folder, locals_="locals" in reading.flags))
+        if reading.route == "status":
+            return wire.encode(_card_of(folder))
+        if reading.route == "tables":
+            return wire.encode(await self._in_thread(tables_answer, folder))
+        if reading.route in AT_AGENTS:
+            return await self._read_at_agent(reading, folder)
         if reading.query is None:
             raise BadRequest("a query needs a statement")
         pieces = self._workers.query(reading.query, folder)
@@ -116,12 +126,29 @@ class Ranks:
         await self._in_thread(_require_agent, folder)
         path = rank_paths.route_in(folder.path.name, request.path)
         query = f"?{request.query_string}" if request.query_string else ""
-        with short_path(folder.socket) as address:
-            connector = UnixConnector(address)
-            async with ClientSession(
-                connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
-            ) as session:
-                return await _pass_on(session, request, f"http://localhost{path}{query}", folder)
+        async with _session_with(folder) as session:
+            return await _pass_on(session, request, f"{_AGENT}{path}{query}", folder)
+
+    async def _read_at_agent(self, reading: Reading, folder: ProcessFolder) -> bytes:
+        """The answer of its own agent."""
+        if (reading.route == "live") != bool(_TABLE.fullmatch(reading.table or "")):
+            raise BadRequest("a live table, and nothing else, is asked for by its name")
+        flags = {flag.name for flag in ROUTES_BY_NAME[reading.route].flags}
+        if not flags.issuperset(reading.flags):
+            raise BadRequest(f"{reading.route} has no such parameter")
+        await self._in_thread(_require_agent, folder)
+        path = path_to(reading.route, flags=reading.flags, times=reading.times, **reading.names)
+        try:
+            async with (
+                _session_with(folder) as session,
+                session.get(f"{_AGENT}{path}") as answer,
+            ):
+                body = await answer.read()
+        except (OSError, ClientError) as error:
+            raise _lost(folder) from error
+        if answer.status != _OK:
+            raise wire.decode_error(body)
+        return body
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits; one that hangs costs a thread of many."""
@@ -130,6 +157,17 @@ class Ranks:
 
     def _folder(self, request: web.Request) -> ProcessFolder:
         return self._roster.folder(request.match_info["key"])
+
+
+@contextlib.asynccontextmanager
+async def _session_with(folder: ProcessFolder) -> AsyncIterator[ClientSession]:
+    """A connection to the agent of a process, that waits as long as it is let."""
+    with short_path(folder.socket) as address:
+        connector = UnixConnector(address)
+        async with ClientSession(
+            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
+        ) as session:
+            yield session
 
 
 async def _pass_on(
@@ -172,6 +210,18 @@ def _require_agent(folder: ProcessFolder) -> None:
     if not folder.is_alive():
         raise ProcessEnded(folder.pid, "only what it recorded can be asked")
     ping(folder, timeout_s=READY_S)
+
+
+def _card_of(folder: ProcessFolder) -> wire.Card:
+    """Who it is.
+
+    Raises:
+        InternalError: Its card cannot be read.
+    """
+    card = folder.read_card()
+    if card is None:
+        raise InternalError(f"the card in {folder.path} cannot be read")
+    return card
 
 
 def _json(value: Any) -> web.Response:

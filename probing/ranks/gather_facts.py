@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ProbingError
 from ..job.asking import Outcome
 from ..tables import ENVIRONMENT, PARAMETER_CHECKSUMS
+from ..tree_wire import Reading
 from .differences import PARAMETER, Fact, RankFacts
 from .naming import Rank
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
 _LEAD_S = 1.0
 """How long all ranks may need to hear of the step, beside the time that they needed just now."""
+_SOON = 0.2
+"""The share of the time after which a rank answers that is asked through two others: what they
+keep for themselves leaves it little more."""
 _UNNAMED = frozenset({"job"})
 """Settings that need not be the same."""
 
@@ -46,10 +50,17 @@ class _Appointment(NamedTuple):
 
     Attributes:
         wait_s: How long a rank may wait for it.
+        is_soon: Whether it comes before those must have answered who are asked through others.
     """
 
     step: int | None
     wait_s: float
+    is_soon: bool = False
+
+    @property
+    def table(self) -> str:
+        """What a rank is asked for."""
+        return PARAMETER_CHECKSUMS.name + ("" if self.step is None else f"@{self.step}")
 
 
 def gather_facts(
@@ -62,13 +73,29 @@ def gather_facts(
     """
     names = asking.names
     meet = _appoint(asking) if with_parameters else None
-    outcomes = asking.ask(lambda process, member: _tell(process, names[member], meet))
+    outcomes = asking.ask(
+        lambda process, member: _tell(process, names[member], meet),
+        ahead=_readings(meet),
+        is_together=True,
+    )
     return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
+
+
+def _readings(meet: _Appointment | None) -> list[Reading]:
+    """What can be asked of all ranks through others: all, if the step comes in time for that."""
+    found = [Reading(route="live", table=ENVIRONMENT.name), Reading(route="settings")]
+    if meet is not None and meet.is_soon:
+        found.append(Reading(route="live", table=meet.table, wait_s=meet.wait_s))
+    return found
 
 
 def _appoint(asking: Asking) -> _Appointment:
     """A step that no rank has begun yet, and that all come to soon."""
-    outcomes = asking.ask(lambda process, _: process.query(_PACE).to_pylist())
+    outcomes = asking.ask(
+        lambda process, _: process.query(_PACE).to_pylist(),
+        ahead=[asking.query(_PACE)],
+        is_together=True,
+    )
     answers = [outcome.value for outcome in outcomes if outcome.value]
     steps = [rows[0]["step"] for rows in answers]
     times = [row["duration"] for rows in answers for row in rows if row["duration"] is not None]
@@ -76,8 +103,11 @@ def _appoint(asking: Asking) -> _Appointment:
     if not steps or not times:
         return _Appointment(None, limit_s)
     lead_s = _LEAD_S + 2 * max(outcome.seconds for outcome in outcomes if outcome.value)
-    ahead = 1 + math.ceil(lead_s / median(times))
-    return _Appointment(max(steps) + ahead, limit_s)
+    step_s = median(times)
+    ahead = 1 + math.ceil(min(lead_s, limit_s / 2) / step_s)
+    soon_s = _SOON * asking.timeout_s
+    is_soon = asking.is_ahead and ahead * step_s < soon_s / 2
+    return _Appointment(max(steps) + ahead, soon_s if is_soon else limit_s, is_soon)
 
 
 def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:
@@ -117,8 +147,7 @@ def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:
 
 
 def _parameters(process: Process, meet: _Appointment) -> LiveRows:
-    at = "" if meet.step is None else f"@{meet.step}"
-    return process.live(f"{PARAMETER_CHECKSUMS.name}{at}", wait_s=meet.wait_s)
+    return process.live(meet.table, wait_s=meet.wait_s)
 
 
 def _environment(rows: LiveRows | None) -> list[Fact]:

@@ -7,6 +7,7 @@ rank without a record of collectives tells of its steps alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SqlError
@@ -50,7 +51,11 @@ def gather_times(
     done = _last_common_step(asking)
     bounds = {"first": done - last + 1, "last": done}
     names = asking.names
-    outcomes = asking.ask(lambda process, member: _times_of(process, member, names[member], bounds))
+    parts = _parts(bounds)
+    outcomes = asking.ask(
+        lambda process, member: _times_of(process, member, names[member], parts),
+        ahead=[asking.query(_TOGETHER.join(parts))],
+    )
     return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
 
 
@@ -59,15 +64,22 @@ def _last_common_step(asking: Asking) -> int:
     in_hand = [m.step for m in asking.members if m.state == "seen"]
     known = [step - 1 for step in in_hand if step is not None]
     if len(known) < len(in_hand):
-        outcomes = asking.ask(lambda process, _: process.query(_DONE).to_pylist()[0]["step"] or 0)
+        outcomes = asking.ask(
+            lambda process, _: process.query(_DONE).to_pylist()[0]["step"] or 0,
+            ahead=[asking.query(_DONE)],
+        )
         known = [outcome.value for outcome in outcomes if outcome.value]
     return min((step for step in known if step > 0), default=0)
 
 
-def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, int]) -> RankTimes:
-    """What one process tells."""
+def _parts(bounds: dict[str, int]) -> list[str]:
+    """The statements, that of collectives last."""
     words = {"phases": ", ".join(f"{phase}_s" for phase in STEP_PHASES), **bounds}
-    parts = [part.format(**words) for part in (_STEPS, _SPANS, _COLLECTIVES)]
+    return [part.format(**words) for part in (_STEPS, _SPANS, _COLLECTIVES)]
+
+
+def _times_of(process: Process, member: Member, rank: Rank, parts: Sequence[str]) -> RankTimes:
+    """What one process tells."""
     try:
         rows = process.query(_TOGETHER.join(parts)).to_pylist()
     except SqlError:  # an agent of a version that records no collectives

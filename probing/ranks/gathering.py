@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..job.asking import Outcome, ask_all
+from ..job.ahead import is_ahead
+from ..job.asking import AT_ONCE, Outcome, ask_all
+from ..job.tree import FAN_OUT
 from ..tree_wire import Reading
+from ..wire import QueryRequest
 from .naming import Rank
 from .stack_classes import RankStacks
 
@@ -36,11 +39,13 @@ class Asking:
 
     Attributes:
         members: All of a job, the missing ones among them.
+        fan_out: As of `ask_all`.
     """
 
     members: tuple[Member, ...]
     timeout_s: float
     token: str | None = None
+    fan_out: int = FAN_OUT
 
     def ask(
         self,
@@ -48,12 +53,14 @@ class Asking:
         *,
         grace_s: float = 0.0,
         ahead: Sequence[Reading] = (),
+        is_together: bool = False,
     ) -> tuple[Outcome[Any], ...]:
         """The outcome of a question at each member.
 
         Args:
             grace_s: How long to wait beyond the limit, for questions that keep it themselves.
             ahead: What it asks of every process, see `ask_all`.
+            is_together: Whether nobody may wait until others have answered.
         """
         return ask_all(
             self.members,
@@ -62,7 +69,18 @@ class Asking:
             token=self.token,
             deadline_s=self.timeout_s + grace_s,
             ahead=ahead,
+            at_once=max(AT_ONCE, len(self.members)) if is_together else AT_ONCE,
+            fan_out=self.fan_out,
         )
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether any answer comes through others."""
+        return is_ahead(self.members, self.fan_out)
+
+    def query(self, sql: str) -> Reading:
+        """A statement as `Process.query` asks it, to be asked ahead."""
+        return Reading(route="query", query=QueryRequest(sql=sql, timeout_s=self.timeout_s))
 
     @property
     def names(self) -> Mapping[Member, Rank]:
