@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -20,6 +20,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from ..client import Process
+    from ..tree_wire import Reading
 
 T = TypeVar("T")
 
@@ -43,13 +44,25 @@ class Reply(Generic[T]):
 class Replies(Generic[T]):
     """The replies of all endpoints that gave one, in the order they were named.
 
+    Args:
+        ahead: What the question asks of every process, see `probing.job.asking.ask_all`.
+        fan_out: As there.
+
     Attributes:
         exit_code: That of the first endpoint that failed; 0 when none did. Complete once all
             replies have been read.
     """
 
-    def __init__(self, target: Target, question: Callable[[Process], T]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        question: Callable[[Process], T],
+        *,
+        ahead: Sequence[Reading] = (),
+        fan_out: int | None = None,
+    ) -> None:
         self._target, self._question = target, question
+        self._ahead, self._fan_out = ahead, fan_out
         self.exit_code = 0
 
     def __iter__(self) -> Iterator[Reply[T]]:
@@ -74,6 +87,7 @@ class Replies(Generic[T]):
     def _ask_members(self) -> Iterator[Reply[T]]:
         """Ask all that the endpoints stand for, and say who answered."""
         from ..job.asking import ask_all
+        from ..job.tree import FAN_OUT
         from .many import membership_of, tell_coverage
 
         members = membership_of(self._target).members
@@ -83,6 +97,8 @@ class Replies(Generic[T]):
             timeout_s=self._target.limit_s,
             token=self._target.token,
             deadline_s=_LONGEST_S,
+            ahead=self._ahead,
+            fan_out=self._fan_out or FAN_OUT,
         )
         for outcome in outcomes:
             name = outcome.member.name
@@ -119,13 +135,22 @@ def tell_notes(target: Target, endpoint: str, notes: Iterable[str]) -> None:
         terminal.note(note if target.is_single else f"{endpoint}: {note}")
 
 
-def show_each(target: Target, question: Callable[[Process], T], render: Callable[[T], str]) -> int:
+def show_each(
+    target: Target,
+    question: Callable[[Process], T],
+    render: Callable[[T], str],
+    *,
+    ahead: Sequence[Reading] = (),
+) -> int:
     """Ask every endpoint and print what it says, under a heading where there are several.
+
+    Args:
+        ahead: What the question asks of every process.
 
     Returns:
         The exit code.
     """
-    replies = Replies(target, question)
+    replies = Replies(target, question, ahead=ahead)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         if not target.is_single:
@@ -135,14 +160,21 @@ def show_each(target: Target, question: Callable[[Process], T], render: Callable
 
 
 def show_json(
-    target: Target, question: Callable[[Process], T], as_plain: Callable[[T], Any]
+    target: Target,
+    question: Callable[[Process], T],
+    as_plain: Callable[[T], Any],
+    *,
+    ahead: Sequence[Reading] = (),
 ) -> int:
     """Ask every endpoint and print JSON: the answer, or a list that names the endpoints.
+
+    Args:
+        ahead: What the question asks of every process.
 
     Returns:
         The exit code.
     """
-    replies = Replies(target, question)
+    replies = Replies(target, question, ahead=ahead)
     answers = []
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError, ProcessEnded
 from ..tables import SOURCES
+from ..tree_wire import Reading
 from . import terminal
 from .asking import Replies, tell_notes
 from .render.memory_line import render_memory_line
@@ -121,7 +122,7 @@ def show_line(
 
     while True:
         ended: list[str] = []
-        replies = Replies(target, ask)
+        replies = Replies(target, ask, ahead=[Reading.of_query(_NEWEST, target.limit_s)])
         for reply in replies:
             number = reply.value.seq if reply.value is not None else 0
             if seen.get(reply.endpoint) == number and _has_ended(target, reply.endpoint):

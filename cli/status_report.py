@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
 from ..tables import SOURCES, TABLES_BY_NAME
+from ..tree_wire import Reading
 from ..wire import TablesAnswer
 
 if TYPE_CHECKING:
@@ -78,6 +79,20 @@ def report_on(process: Process) -> StatusReport:
         rows = live.dicts()
         sources = tuple(_source(row, tables) for row in rows)
     return StatusReport(card=card, sources=sources, silence=silence, **costs)
+
+
+def readings(timeout_s: float) -> list[Reading]:
+    """What `report_on` asks of every process.
+
+    Args:
+        timeout_s: The time limit of each question.
+    """
+    return [
+        Reading(route="status"),
+        Reading(route="tables"),
+        Reading.of_query(_COSTS, timeout_s),
+        Reading(route="live", table=SOURCES.name),
+    ]
 
 
 def _source(row: Mapping[str, Any], tables: TablesAnswer) -> SourceStatus:

@@ -15,6 +15,7 @@ from .advice import Advice, Shortage, Trend, advise
 from .endings import LAST_MEMORY, Ending, ending_of
 from .errors import ProbingError, SqlError, UsageError
 from .local_process import LocalProcess
+from .tree_wire import Reading
 
 if TYPE_CHECKING:
     from .client import Process
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 _MATRIX = re.compile(r"^(?:\w+=)?\[\d+, (\d+)\]")
+_OOMS = "SELECT * FROM python.ooms ORDER BY seq"
 _TREND = """
     SELECT count(*) AS steps, regr_slope(allocated_bytes, step) AS per_step,
            regr_r2(allocated_bytes, step) AS fit
@@ -64,7 +66,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
     Raises:
         ProbingError: The record cannot be read, or has no such error.
     """
-    rows = process.query("SELECT * FROM python.ooms ORDER BY seq").to_pylist()
+    rows = process.query(_OOMS).to_pylist()
     ending = _ending(process)
     if number is not None:
         rows_found = [row for row in rows if row["seq"] == number]
@@ -87,6 +89,15 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         advice=advise(_shortage(process, oom, categories)),
         ending=ending,
     )
+
+
+def readings(timeout_s: float) -> list[Reading]:
+    """What `report_on` asks of every process; of those with an error, it asks more.
+
+    Args:
+        timeout_s: The time limit of each question.
+    """
+    return [Reading.of_query(_OOMS, timeout_s)]
 
 
 def _of(process: Process, table: str, oom: Row) -> tuple[Row, ...]:

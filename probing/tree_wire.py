@@ -104,11 +104,12 @@ class Reading:
     """One request to every process of some nodes, or to the nodes themselves.
 
     Attributes:
-        route: ``members`` of a node; of its processes what `probing.job.ahead.ROUTES` has.
+        route: ``members`` of a node; of its processes ``acts``, ``armed``, ``backtrace``, ``jobs``,
+            ``live``, ``query``, ``settings``, ``status`` or ``tables``.
         flags: The query parameters that are true.
         query: The body of ``query``.
         table: What ``live`` is asked for.
-        wait_s: How long ``live`` may wait for what only the training can show; None: not at all.
+        wait_s: How long ``live`` may wait for what only the training can show.
     """
 
     route: str
@@ -116,6 +117,11 @@ class Reading:
     query: QueryRequest | None = None
     table: str | None = None
     wait_s: float | None = None
+
+    @classmethod
+    def of_query(cls, sql: str, timeout_s: float) -> Reading:
+        """A statement as `probing.client.Process.query` asks it."""
+        return cls(route="query", query=QueryRequest(sql=sql, timeout_s=timeout_s))
 
     @property
     def names(self) -> dict[str, str]:

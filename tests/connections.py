@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,8 +32,14 @@ class Connections:
 
     def of(self, work: Callable[[], T]) -> tuple[T, str]:
         """What some work gives, and whom it connected to."""
-        self._made = []
+        given, made = self.counted(work)
+        return given, rank_set(made)
+
+    def counted(self, work: Callable[[], T]) -> tuple[T, Counter[int]]:
+        """What some work gives, and how often it connected to whom."""
+        made: list[int] = []
+        self._made = made
         try:
-            return work(), rank_set(self._made)
+            return work(), Counter(made)
         finally:
             self._made = None

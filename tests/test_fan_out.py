@@ -17,9 +17,13 @@ from typing import Any
 
 import pytest
 
+from probing import out_of_memory
+from probing.cli import asking, many, status_report
+from probing.cli import target as cli_target
 from probing.job.asking import Coverage, Outcome, ask_all
 from probing.job.members import find_members
 from probing.job.membership import Member
+from probing.job.rank_sets import rank_set
 from probing.ranks.gather_facts import gather_facts
 from probing.ranks.gather_times import gather_times
 from probing.ranks.gathering import Asking
@@ -148,28 +152,59 @@ def test_stacks_and_processes_come_the_same_ways(nodes: Nodes, connections: Conn
 def test_ranks_are_compared_the_same_ways(nodes: Nodes, connections: Connections) -> None:
     """What `stragglers` and `diff` compare asks two node servers and the old one, and is equal."""
     members = nodes.members()
-    asking = Asking(members=members, timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
-    times, asked = connections.of(lambda: gather_times(asking, last=3))
-    assert (times[0], asked) == (gather_times(_without_a_tree(asking), last=3)[0], f"0,3,{OLD}")
+    job = Asking(members=members, timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
+    times, asked = connections.of(lambda: gather_times(job, last=3))
+    assert (times[0], asked) == (gather_times(_without_a_tree(job), last=3)[0], f"0,3,{OLD}")
     assert [len(one.steps) for one in times[0]] == [3] * NODES
-    facts, asked = connections.of(lambda: gather_facts(asking, with_parameters=False))
+    facts, asked = connections.of(lambda: gather_facts(job, with_parameters=False))
     told = [one.facts for one in facts[0]]
-    near = [one.facts for one in gather_facts(_without_a_tree(asking), with_parameters=False)[0]]
+    near = [one.facts for one in gather_facts(_without_a_tree(job), with_parameters=False)[0]]
     assert (told, asked) == (near, f"0,3,{OLD}")
     assert {fact.kind for one in told for fact in one.facts} >= {"setting", "version"}
 
 
 def test_ranks_look_at_the_same_step_the_same_ways(nodes: Nodes, connections: Connections) -> None:
     """The step at which `diff` has ranks look is told to them through two node servers."""
-    asking = Asking(members=nodes.members(), timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
-    (told, outcomes), asked = connections.of(lambda: gather_facts(asking))
+    job = Asking(members=nodes.members(), timeout_s=PATIENCE_S, token=TOKEN, fan_out=2)
+    (told, outcomes), asked = connections.of(lambda: gather_facts(job))
     assert Coverage.of(outcomes).words() == "asked 7 ranks: all answered"
     assert asked == f"0,3,{OLD}"
     assert {one.notes for one in told} == {("the process has not imported torch",)}
 
 
-def _without_a_tree(asking: Asking) -> Asking:
-    return dataclasses.replace(asking, fan_out=NODES)
+READING: dict[str, tuple[Any, list[Reading]]] = {
+    "tables": (lambda p: p.tables(), [Reading(route="tables")]),
+    "config": (lambda p: p.settings(), [Reading(route="settings")]),
+    "jobs": (lambda p: p.jobs(), [Reading(route="jobs")]),
+    "arm": (lambda p: p.armed(), [Reading(route="armed")]),
+    "act list": (lambda p: p.acts(), [Reading(route="acts")]),
+    "status": (status_report.report_on, status_report.readings(PATIENCE_S)),
+    "oom": (out_of_memory.report_on, out_of_memory.readings(PATIENCE_S)),
+}
+"""What commands over many ranks ask each of them."""
+
+
+def test_what_commands_read_comes_the_same_ways(nodes: Nodes, connections: Connections) -> None:
+    """A command that shows rank after rank asks for all it reads through two node servers."""
+    target = cli_target.Target(endpoints=tuple(nodes.addresses), timeout_s=PATIENCE_S, token=TOKEN)
+    target.has_many  # noqa: B018 - whoever is asked for that is asked only once
+    _, found = connections.counted(lambda: many.membership_of(target))
+    for name, (question, ahead) in READING.items():
+        replies = asking.Replies(target, question, ahead=ahead, fan_out=2)
+        shown, made = connections.counted(partial(_all_of, replies))
+        assert [reply.endpoint for reply in shown] == [f"rank {rank}" for rank in range(NODES)]
+        assert rank_set((made - found).elements()) == f"0,3,{OLD}", name
+        assert [reply.value for reply in shown] == [
+            reply.value for reply in asking.Replies(target, question)
+        ]
+
+
+def _all_of(replies: asking.Replies[Any]) -> list[asking.Reply[Any]]:
+    return list(replies)
+
+
+def _without_a_tree(job: Asking) -> Asking:
+    return dataclasses.replace(job, fan_out=NODES)
 
 
 def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:
@@ -186,9 +221,10 @@ def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:
 @pytest.mark.full
 def test_who_is_silent_costs_nobody_else(nodes: Nodes) -> None:
     """With the first of a group stopped, the others answer in time, and it is told to be late."""
+    members = _without(nodes, {0, 5})
     nodes.servers[3].process.send_signal(signal.SIGSTOP)
     try:
-        outcomes = _asked(_without(nodes, {0, 5}), 60)
+        outcomes = _asked(members, 60)
     finally:
         nodes.servers[3].process.send_signal(signal.SIGCONT)
     assert {o.member.rank: o.state for o in outcomes} == {
@@ -199,7 +235,7 @@ def test_who_is_silent_costs_nobody_else(nodes: Nodes) -> None:
 def _without(nodes: Nodes, gone: set[int]) -> tuple[Member, ...]:
     """The members behind the servers that are there."""
     addresses = [a for rank, a in enumerate(nodes.addresses) if rank not in gone]
-    return find_members(addresses, token=TOKEN, timeout_s=PATIENCE_S).members
+    return find_members(addresses, token=TOKEN, timeout_s=PATIENCE_S).seen
 
 
 def _asked(members: tuple[Member, ...], limit_s: float) -> tuple[Outcome[Any], ...]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
+from ...tree_wire import Reading
 from .. import terminal
 from ..asking import show_each, show_json
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...act_wire import Asked
+    from ...act_wire import Acts, Asked
+    from ...client import Process
 
 
 @click.group("act", context_settings={"help_option_names": ["-h", "--help"]})
@@ -205,13 +207,18 @@ def list_(context: click.Context, *, style: str) -> None:
     """Show the last actions, what is in force, and what can be undone."""
     from ..render.actions import render_acts
 
-    target = asked_target(context)
+    target, ahead = asked_target(context), [Reading(route="acts")]
+
+    def ask(process: Process) -> Acts:
+        return process.acts()
+
     if style == "json":
-        plain = show_json(target, lambda p: p.acts(), lambda acts: dataclasses.asdict(acts)["acts"])
-        context.exit(plain)
+        context.exit(
+            show_json(target, ask, lambda acts: dataclasses.asdict(acts)["acts"], ahead=ahead)
+        )
     width = terminal.screen().width
     context.exit(
-        show_each(target, lambda p: p.acts(), lambda acts: render_acts(acts.acts, width=width))
+        show_each(target, ask, lambda acts: render_acts(acts.acts, width=width), ahead=ahead)
     )
 
 

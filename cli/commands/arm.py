@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
+from ...tree_wire import Reading
 from ...wire import ARMABLE, MOST_STEPS
 from .. import terminal
 from ..asking import show_each, show_json
@@ -61,9 +62,10 @@ def command(
     def ask(process: Process) -> ArmedAnswer:
         return process.armed() if what is None else process.arm(what, asked)
 
+    ahead = [Reading(route="armed")] if what is None else []
     if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict))
-    context.exit(show_each(target, ask, _render))
+        context.exit(show_json(target, ask, dataclasses.asdict, ahead=ahead))
+    context.exit(show_each(target, ask, _render, ahead=ahead))
 
 
 def _render(answer: ArmedAnswer) -> str:

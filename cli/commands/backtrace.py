@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
+from ...tree_wire import Reading
 from .. import terminal
 from ..asking import Replies, show_each, show_json, tell_notes
 from ..render.stacks import render_backtrace, render_folded
@@ -72,11 +73,12 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
     def ask(process: Process) -> Backtrace:
         return process.backtrace(native=native, locals=with_locals)
 
+    ahead = [Reading(route="backtrace", flags=("locals",) if with_locals else ())]
     if style == "json":
-        return show_json(target, ask, dataclasses.asdict)
+        return show_json(target, ask, dataclasses.asdict, ahead=ahead)
     if style == "text":
-        return show_each(target, ask, render_backtrace)
-    replies = Replies(target, ask)
+        return show_each(target, ask, render_backtrace, ahead=ahead)
+    replies = Replies(target, ask, ahead=ahead)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         root = () if target.is_single else (reply.endpoint,)

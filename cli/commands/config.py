@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tree_wire import Reading
 from .. import terminal
 from ..asking import show_each, show_json
 from ..completion import complete_settings
@@ -51,6 +52,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:
         return [dataclasses.asdict(setting) for setting in pick(answer)]
 
+    ahead = [] if assigns else [Reading(route="settings")]
     if style == "json":
-        context.exit(show_json(target, ask, plain))
-    context.exit(show_each(target, ask, render))
+        context.exit(show_json(target, ask, plain, ahead=ahead))
+    context.exit(show_each(target, ask, render, ahead=ahead))

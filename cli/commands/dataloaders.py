@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tables import DATALOADERS
+from ...tree_wire import Reading
 from .. import terminal
 from ..asking import show_each, show_json
 from ..target import asked_target, attach_option, style_option, target_options
@@ -30,8 +32,10 @@ def command(context: click.Context, *, style: str) -> None:
     turn it is and where that worker is, and its stack follows.
     """
     target = asked_target(context)
-    is_json = style == "json"
-    context.exit(show_json(target, _ask, _plain) if is_json else show_each(target, _ask, _render))
+    ahead = [Reading(route="live", table=DATALOADERS.name)]
+    if style == "json":
+        context.exit(show_json(target, _ask, _plain, ahead=ahead))
+    context.exit(show_each(target, _ask, _render, ahead=ahead))
 
 
 def _ask(process: Process) -> LoaderReport:

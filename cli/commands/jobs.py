@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
+from ...tree_wire import Reading
 from ..asking import show_each, show_json
 from ..target import asked_target, style_option, target_options
 
@@ -39,6 +40,9 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
 
     from ..render.eval_jobs import render_jobs
 
+    ahead = [Reading(route="jobs")] if number is None else []
     if style == "json":
-        context.exit(show_json(target, ask, lambda jobs: dataclasses.asdict(jobs)["jobs"]))
-    context.exit(show_each(target, ask, lambda jobs: render_jobs(jobs.jobs)))
+        context.exit(
+            show_json(target, ask, lambda jobs: dataclasses.asdict(jobs)["jobs"], ahead=ahead)
+        )
+    context.exit(show_each(target, ask, lambda jobs: render_jobs(jobs.jobs), ahead=ahead))

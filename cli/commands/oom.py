@@ -50,6 +50,9 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
         screen = terminal.screen()
         return render_oom(report, most=rows, width=screen.width, color=screen.color)
 
+    from ...out_of_memory import readings
+
+    ahead = readings(target.limit_s)
     if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict))
-    context.exit(show_each(target, ask, render))
+        context.exit(show_json(target, ask, dataclasses.asdict, ahead=ahead))
+    context.exit(show_each(target, ask, render, ahead=ahead))

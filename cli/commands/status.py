@@ -29,8 +29,12 @@ def command(context: click.Context, *, style: str) -> None:
     does not answer, or has ended, still tells what its files hold.
     """
     target = asked_target(context)
-    is_json = style == "json"
-    context.exit(show_json(target, _ask, _plain) if is_json else show_each(target, _ask, _render))
+    from ..status_report import readings
+
+    ahead = readings(target.limit_s)
+    if style == "json":
+        context.exit(show_json(target, _ask, _plain, ahead=ahead))
+    context.exit(show_each(target, _ask, _render, ahead=ahead))
 
 
 def _ask(process: Process) -> StatusReport:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tree_wire import Reading
 from .. import terminal
 from ..asking import show_each, show_json
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
+    from ...client import Process
     from ...tables import Table
     from ...wire import TablesAnswer
 
@@ -34,11 +36,14 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
 
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
+    ahead = [Reading(route="tables")]
     if style == "json":
-        code = show_json(target, lambda process: process.tables(), lambda a: _plain(a, chosen))
-    else:
-        code = show_each(target, lambda process: process.tables(), lambda a: _render(a, chosen))
-    context.exit(code)
+        context.exit(show_json(target, _ask, lambda a: _plain(a, chosen), ahead=ahead))
+    context.exit(show_each(target, _ask, lambda a: _render(a, chosen), ahead=ahead))
+
+
+def _ask(process: Process) -> TablesAnswer:
+    return process.tables()
 
 
 def _render(answer: TablesAnswer, table: Table | None) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..job.asking import Coverage, Outcome, ask_all
 from ..tree_wire import Reading
-from ..wire import QueryRequest
 from .evidence import Call, RankEvidence, State, Verdict
 from .flights import by_flights, flight_of, is_blind
 from .gathering import NEWEST, RECORD, Newest, Stacks, absent, evidence_of, newest_of, stacks_of
@@ -40,7 +39,7 @@ def diagnose(
         timeout_s: How long any one question may take.
     """
     began = time.monotonic()
-    newest, record = (_reading(sql, timeout_s) for sql in (NEWEST, RECORD))
+    newest, record = (Reading.of_query(sql, timeout_s) for sql in (NEWEST, RECORD))
     first = ask_all(members, newest_of, timeout_s=timeout_s, token=token, ahead=[newest])
     before: dict[str, Newest] = _values(first)
     limit_s = min(_STACKS_S, timeout_s)
@@ -59,11 +58,6 @@ def diagnose(
         return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
 
     return tuple(_judge(group, flights) for group in _by_job(outcomes))
-
-
-def _reading(sql: str, timeout_s: float) -> Reading:
-    """A query as `Process.query` asks it."""
-    return Reading(route="query", query=QueryRequest(sql=sql, timeout_s=timeout_s))
 
 
 def _judge(

@@ -22,7 +22,7 @@ from .handing_on import given_with, node_at, node_server, place, require_leader,
 from .membership import Member
 from .tree import FAN_OUT, Reached, ask_nodes
 
-AT_AGENTS = frozenset({"live", "settings"})
+AT_AGENTS = frozenset({"acts", "armed", "jobs", "live", "settings"})
 """What only the agent of a process can answer, of what can be asked so."""
 ROUTES = AT_AGENTS | {"members", "backtrace", "query", "status", "tables"}
 """What can be asked so."""

@@ -15,7 +15,6 @@ from ..job.ahead import is_ahead
 from ..job.asking import AT_ONCE, Outcome, ask_all
 from ..job.tree import FAN_OUT
 from ..tree_wire import Reading
-from ..wire import QueryRequest
 from .naming import Rank
 from .stack_classes import RankStacks
 
@@ -80,7 +79,7 @@ class Asking:
 
     def query(self, sql: str) -> Reading:
         """A statement as `Process.query` asks it, to be asked ahead."""
-        return Reading(route="query", query=QueryRequest(sql=sql, timeout_s=self.timeout_s))
+        return Reading.of_query(sql, self.timeout_s)
 
     @property
     def names(self) -> Mapping[Member, Rank]:
