@@ -118,23 +118,27 @@ def test_messages_have_the_number_of_their_pair(healthy: Job) -> None:
         after = (rank + 1) % RANKS
         sent = healthy.ask(rank, sql.format("send"))
         received = healthy.ask(after, sql.format("recv"))
-        assert [row["peer"] for row in sent] == [after] * 3
-        assert [row["peer"] for row in received] == [rank] * 3
-        assert [row["seq"] for row in sent] == [row["seq"] for row in received] == [1, 2, 3]
-        assert [row["bytes"] for row in received] == [32, 32, 12]
-        assert [row["is_async"] for row in received] == [False, False, True]
+        number = len(sent)
+        assert number == (5 if _knows_functional_messages(healthy) else 3)
+        assert [row["peer"] for row in sent] == [after] * number
+        assert [row["peer"] for row in received] == [rank] * number
+        numbers = list(range(1, number + 1))
+        assert [row["seq"] for row in sent] == [row["seq"] for row in received] == numbers
+        assert [row["bytes"] for row in received] == [32, 32, 12, 36, 44][:number]
+        assert [row["is_async"] for row in received] == [False, False, True, True, True][:number]
         assert all(row["is_async"] for row in sent)
 
 
 def test_calls_of_the_reducer_are_seen(healthy: Job) -> None:
-    """What DistributedDataParallel exchanges has a row in each of its steps, on each rank."""
+    """What DistributedDataParallel exchanges has a row in each of its steps, and is summed."""
     for rank in range(RANKS):
         rows = healthy.ask(
             rank,
-            "SELECT step, count(*) AS n, min(caller) AS caller FROM python.collectives"
-            " WHERE shapes = '[4680]' AND duration IS NOT NULL GROUP BY step ORDER BY step",
+            "SELECT step, count(*) AS n, min(caller) AS caller, list(DISTINCT reduce_op) AS by"
+            " FROM python.collectives WHERE shapes = '[4680]' AND duration IS NOT NULL"
+            " GROUP BY step ORDER BY step",
         )
-        assert [row["n"] for row in rows] == [1, 1, 1, 1]
+        assert [(row["n"], row["by"]) for row in rows] == [(1, ["sum"])] * 4
         assert rows[0]["caller"].startswith("ranks.py:")
 
 
@@ -185,6 +189,34 @@ def test_functional_collectives_are_told(healthy: Job) -> None:
     for row in rows:
         assert row["duration_ns"] >= row["wait_ns"] > 0
         assert row["is_async"] is True
+
+
+def test_functional_messages_are_told(healthy: Job) -> None:
+    """Each has one row with the other rank; it ends as it is waited for, in a batch at the end."""
+    rows = healthy.ask(
+        1,
+        f"FROM python.collectives WHERE shapes IN ('[9]', '[11]') AND {MINE} ORDER BY start_ns",
+    )
+    if not _knows_functional_messages(healthy):
+        assert rows == []
+        return
+    names = ("op", "shapes", "bytes", "peer")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("send", "[9]", 36, 2),
+        ("recv", "[9]", 36, 0),
+        ("send", "[11]", 44, 2),
+        ("recv", "[11]", 44, 0),
+    ]
+    assert [row["seq"] - rows[0]["seq"] for row in rows if row["op"] == "send"] == [0, 1]
+    assert all(row["duration_ns"] > 0 and row["is_async"] for row in rows)
+    assert [row["wait_ns"] is not None for row in rows[:2]] == [True, True]
+
+
+def _knows_functional_messages(job: Job) -> bool:
+    """Whether this torch has them."""
+    lines = job.output(0).splitlines()
+    (told,) = [json.loads(line) for line in lines if "knows_messages" in line]
+    return bool(told["knows_messages"])
 
 
 def test_the_first_functional_one_is_seen(healthy: Job) -> None:

@@ -52,8 +52,9 @@ COLLECTIVES = Table(
         Column(
             name="reduce_op",
             type="text",
-            doc="`sum`, `avg`, `max`, ...; NULL for one that reduces nothing, and for those of"
-            " DistributedDataParallel's reducer, which does not tell.",
+            doc="`sum`, `avg`, `max`, ..., as the backend is told: DistributedDataParallel divides"
+            " its gradients first and has them summed, unless a hook says otherwise. NULL for one"
+            " that reduces nothing, and where a torch does not tell what its C++ calls for.",
         ),
         Column(
             name="root",

@@ -16,6 +16,7 @@ from probing.agent import lifecycle
 
 OPERATORS = (
     "c10d::allreduce_",
+    "c10d::send",
     "c10d::_allgather_base_",
     "_c10d_functional::all_reduce",
     "_c10d_functional::wait_tensor",

@@ -162,6 +162,29 @@ def of_every_function() -> None:
             functional.wait_tensor(tensor)
 
 
+def functional_messages() -> None:
+    """Messages that torch.compile knows, in a ring: one by one, and both in one call."""
+    from torch.distributed import _functional_collectives as functional
+
+    tell(knows_messages=hasattr(functional, "isend_inplace"))
+    if not hasattr(functional, "isend_inplace"):
+        return
+    rank, size = dist.get_rank(), dist.get_world_size()
+    before, after = (rank - 1) % size, (rank + 1) % size
+    data = torch.empty(9)
+    sent = functional.isend_inplace(torch.full((9,), float(rank)), after)
+    functional.wait_tensor(functional.irecv_inplace(data, before))
+    functional.wait_tensor(sent)
+    name = dist.distributed_c10d._get_default_group().group_name
+    both = [torch.full((11,), float(rank)), torch.empty(11)]
+    for tensor in functional.batch_p2p_ops_inplace(
+        ["isend", "irecv"], [after, before], [0, 0], both, name
+    ):
+        functional.wait_tensor(tensor)
+    assert data.tolist() == [before] * 9
+    assert both[1].tolist() == [before] * 11
+
+
 def sharded() -> None:
     """What DTensor and FSDP2 call for."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -186,7 +209,16 @@ def refused() -> None:
         tell(refused=str(error))
 
 
-RECORDED = (every_kind, messages, data_parallel, by_hand, functional, of_every_function, sharded)
+RECORDED = (
+    every_kind,
+    messages,
+    data_parallel,
+    by_hand,
+    functional,
+    of_every_function,
+    functional_messages,
+    sharded,
+)
 
 
 def healthy() -> None:

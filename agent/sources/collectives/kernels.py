@@ -17,13 +17,14 @@ from typing import Any
 
 from ...guard import Guard
 from ..steps.recording import Recording
-from .groups import Groups
+from .groups import Group, Groups
 from .operations import FUNCTIONAL, OPERATIONS, Operation
 from .rows import Call, CollectiveRows, flat_tensors
 
 _PATIENCE_S = 2.0
 _POLL_S = 0.001
 _KEY = "BackendSelect"
+_SENDING = "_c10d_functional::isend"
 _Maker = Callable[[Any], Callable[..., Any]]
 
 
@@ -44,12 +45,15 @@ class Kernels:
         self._libraries: list[Any] = []
         self._inside: set[int] = set()
         self._reductions: dict[int, str] = {}
+        self._sending: dict[int, Call | None] = {}
         self._is_on = self._are_there = False
         self.issued_ns = 0
         torch: Any = sys.modules["torch"]
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
         self._unbox_group: Any = getattr(c10d.ProcessGroup, "unbox", None)
         self._unbox_work: Any = getattr(c10d.Work, "unbox", None)
+        kinds = c10d.ReduceOp.RedOpType.__members__.values()
+        self._reduction_kinds = {int(kind): kind for kind in kinds}
         keys = torch._C.DispatchKey
         self._beyond = torch._C._dispatch_keyset_full_after(keys.BackendSelect)
         self._traced = keys.Meta
@@ -113,9 +117,13 @@ class Kernels:
         return library
 
     def _functional(self, found: Any) -> Callable[..., Any]:
-        """The kernel of one functional operator, which calls for a collective from C++."""
+        """The kernel of one functional operator, which calls for a collective from C++.
+
+        What `isend` gives to be waited for is none of the tensors that are sent.
+        """
         inside, beyond, redispatch = self._inside, self._beyond, found.redispatch
-        reductions = self._reductions
+        reductions, sending = self._reductions, self._sending
+        sends = found._schema.name == _SENDING
 
         def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
             me = threading.get_ident()
@@ -126,9 +134,15 @@ class Kernels:
                     self._guard.run(self.start)
                 if len(args) > 1 and type(args[1]) is str:
                     reductions[me] = args[1]
-                return redispatch(keys & beyond, *args, **kwargs)
+                if not sends:
+                    return redispatch(keys & beyond, *args, **kwargs)
+                sending[me] = None
+                result = redispatch(keys & beyond, *args, **kwargs)
+                self._guard.run(self._sent, sending[me], result)
+                return result
             finally:
                 reductions.pop(me, None)
+                sending.pop(me, None)
                 if is_outer:
                     inside.discard(me)
 
@@ -207,8 +221,9 @@ class Kernels:
                 group,
                 args[operation.tensors or 0],
                 frame,
-                reduce_op=self._reductions.get(threading.get_ident()),
+                reduce_op=self._reduction(operation, args),
                 root=None if operation.root_at is None else args[operation.root_at],
+                peer=None if operation.peer_at is None else _peer(group, args[operation.peer_at]),
                 is_async=True,
             )
         except Exception:  # noqa: BLE001 - never harm the host
@@ -217,11 +232,27 @@ class Kernels:
         finally:
             del frame
 
+    def _reduction(self, operation: Operation, args: tuple[Any, ...]) -> Any:
+        """What it reduces by: as who called said it, else as the backend is told."""
+        named = self._reductions.get(threading.get_ident())
+        if named is not None or operation.reduction_at is None:
+            return named
+        told = getattr(args[operation.reduction_at], "op", None)  # an older torch's has none
+        return None if told is None else self._reduction_kinds.get(told())
+
     def _issued(self, call: Call, outputs: Any, result: Any) -> None:
         """Torch has called it."""
         call.outputs = tuple(map(_place_of, flat_tensors(outputs)))
         work = result[-1] if isinstance(result, tuple) else result
         self._rows.issued(call, self._unbox_work(work), is_own=True)
+        me = threading.get_ident()
+        if me in self._sending:
+            self._sending[me] = call
+
+    def _sent(self, call: Call | None, result: Any) -> None:
+        """Torch has sent something, and gives what is waited for."""
+        if call is not None:
+            call.outputs = (_place_of(result),)
 
     def _awaited(self, tensor: Any) -> Call | None:
         """The call that fills a tensor, if it is under way; from here on it is ours to complete."""
@@ -241,6 +272,15 @@ class Kernels:
         if recording.threads.state.native_id == recording.training_thread:
             recording.rows.phases.synchronized(start, now)
         self._rows.waited(call, start, now, call.work())
+
+
+def _peer(group: Group, peer: int) -> int | None:
+    """The other rank; None for one that the group does not have.
+
+    Functional messages in a smaller group come with its number in the job, which torch takes for
+    that in the group.
+    """
+    return peer if peer < group.size else None
 
 
 def _place_of(tensor: Any) -> int:

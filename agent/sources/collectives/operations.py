@@ -20,6 +20,8 @@ class Operation(NamedTuple):
         kernel: The operator of the dispatcher by which C++ calls it; empty for none.
         group: The place of the group among the operator's arguments.
         root_at: The place of the root among them.
+        peer_at: The place of the other rank among them.
+        reduction_at: The place of the reduction among them.
     """
 
     op: str
@@ -30,11 +32,13 @@ class Operation(NamedTuple):
     kernel: str = ""
     group: int = 1
     root_at: int | None = None
+    peer_at: int | None = None
+    reduction_at: int | None = None
 
 
 OPERATIONS = (
-    Operation("all_reduce", "allreduce", kernel="allreduce_"),
-    Operation("all_reduce", "allreduce_coalesced", kernel="allreduce_coalesced_"),
+    Operation("all_reduce", "allreduce", kernel="allreduce_", reduction_at=2),
+    Operation("all_reduce", "allreduce_coalesced", kernel="allreduce_coalesced_", reduction_at=2),
     Operation("broadcast", "broadcast", root=True, kernel="broadcast_", root_at=2),
     Operation("reduce", "reduce", root=True),
     Operation("all_gather", "allgather", 1),
@@ -56,6 +60,7 @@ OPERATIONS = (
         1,
         kernel="_reduce_scatter_base_",
         group=2,
+        reduction_at=3,
     ),
     Operation("reduce_scatter", "reduce_scatter_single", 1),
     Operation(
@@ -64,6 +69,7 @@ OPERATIONS = (
         1,
         kernel="reduce_scatter_tensor_coalesced_",
         group=2,
+        reduction_at=3,
     ),
     Operation("reduce_scatter", "reduce_scatter_single_coalesced", 1),
     Operation("gather", "gather", 1, root=True),
@@ -73,8 +79,8 @@ OPERATIONS = (
     Operation("all_to_all", "all_to_all_single", 1),
     Operation("barrier", "barrier", None),
     Operation("monitored_barrier", "monitored_barrier", None),
-    Operation("send", "send", peer=1),
-    Operation("recv", "recv", peer=1),
+    Operation("send", "send", peer=1, kernel="send", peer_at=2),
+    Operation("recv", "recv", peer=1, kernel="recv_", peer_at=2),
     Operation("recv", "recv_anysource"),
 )
 
@@ -93,8 +99,12 @@ FUNCTIONAL = {
         "all_to_all_single",
         "broadcast",
         "broadcast_",
+        "isend",
+        "irecv",
+        "batch_p2p_ops",
     ),
     "_dtensor": ("shard_dim_alltoall",),
 }
 """The operators that DTensor and compiled code call, by their library: each of them calls for one
-of the collectives above from C++. One that reduces has the reduction's name behind its tensors."""
+of those above, `batch_p2p_ops` for several, from C++. One that reduces has the reduction's name
+behind its tensors."""
