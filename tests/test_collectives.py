@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ import probing
 from probing.errors import NotAnswering
 from tests.jobs import Job, StartJob, start_job
 from tests.recorded_runs import PHASES
-from tests.support import PROGRAMS, Target, wait_until
+from tests.support import PROGRAMS, Target, clean_env, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -338,8 +341,8 @@ def test_nothing_is_left(way: str, program: Callable[..., Target]) -> None:
     assert target.process.wait(120) == 0, target.output
     told: dict[str, Any] = json.loads(target.output.splitlines()[-1])
     assert told["faults"] == 0
-    assert told["had"] == [True] * 4
-    assert told["left"] == [False] * 4
+    assert told["had"] == [True] * 5
+    assert told["left"] == [False] * 5
     assert set(told["same"].values()) == {True}, told
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROBING_HOME", str(target.home))
@@ -348,3 +351,19 @@ def test_nothing_is_left(way: str, program: Callable[..., Target]) -> None:
     assert rows[-1]["op"] == "all_reduce"
     assert rows[-1]["caller"].startswith("leaving_collectives.py:")
     assert len(rows) >= 2
+
+
+def test_a_group_that_is_forgotten_in_vain_says_nothing(tmp_path: Path) -> None:
+    """Where taking a group out that is gone fails, the program prints nothing; it is counted."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "forgetting_group.py")],
+        env=clean_env(tmp_path / "home", PROBING="0"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["is_gone"] is True
+    assert told["faults"] == 1
+    assert "KeyError: 'injected'" in told["note"]

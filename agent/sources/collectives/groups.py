@@ -5,12 +5,14 @@ Rules of this file: holds a group by weak reference only. Runs in the training t
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import weakref
 from typing import Any
 
 from ....ring import DONE, NULL_FLOAT
+from ...guard import Guard
 from ...recorder import Names, RingWriter
 
 _LONGEST_LIST = 900
@@ -76,9 +78,10 @@ class Groups:
         by_id: By ``id(group)``, those that are still there.
     """
 
-    def __init__(self, ring: RingWriter, names: Names) -> None:
+    def __init__(self, ring: RingWriter, names: Names, guard: Guard) -> None:
         self._ring = ring
         self._names = names
+        self._guard = guard
         self.by_id: dict[int, Group] = {}
 
     def of(self, torch_group: Any) -> Group:
@@ -106,7 +109,9 @@ class Groups:
         name = _name_of(torch_group)
         ranks = _ranks_of(torch_group)
         name_id = self._names.intern(name)
-        found = Group(weakref.ref(torch_group, forget), name_id, ranks)
+        # What it raises, Python would print in the program's name.
+        guarded = functools.partial(self._guard.run, forget)
+        found = Group(weakref.ref(torch_group, guarded), name_id, ranks)
         self.by_id[number] = found
         opening = {
             "process_group": name_id,

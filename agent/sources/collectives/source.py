@@ -39,7 +39,7 @@ class CollectiveCalls:
         self._guard = guard
         self._misses = False
         collectives, groups = rings
-        self.groups = Groups(groups, recording.names)
+        self.groups = Groups(groups, recording.names, guard)
         self.rows = rows = CollectiveRows(recording, collectives, accelerator)
         self.kernels = Kernels(recording, self.groups, rows, guard)
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
