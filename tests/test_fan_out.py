@@ -20,6 +20,7 @@ import pytest
 from probing import out_of_memory
 from probing.cli import asking, many, status_report
 from probing.cli import target as cli_target
+from probing.hang.flights import FLIGHT, flight_of
 from probing.job.asking import Coverage, Outcome, ask_all
 from probing.job.members import find_members
 from probing.job.membership import Member
@@ -172,6 +173,7 @@ def test_ranks_look_at_the_same_step_the_same_ways(nodes: Nodes, connections: Co
     assert {one.notes for one in told} == {("the process has not imported torch",)}
 
 
+NOBODY: Any = None
 READING: dict[str, tuple[Any, list[Reading]]] = {
     "tables": (lambda p: p.tables(), [Reading(route="tables")]),
     "config": (lambda p: p.settings(), [Reading(route="settings")]),
@@ -179,6 +181,7 @@ READING: dict[str, tuple[Any, list[Reading]]] = {
     "arm": (lambda p: p.armed(), [Reading(route="armed")]),
     "act list": (lambda p: p.acts(), [Reading(route="acts")]),
     "status": (status_report.report_on, status_report.readings(PATIENCE_S)),
+    "hang": (lambda p: flight_of(p, NOBODY), [Reading.of_query(FLIGHT, PATIENCE_S)]),
     "oom": (out_of_memory.report_on, out_of_memory.readings(PATIENCE_S)),
 }
 """What commands over many ranks ask each of them."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..job.asking import Coverage, Outcome, ask_all
 from ..tree_wire import Reading
 from .evidence import Call, RankEvidence, State, Verdict
-from .flights import by_flights, flight_of, is_blind
+from .flights import FLIGHT, by_flights, flight_of, is_blind
 from .gathering import NEWEST, RECORD, Newest, Stacks, absent, evidence_of, newest_of, stacks_of
 from .judging import judge
 
@@ -55,7 +55,8 @@ def diagnose(
     outcomes = ask_all(members, look, timeout_s=timeout_s, token=token, ahead=[record])
 
     def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
-        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
+        ahead = [Reading.of_query(FLIGHT, timeout_s)]
+        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
 
     return tuple(_judge(group, flights) for group in _by_job(outcomes))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..job.members import Member
 
 _IN_COLLECTIVE = frozenset({"collective", "backward"})
-_FLIGHT = r"""
+FLIGHT = r"""
     SELECT process_group AS "group", backend_seq AS seq,
            regexp_replace(op, '^_|_base$|_into_tensor.*$', '', 'g') AS op, shapes, dtypes,
            true AS is_async, (epoch_ns(now()) - created_ns) / 1e9 AS age_s,
@@ -46,7 +46,7 @@ def is_blind(evidence: RankEvidence) -> bool:
 def flight_of(process: Process, _: Member) -> tuple[Call, ...] | None:
     """The last collectives of a rank by torch's own record; None where there is none."""
     try:
-        rows = process.query(_FLIGHT).to_pylist()
+        rows = process.query(FLIGHT).to_pylist()
     except ProbingError:
         return None
     return tuple(Call(**row) for row in rows) or None
