@@ -196,13 +196,22 @@ class Fitting:
             visit.wait_held(_POLL_S)
 
     def _check(self) -> None:
-        """Whether there is time left; called at every operation of a copy."""
-        if self._is_cancelled.is_set() or time.monotonic() > self._hold_end:
-            self._check_time("the simulation of two steps", self._hold_end)
+        """Whether there is time left; called for every block and at every operation of a copy.
 
-    def _check_time(self, what: str, end: float | None = None) -> None:
+        Raises:
+            FitTimedOut: There is none, or nobody waits any more.
+        """
+        if self._is_cancelled.is_set() or time.monotonic() > self._hold_end:
+            self._check_time("the simulation of two steps came to no end")
+            raise FitTimedOut(
+                f"the simulation of two steps took longer than the {LONGEST_HOLD_S:.0f} s for which"
+                " a training is held at most",
+                help="Fewer --layers take less; the training goes on in any case.",
+            )
+
+    def _check_time(self, what: str) -> None:
         """Raise when nobody waits any more, or the time is up."""
         if self._is_cancelled.is_set():
             raise FitTimedOut("who asked has gone, or the agent goes")
-        if time.monotonic() > (self._end if end is None else end):
+        if time.monotonic() > self._end:
             raise FitTimedOut(f"{what} in time")

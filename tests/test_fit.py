@@ -204,6 +204,22 @@ def test_what_cannot_be_simulated_is_refused_with_its_reason(
 
 @pytest.mark.torch
 @pytest.mark.slow
+def test_a_model_of_a_million_blocks_is_given_up_in_time(trained: Trained) -> None:
+    """A number that is far too large costs the training no more than the time that was given."""
+    target = trained("tied")
+    done = target.run(str(target.pid), "--timeout", "5", "fit", "--layers", "1000000")
+    assert done.returncode == 5, done.stderr
+    assert "came to no end in time" in done.stderr
+    names = "[t.name for t in threading.enumerate()]"
+    at_work = target.run(str(target.pid), "eval", f"import threading; {names}")
+    assert "probing-" in at_work.stdout, at_work.stderr
+    assert "probing-fit" not in at_work.stdout
+    steps = len(losses_of(target))
+    wait_until(lambda: len(losses_of(target)) > steps, "a further step")
+
+
+@pytest.mark.torch
+@pytest.mark.slow
 def test_the_largest_batch_is_found_in_a_live_training(trained: Trained) -> None:
     """What is found fits what was given, one more sample does not, and the samples are kept."""
     target = trained("tied")

@@ -29,5 +29,5 @@ class FitTimedOut(TimedOut):
     status = 504
     help = "--timeout SECONDS gives it more time; the training goes on in any case."
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the memory was not predicted: {why}.")
+    def __init__(self, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"the memory was not predicted: {why}.", help=help)

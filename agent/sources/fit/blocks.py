@@ -7,6 +7,7 @@ Rules of this file: `find_blocks` looks at a live model, at classes and shapes o
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....errors import FitRefused
@@ -48,9 +49,18 @@ def find_blocks(model: Any, torch: Any) -> Blocks | None:
 
 
 def resize_blocks(
-    model: Any, optimizers: list[Any], blocks: Blocks, count: int, copies: FakeCopy
+    model: Any,
+    optimizers: list[Any],
+    blocks: Blocks,
+    count: int,
+    copies: FakeCopy,
+    *,
+    check: Callable[[], None],
 ) -> None:
-    """Give a copy of the model another number of blocks, and its optimizers their parameters."""
+    """Give a copy of the model another number of blocks, and its optimizers their parameters.
+
+    `check` is called before each block that is made: as many are made as somebody asks for.
+    """
     holder = model.get_submodule(blocks.path)
     there = list(holder._modules.values())
     for block in there[count:]:
@@ -58,6 +68,7 @@ def resize_blocks(
             for optimizer in optimizers:
                 _drop(optimizer, parameter)
     for _ in range(count - len(there)):
+        check()
         fresh = copies.again(there[0])
         pairs = zip(there[0].parameters(), fresh.parameters(), strict=True)
         for pattern, parameter in pairs:

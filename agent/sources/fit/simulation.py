@@ -89,7 +89,8 @@ class Simulation:
         devices: set[str] = set()
         optimizers = [copies.optimizer(optimizer, devices) for optimizer in alive]
         if self._blocks is not None and shape.layers != self._blocks.number:
-            resize_blocks(model, optimizers, self._blocks, shape.layers or 1, copies)
+            count = shape.layers or 1
+            resize_blocks(model, optimizers, self._blocks, count, copies, check=self._check)
         self._hooks, self._labels = copies.hooks, []
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
