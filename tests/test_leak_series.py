@@ -18,6 +18,19 @@ pytestmark = pytest.mark.anypython
 
 KEPT_GRAPH_BYTES = 1_115_648  # 1089.5 KiB, as measured of a small GPT whose graphs are kept
 
+FIRST_QUESTIONS = """
+0:0 13:688 17:692 20:696 23:696 26:700 30:704 33:712 35:716 39:720 41:720 45:724 48:728 51:736
+53:740 56:740 60:744 63:744 65:752 69:756 71:760 74:764 76:764 80:768 83:776 86:780 91:788
+95:788 97:792 100:792 103:804 106:808 109:816 112:816 114:816 117:820 119:820 122:824 123:828
+126:828 128:836 131:836 133:836 135:844 139:848 144:852 147:860 150:860 153:868 157:2056
+160:5936 163:14060 164:14252 166:14868 169:16236 173:16692 175:16692 177:16696 181:16704
+182:16704 184:16744 186:16828 190:16828 192:16836 197:16852 199:16856 201:16860 203:16864
+207:16872 211:16876 215:19192 218:19200 222:19204 224:19204 228:19204 233:19672 236:19680
+239:19764 243:19808 246:19820 248:19832 252:19836 254:19840 258:19852 263:19904 267:19904
+270:19908 273:19916
+"""
+"""Steps of a training without a leak, and by how many KiB its resident set had risen."""
+
 
 def points(values: list[float], first: int = 0) -> list[Point]:
     """One value per step."""
@@ -107,10 +120,23 @@ def test_without_an_accelerator_the_resident_set_stands_in() -> None:
     empty = dict.fromkeys(("allocated_bytes", "reserved_bytes", "device_used_bytes"))
     rows = [
         {"step": step, "device": "cpu", "resident_bytes": (1 << 30) + step * (1 << 16), **empty}
-        for step in range(400)
+        for step in range(1200)
     ]
     assert [(each.name, each.trend.kind) for each in series_of(rows)] == [("resident set", "slope")]
     assert series_of(rows[:200])[0].trend.kind == "flat", "12 MiB in all are not worth a word"
+
+
+def test_what_the_first_questions_load_is_no_growth() -> None:
+    """The code that status, eval and leak load in a healthy training is no growth of its own."""
+    empty = dict.fromkeys(("allocated_bytes", "reserved_bytes", "device_used_bytes"))
+    figures = [figure.split(":") for figure in FIRST_QUESTIONS.split()]
+    rows = [
+        {"step": int(step), "device": "cpu", "resident_bytes": (300 << 20) + (int(kib) << 10)}
+        | empty
+        for step, kib in figures
+    ]
+    assert classify([Point(row["step"], row["resident_bytes"]) for row in rows]).grows
+    assert [(each.name, each.trend.kind) for each in series_of(rows)] == [("resident set", "flat")]
 
 
 def test_a_loss_and_what_its_graph_keeps_are_one_finding() -> None:
