@@ -63,17 +63,25 @@ def _head(answer: FitAnswer) -> str:
         blocks = f"; blocks: {kind} in {path}"
         if answer.config_field:
             blocks += f", {escape_controls(answer.config_field)}"
-    return f"{escape_controls(answer.model)} on {answer.device}{step}{blocks}"
+    head = f"{escape_controls(answer.model)} on {answer.device}{step}{blocks}"
+    return "\n".join([head, *(f"{name}: {_shape(peak)}" for name, peak in _peaks(answer))])
+
+
+def _peaks(answer: FitAnswer) -> list[tuple[str, FitPeak]]:
+    """Each peak and what it is called; one where nothing else is asked for."""
+    is_same = answer.asked == answer.now
+    return [("now", answer.now), *([] if is_same else [("asked", answer.asked)])]
 
 
 def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
     """The parts of both peaks side by side."""
-    peaks = [answer.now] if answer.asked == answer.now else [answer.now, answer.asked]
+    named = _peaks(answer)
+    peaks = [peak for _, peak in named]
     sizes = [{part.category: part.bytes for part in peak.parts} for peak in peaks]
     names = list(dict.fromkeys(part.category for peak in peaks for part in peak.parts))
     names.sort(key=lambda name: -max(size.get(name, 0) for size in sizes))
     rows: list[list[str | None]] = [
-        [name, *(_size_or_none(size.get(name)) for size in sizes)] for name in names
+        [name, *(render_bytes(size.get(name, 0)) for size in sizes)] for name in names
     ]
     rows.append(["all tensors, at the peak", *(render_bytes(peak.bytes) for peak in peaks)])
     fixed = answer.fixed_bytes
@@ -81,9 +89,8 @@ def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
         rows.append(["beside tensors", *(render_bytes(fixed) for _ in peaks)])
         rows.append(["needed", *(render_bytes(peak.bytes + fixed) for peak in peaks)])
     rows.append(["the peak is in", *(peak.phase for peak in peaks)])
-    titles = [f"now: {_shape(answer.now)}", f"asked: {_shape(answer.asked)}"]
     headings = [Heading(name="memory")]
-    headings += [Heading(name=title, is_number=True) for title in titles[: len(peaks)]]
+    headings += [Heading(name=name, is_number=True) for name, _ in named]
     return render_table(headings, rows, width=width, color=color)
 
 
@@ -136,7 +143,3 @@ def _measured_basis(answer: FitAnswer) -> list[str]:
         f"prediction error: {checked}",
     ]
     return lines + [f"note: {escape_controls(note)}" for note in answer.notes]
-
-
-def _size_or_none(size: int | None) -> str | None:
-    return None if size is None else render_bytes(size)
