@@ -20,8 +20,11 @@ from typing import Any
 from .frame_names import Place, describe_frame, frames_at, has_local, locals_of, write_local
 
 _MOST_NAMES = 40
+_MOST_CLOSE = 4
+_CLOSE = 0.5
 _SCRIPT = "the script"
 _KNOWN = "seen in recorded calls"
+_SOUGHT = "what probing knows of the training, where it has one"
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -137,17 +140,38 @@ class Names:
         """A sentence about a name that stands for nothing."""
         if name in getattr(self._found, "possible", ()):
             return f"probing knows {name} where a training has one; it has seen none here."
-        origins = self.origins()
+        origins = self._origins(self._near(name))
         if name in origins:  # Python says so of one that cannot be deleted, too
             return f"{name} is {origins[name]}; only global names of the script can be deleted."
         return nearest(name, origins)
 
     def origins(self) -> dict[str, str]:
         """Every name there is, and where it comes from."""
-        origins = dict.fromkeys(self._found, _KNOWN)
+        return self._origins(dict.fromkeys(self._found, _KNOWN))
+
+    def _near(self, name: str) -> dict[str, str]:
+        """The names of recorded calls that are at hand, and those that an unknown one may mean.
+
+        Whether there is anything of the latter is not found out: that takes a look at every object
+        of the process, and the training stands still meanwhile.
+        """
+        from difflib import get_close_matches  # only after a mistake
+
+        at_hand = getattr(self._found, "at_hand", self._found)
+        possible = getattr(self._found, "possible", ())
+        close = get_close_matches(name, possible, n=_MOST_CLOSE, cutoff=_CLOSE)
+        sought = {n: _SOUGHT for n in close if n not in at_hand}
+        return {n: _KNOWN for n in at_hand if n in self._found} | sought
+
+    def _origins(self, known: dict[str, str]) -> dict[str, str]:
+        """The names of the frames and of the script, and some of recorded calls."""
+        origins = dict(known)
         for frame, values in reversed(self._looked()):
             origins.update(dict.fromkeys(values, f"a local of {describe_frame(frame)}"))
-        origins.update({n: _SCRIPT for n in self.main if not n.startswith("__")})
+        for name in self.main:
+            if not name.startswith("__"):
+                origins.pop(name, None)  # in the order of the script, whoever else has it, too
+                origins[name] = _SCRIPT
         return origins
 
     def _comes_behind(self, name: str, frame: FrameType) -> bool:
@@ -219,7 +243,7 @@ def nearest(name: str, origins: Mapping[str, str]) -> str:
     """A sentence about what an unknown name may have been meant to be."""
     from difflib import get_close_matches  # only after a mistake
 
-    close = get_close_matches(name, list(origins), n=4, cutoff=0.5)
+    close = get_close_matches(name, list(origins), n=_MOST_CLOSE, cutoff=_CLOSE)
     if close:
         return "Near it: " + ", ".join(f"{n} ({origins[n]})" for n in close) + "."
     by_origin: dict[str, list[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -95,3 +96,27 @@ def test_the_command_chooses_frames(evaluated: Target) -> None:
     done = evaluated.run(str(evaluated.pid), "eval", "1", "--frame", "9")
     assert done.returncode == 2
     assert "Its frames: 0 main" in done.stderr
+
+
+def test_a_misspelt_name_costs_no_look_at_every_object() -> None:
+    """What is at hand is looked for, what takes long is only named, and the script's own stay."""
+    from probing.agent.frame_names import Place
+    from probing.agent.namespace import Names
+
+    class Known(dict[str, object]):
+        """Knows a batch; to look for the scheduler would take long."""
+
+        possible = ("batch", "scheduler")
+        at_hand = ("batch",)
+
+        def __contains__(self, name: object) -> bool:
+            assert name != "scheduler", "it was looked for"
+            return super().__contains__(name)
+
+    names = Names(Place(threading.get_ident()), Known(batch=1))
+    names.main = {f"helper{i}": i for i in range(60)} | {"batch": 2, "network": 3}
+    assert "scheduler (what probing knows of the training" in names.hint("sheduler")
+    far = names.hint("zzz")
+    assert "batch" in far, far
+    assert "network" in far, far
+    assert "helper0," not in far, "no more than forty"

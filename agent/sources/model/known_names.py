@@ -29,6 +29,7 @@ _TRAINERS = (
     ("accelerate.accelerator", "Accelerator"),
 )
 _MOST_WRAPPERS = 4
+_AT_HAND = ("model", "optimizer", "loss", "batch", "step", "rank")
 
 
 class KnownNames(Mapping[str, Any]):
@@ -36,6 +37,7 @@ class KnownNames(Mapping[str, Any]):
 
     Attributes:
         possible: The names that it may know, whether or not there is anything of them.
+        at_hand: Those of them that are found without a look at every object of the process.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class KnownNames(Mapping[str, Any]):
         self._dataloaders = loaders
         self._step = step
         self.possible = tuple(_FINDERS)
+        self.at_hand = _AT_HAND
 
     def __getitem__(self, name: str) -> Any:
         value = _FINDERS[name](self)
