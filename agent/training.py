@@ -286,7 +286,8 @@ class TorchTraining:
         budget = self._budget
         costs: dict[str, tuple[float | None, str | None]] = {}
         is_known = bool(budget.row_ns)  # measured at the end of the first step
-        hooked = f"every pass as a whole; those of {budget.hooked} modules at every step"
+        modules = "1 module" if budget.hooked == 1 else f"{budget.hooked} modules"
+        hooked = f"every pass as a whole; those of {modules} at every step"
         costs["modules"] = (budget.calls_ns * 1e-9 if is_known else None, _left_out(budget.thinned))
         costs["memory"] = (self._memory_rows.last_ns * 1e-9 or None, self._memory_rows.note())
         if not is_known:

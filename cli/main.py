@@ -24,6 +24,7 @@ from .group import COMPLETE_VARIABLE, probing
 INTERRUPTED = 130
 READER_GONE = 141
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
+_NO_COMMAND = "Missing command."
 _TEXTS = frozenset({"sql", "code"})
 """The arguments that are text with spaces in it."""
 
@@ -80,7 +81,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _sentence(error: click.ClickException) -> str:
     """What click has to say, as one sentence."""
-    if isinstance(error, click.UsageError) and (words := _too_many(error)):
+    if isinstance(error, click.UsageError) and (words := _too_many(error) or _too_few(error)):
         return words
     text = error.format_message().strip()
     return text if text.endswith((".", "!", "?", ")")) else f"{text}."
@@ -102,6 +103,17 @@ def _too_many(error: click.UsageError) -> str | None:
             f' put all of it in quotes, `probing ENDPOINT {name} "..."`.'
         )
     return f"{name} takes no further argument, but {words!r} was given."
+
+
+def _too_few(error: click.UsageError) -> str | None:
+    """The sentence on a group of commands of which none was named."""
+    context = error.ctx
+    if context is None or not isinstance(context.command, click.Group):
+        return None
+    if error.format_message() != _NO_COMMAND:
+        return None
+    names = context.command.list_commands(context)
+    return f"{context.info_name} needs one of {', '.join(names[:-1])} or {names[-1]}."
 
 
 def _how_to_use(error: click.ClickException) -> str:

@@ -327,3 +327,16 @@ def test_a_misspelt_setting_is_put_right() -> None:
     """The error names the setting that is spelt most like it."""
     with pytest.raises(BadSetting, match="no such setting; the nearest is keep_hours"):
         find("keep_hour")
+
+
+@pytest.mark.parametrize(("group", "some"), [("act", "cleanup"), ("file", "diff")])
+def test_a_group_without_a_command_names_its_commands(
+    group: str, some: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence with the commands there are, not a page of help that calls itself an error."""
+    words = ["1", group] if group == "act" else [group]
+    assert run(words) == UsageError.exit_code
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {group} needs one of checkpoint, ")
+    assert some in first
+    assert second == f"`probing {group} --help` shows how it is used."

@@ -130,12 +130,12 @@ def test_what_the_first_questions_load_is_no_growth() -> None:
     """The code that status, eval and leak load in a healthy training is no growth of its own."""
     empty = dict.fromkeys(("allocated_bytes", "reserved_bytes", "device_used_bytes"))
     figures = [figure.split(":") for figure in FIRST_QUESTIONS.split()]
+    known = [Point(int(step), (300 << 20) + (int(kib) << 10)) for step, kib in figures]
     rows = [
-        {"step": int(step), "device": "cpu", "resident_bytes": (300 << 20) + (int(kib) << 10)}
-        | empty
-        for step, kib in figures
+        {"step": point.step, "device": "cpu", "resident_bytes": point.value, **empty}
+        for point in known
     ]
-    assert classify([Point(row["step"], row["resident_bytes"]) for row in rows]).grows
+    assert classify(known, least_rise=16 << 20).grows
     assert [(each.name, each.trend.kind) for each in series_of(rows)] == [("resident set", "flat")]
 
 

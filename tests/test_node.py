@@ -284,6 +284,7 @@ def test_there_is_one_for_each_run_directory(job: Job) -> None:
     """A second node server says in one sentence who is there already."""
     done = job.run("serve", "--listen", "127.0.0.1:0")
     assert done.returncode == 2
+    assert done.stderr.startswith("error: a node server of ")
     assert f"at {job.address}) already" in done.stderr or "runs already" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...client import Process
 
 
-@click.group("act", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("act", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @target_options
 @attach_option
 @click.pass_context

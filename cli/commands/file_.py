@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ...allocations import Recording
 
 
-@click.group("file", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "file", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @target_options
 @click.pass_context
 def command(context: click.Context) -> None:

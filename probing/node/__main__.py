@@ -39,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         _serve(options)
     except (ProbingError, OSError) as error:
         help_ = getattr(error, "help", "")
-        print(f"probing: {error}{f' {help_}' if help_ else ''}", file=sys.stderr)  # noqa: T201
+        help_ = f"\n{help_}" if help_ else ""
+        print(f"error: {error}{help_}", file=sys.stderr)  # noqa: T201
         return error.exit_code if isinstance(error, ProbingError) else Unreachable.exit_code
     return 0
 
