@@ -182,7 +182,7 @@ class Handlers:
         """See the route. What ends a recording may write a large file."""
         question = await _body(request, allocation_wire.RecordRequest)
         with self._changing(request, "record", _told(question)):
-            return _json(await asyncio.to_thread(self._memory.change, question))
+            return _json(await asyncio.wrap_future(self._memory.change(question)))
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
         """See the route."""

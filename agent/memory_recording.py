@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..allocation_wire import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
 from ..errors import BadRequest, InternalError, ProfileRefused
@@ -31,6 +31,7 @@ from .sources.allocation.device_history import DeviceHistory
 if TYPE_CHECKING:
     from .training import TorchTraining
 
+_Result = TypeVar("_Result")
 _ENDLESS_S = 86_400.0
 
 
@@ -53,14 +54,18 @@ class MemoryRecordings:
         self._profiling: Profiling | None = None
         self._is_taken = True
 
-    def change(self, request: RecordRequest) -> RecordStatus:
-        """Begin or end to record.
+    def change(self, request: RecordRequest) -> Future[RecordStatus]:
+        """Begin or end to record, which may take long.
 
-        Raises:
+        Raises, by the future:
             BadRequest: It asks for no number of steps or events.
             ProfileRefused: The ends of steps cannot be seen here.
             Busy: A profile is in hand.
         """
+        return _in_thread(lambda: self._changed(request))
+
+    def _changed(self, request: RecordRequest) -> RecordStatus:
+        """Begin or end, here and now."""
         if request.state not in {"on", "off"}:
             raise BadRequest("the recording can be turned on or off")
         _check(request.steps, request.entries)
@@ -211,9 +216,9 @@ class Taking:
             self._cancel()
 
 
-def _in_thread(work: Callable[[], Path]) -> Future[Path]:
+def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:
     """What takes long, in a thread of its own."""
-    future: Future[Path] = Future()
+    future: Future[_Result] = Future()
     future.set_running_or_notify_cancel()
 
     def run() -> None:

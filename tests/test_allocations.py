@@ -41,6 +41,7 @@ class Recorded(NamedTuple):
     blocks: list[dict[str, Any]]
     tensors: list[dict[str, Any]]
     status: str
+    threads: set[str]
     output: str
 
 
@@ -70,18 +71,25 @@ def _recorded(target: Target) -> Recorded:
     events = process.query("SELECT * FROM python.alloc_events").to_pylist()
     blocks = process.query("SELECT * FROM python.alloc_blocks").to_pylist()
     tensors = process.query("SELECT * FROM python.tensors").to_pylist()
+    threads = process.query("SELECT thread_name FROM python.threads").to_pylist()
     status = _run(target, pid, "status")
     (target.cwd / "end").touch()
     target.wait_for_output("after")
     patch.undo()
     snapshot = target.cwd / "second.pickle"
-    return Recorded(said, snapshot, events, blocks, tensors, status, target.output)
+    names = {row["thread_name"] for row in threads}
+    return Recorded(said, snapshot, events, blocks, tensors, status, names, target.output)
 
 
 def _run(target: Target, *args: str) -> str:
     done = target.run(*args)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_no_thread_of_the_agent_is_taken_for_the_program_s(recorded: Recorded) -> None:
+    """What the agent does in threads of its own leaves none among those that are shown."""
+    assert recorded.threads == {"MainThread"}
 
 
 def test_what_lives_at_the_end_is_what_the_program_has(recorded: Recorded) -> None:

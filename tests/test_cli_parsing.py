@@ -340,3 +340,11 @@ def test_a_group_without_a_command_names_its_commands(
     assert first.startswith(f"error: {group} needs one of checkpoint, ")
     assert some in first
     assert second == f"`probing {group} --help` shows how it is used."
+
+
+def test_the_line_of_memory_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that asks for JSON is refused with a way out, and is not handed text."""
+    assert run(["1", "memory", "--line", "--format", "json"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "--line prints text, and no json" in said
+    assert "query --format json" in said

@@ -93,6 +93,12 @@ def command(
         context.exit(_record(target, record, snapshot, steps))
     if steps is not None:
         raise UsageError("--steps needs --record on or --snapshot FILE.")
+    if line and style != "table":
+        raise UsageError(
+            f"--line prints text, and no {style}.",
+            help='The same figures: `probing ENDPOINT query --format json "SELECT * FROM'
+            ' python.memory ORDER BY seq DESC LIMIT 1"`.',
+        )
     code = _clean(target, wanted, line=line, watch=watch)
     if line or code:
         context.exit(code)
