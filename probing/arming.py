@@ -118,7 +118,7 @@ def _check_time(armed: wire.Armed, timeout_s: float) -> None:
         ArmTimedOut: None has for too long.
     """
     if armed.still_s > timeout_s:
-        raise ArmTimedOut(timeout_s, armed.done, armed.steps)
+        raise ArmTimedOut(timeout_s, armed.done, armed.steps, notes=armed.notes)
 
 
 def _one(answer: wire.ArmedAnswer, what: str) -> wire.Armed:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import probing
+from probing.agent.sources.numbers.gradient_rows import GradientSteps
 from probing.agent.sources.steps.interval import Interval
 from probing.arming import sample_gradients
+from probing.errors import ArmTimedOut
 from tests.support import DEADLINE_S, Target
 
 pytestmark = pytest.mark.torch
@@ -85,3 +89,18 @@ def test_every_so_many_steps_by_setting(
     assert {row["step"] for row in rows} == {0, 4, 8}
     assert {row["nan_count"] for row in rows} == {None}
     assert all(row["norm"] > 0 for row in rows)
+
+
+def test_calls_of_a_model_alone_bring_gradients_no_nearer() -> None:
+    """Where no optimizer steps, the wait for gradients has an end, and says why."""
+    rows: Any = SimpleNamespace(has_optimizer=False, disarm=lambda _: None)
+    job = GradientSteps(rows, 1, 1)
+    began = job.moved_s
+    assert not job.step_ended()
+    assert job.moved_s == began, "a call of the model is no progress"
+    told = ArmTimedOut(30, 0, 1, notes=job.armed().notes)
+    assert "within 30 s (no optimizer has stepped since the agent came)" in told.message
+    rows.has_optimizer = True
+    assert not job.step_ended()
+    assert job.moved_s > began
+    assert job.armed().notes == ()

@@ -39,8 +39,8 @@ class NotProbed(Unreachable):
     code = "not_probed"
     status = 404
     help = (
-        "`probing attach PID` puts one in without a restart; `query`, `summary`, `eval`, `tables`"
-        " and `config` do so themselves with --attach. `backtrace` works without an agent."
+        "`probing attach PID` puts one in without a restart, and so does --attach with `query`,"
+        " `eval`, `memory` and most other commands. `backtrace` works without an agent."
     )
 
     def __init__(

@@ -45,10 +45,13 @@ class ArmTimedOut(TimedOut):
     code = "arm_timed_out"
     help = "Give it more time with --timeout SECONDS. `backtrace` shows what it is doing."
 
-    def __init__(self, seconds: float, done: int, steps: int) -> None:
+    def __init__(
+        self, seconds: float, done: int, steps: int, *, notes: tuple[str, ...] = ()
+    ) -> None:
+        why = f" ({'; '.join(notes)})" if notes else ""
         super().__init__(
-            f"the training came to no end of a step within {seconds:g} s; {done} of {steps} steps"
-            " are done, and the rest was called off."
+            f"the training came to no end of a step within {seconds:g} s{why}; {done} of {steps}"
+            " steps are done, and the rest was called off."
         )
 
 

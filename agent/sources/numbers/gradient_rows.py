@@ -47,12 +47,22 @@ class GradientSteps(ArmedJob):
 
     def notes(self) -> tuple[str, ...]:
         """What the reader should know."""
+        if self._is_without_optimizer():
+            return ("no optimizer has stepped since the agent came",)
         if not self.left_out:
             return ()
         return (
             f"{self.left_out} gradients were left out: sparse, or of a subclass of Tensor such as"
             " DTensor",
         )
+
+    def step_ended(self) -> bool:
+        """See `StepEndJob`; calls of a model alone bring it no nearer to its end."""
+        moved_s = self.moved_s
+        is_over = super().step_ended()
+        if self._is_without_optimizer():
+            self.moved_s = moved_s
+        return is_over
 
     def wrote(self, step: int, rows: int, left_out: int) -> None:
         """An optimizer's rows of a step are written."""
@@ -67,6 +77,10 @@ class GradientSteps(ArmedJob):
             self.done = self.last_step - self.first_step + 1
             if self.done >= self.steps:
                 self.end()
+
+    def _is_without_optimizer(self) -> bool:
+        """Whether it waits, and there was no step of an optimizer so far."""
+        return self.state == "waiting" and not self._rows.has_optimizer
 
     def _let_go(self) -> None:
         """No more rows."""
@@ -111,6 +125,11 @@ class GradientRows:
     def is_on(self) -> bool:
         """Whether it looks at steps."""
         return self._before in self._recording.before_step
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether an optimizer has stepped, now or before."""
+        return self._recording.safe_points.stepping
 
     def start(self) -> None:
         """Look at the steps from now on."""
