@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,11 @@ class Target:
         """What the options read so far say."""
         found = context.obj
         return found if isinstance(found, cls) else cls()
+
+    @property
+    def words(self) -> str:
+        """The endpoints as they can be typed before any command."""
+        return " ".join(f"-t {shlex.quote(word)}" for word in self.endpoints)
 
     @property
     def limit_s(self) -> float:

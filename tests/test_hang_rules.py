@@ -149,6 +149,17 @@ def test_a_missing_rank_is_shown_where_it_is() -> None:
     assert any("all_reduce number 40 of group 0 at train.py:88" in line for line in cause.evidence)
 
 
+def test_what_to_type_next_works_from_where_one_asks() -> None:
+    """Ranks of other machines are named by their addresses, all as the command named them."""
+    url, asked = "http://node1:9741/v1/ranks/77-4", "-t node1:9741 -t node2:9741"
+    ranks = FAULTS["missing, in the loader"][0]
+    far = [dataclasses.replace(rank, endpoint=url) for rank in ranks]
+    steps = judge(far, world=range(4), asked=asked).next_steps
+    assert steps[0].startswith(f"`probing -t {url} backtrace --locals`")
+    steps = judge(waiting_but({}), world=range(4), asked=asked).next_steps
+    assert any(step.startswith(f"`probing {asked} backtrace --native`") for step in steps)
+
+
 def test_no_majority() -> None:
     """Of two against two both sides are told, and nobody is called a victim."""
     ranks = [in_call(r, shapes=f"[{r // 2}]") for r in range(4)]

@@ -38,7 +38,9 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
 
     target = asked_target(context)
     membership = membership_of(target)
-    verdicts = diagnose(membership.members, timeout_s=target.limit_s, token=target.token)
+    verdicts = diagnose(
+        membership.members, timeout_s=target.limit_s, token=target.token, asked=target.words
+    )
     if style == "json":
         plain = [dataclasses.asdict(verdict) for verdict in verdicts]
         shown = plain[0] if len(plain) == 1 else plain

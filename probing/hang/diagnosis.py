@@ -31,12 +31,17 @@ _STATES: dict[str, State] = {"missing": "missing", "dead": "dead"}
 
 
 def diagnose(
-    members: Sequence[Member], *, timeout_s: float, token: str | None = None
+    members: Sequence[Member],
+    *,
+    timeout_s: float,
+    token: str | None = None,
+    asked: str = "-t all",
 ) -> tuple[Verdict, ...]:
     """Say of every job among some processes why it does not go on, or that it does.
 
     Args:
         timeout_s: How long any one question may take.
+        asked: How the command named them, for what it says to type next.
     """
     began = time.monotonic()
     newest, record = (Reading.of_query(sql, timeout_s) for sql in (NEWEST, RECORD))
@@ -58,12 +63,13 @@ def diagnose(
         ahead = [Reading.of_query(FLIGHT, timeout_s)]
         return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
 
-    return tuple(_judge(group, flights) for group in _by_job(outcomes))
+    return tuple(_judge(group, flights, asked) for group in _by_job(outcomes))
 
 
 def _judge(
     outcomes: Sequence[Outcome[RankEvidence]],
     flights: Callable[[Sequence[Member]], dict[str, tuple[Call, ...]]],
+    asked: str,
 ) -> Verdict:
     """The verdict on one job."""
     evidence = [outcome.value or _absent(outcome) for outcome in outcomes]
@@ -75,6 +81,7 @@ def _judge(
         world=range(max(sizes, default=0)),
         coverage=Coverage.of(outcomes).words(),
         job=outcomes[0].member.job,
+        asked=asked,
     )
 
 

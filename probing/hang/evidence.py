@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .. import rank_paths
+from ..job.plans import is_address
+
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
 """``silent``: alive, but its agent does not answer; it was looked at from outside.
 ``unreachable``: it did not answer in time, and cannot be looked at from outside.
@@ -154,6 +157,12 @@ class RankEvidence:
     notes: tuple[str, ...] = ()
 
     @property
+    def address(self) -> str:
+        """Its endpoint, where that is an address; empty for a process of this machine."""
+        is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
+        return self.endpoint if is_far else ""
+
+    @property
     def is_alive(self) -> bool:
         """Whether it is known to run, or to be stopped."""
         return self.state in {"answering", "silent", "stopped"}
@@ -165,6 +174,7 @@ class Cause:
 
     Attributes:
         what: What is wrong with it, in words that fit behind its name.
+        endpoint: Its address, where it was asked over the network: only there can it be.
         evidence: What that follows from, one line each.
     """
 
@@ -172,6 +182,7 @@ class Cause:
     pid: int | None
     host: str
     what: str
+    endpoint: str = ""
     evidence: tuple[str, ...] = ()
 
 

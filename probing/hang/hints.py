@@ -20,11 +20,15 @@ _LEAST_LAG_S = 0.02
 _LAG_STEPS = 0.1
 
 
-def hints(case: Case, verdict: Verdict) -> tuple[str, ...]:
-    """Sentences about what the person should look at next."""
+def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
+    """Sentences about what the person should look at next.
+
+    Args:
+        asked: How the command named the ranks.
+    """
     found = [*_not_finite(case), *_more_attention(case, verdict)]
     if verdict.kind == "healthy":
-        found += _comes_last(case)
+        found += _comes_last(case, asked)
     return tuple(found)
 
 
@@ -33,9 +37,10 @@ def _not_finite(case: Case) -> Iterator[str]:
     steps = {rank: e.not_finite for rank, e in case.ranks.items() if e.not_finite is not None}
     if steps:
         ranks = sorted(steps)
+        target = case.ranks[ranks[0]].address or f"rank:{ranks[0]}"
         yield (
             f"The loss of {ranks_text(ranks)} is not finite, last in step {max(steps.values())}:"
-            f" `probing -t rank:{ranks[0]} arm nan` names the module."
+            f" `probing -t {target} arm nan` names the module."
         )
 
 
@@ -58,7 +63,7 @@ _STATES = {
 }
 
 
-def _comes_last(case: Case) -> Iterator[str]:
+def _comes_last(case: Case, asked: str) -> Iterator[str]:
     """A rank that nearly always comes last to the collectives of a group."""
     if len({e.host for e in case.ranks.values()}) > 1:
         return  # the clocks of machines differ: `stragglers` corrects for that
@@ -79,7 +84,7 @@ def _comes_last(case: Case) -> Iterator[str]:
         if times >= _SHARE * total and lag >= least:
             yield (
                 f"Rank {rank} came last to {times} of the last {total} collectives of group {name},"
-                f" {seconds(lag)} after the others: `probing -t all stragglers` says where."
+                f" {seconds(lag)} after the others: `probing {asked} stragglers` says where."
             )
             return
 

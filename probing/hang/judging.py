@@ -30,6 +30,7 @@ def judge(
     world: Iterable[int] = (),
     coverage: str = "",
     job: str | None = None,
+    asked: str = "-t all",
 ) -> Verdict:
     """Say why a job does not go on, or that it does.
 
@@ -37,6 +38,7 @@ def judge(
         evidence: What is known of its processes.
         world: The ranks that it should have, as far as the launcher tells.
         coverage: The sentence that says who was asked.
+        asked: How the command named them, for what it says to type next.
     """
     ranked = [e for e in evidence if e.rank is not None]
     case = Case.of(ranked, world)
@@ -44,12 +46,12 @@ def judge(
         verdict = judge_process(evidence[0] if evidence else None)
     else:
         verdict = next(found for rule in _RULES if (found := rule(case)) is not None)
-        verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict)))
+        verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict, asked)))
     return dataclasses.replace(
         verdict,
         coverage=coverage,
         job=job,
-        next_steps=wording.next_steps(verdict),
+        next_steps=wording.next_steps(verdict, asked),
         queries=wording.queries(verdict, case),
     )
 

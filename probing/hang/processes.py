@@ -62,6 +62,7 @@ def _verdict(evidence: RankEvidence, case: Case, headline: str, *, is_hang: bool
                 pid=evidence.pid,
                 host=evidence.host,
                 what=doing_words(evidence),
+                endpoint=evidence.address,
                 evidence=evidence.doing.stack if evidence.doing else (),
             ),
         ),

@@ -179,6 +179,7 @@ def cause(case: Case, rank: int) -> Cause:
         pid=evidence.pid,
         host=evidence.host,
         what=_what(evidence),
+        endpoint=evidence.address,
         evidence=tuple(_evidence(evidence)),
     )
 
@@ -206,8 +207,12 @@ def victims_do(case: Case, victims: Sequence[int]) -> str | None:
     return words
 
 
-def next_steps(verdict: Verdict) -> tuple[str, ...]:
-    """What to do, in that order."""
+def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
+    """What to do, in that order.
+
+    Args:
+        asked: How the command named those that it is about.
+    """
     if verdict.kind == "healthy":
         return ()
     options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
@@ -220,7 +225,7 @@ def next_steps(verdict: Verdict) -> tuple[str, ...]:
     steps: list[str] = []
     if not (verdict.is_hang or verdict.has_ended or verdict.kind == "process"):
         steps.append("Ask again: this may still be a slow step.")
-    steps += _REMEDIES.get(verdict.kind, ())
+    steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(verdict.kind, ())]
     if verdict.kind == "stopped":
         steps += [
             f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let rank {c.rank} go on."
@@ -243,10 +248,10 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "deadlock": ("Make all ranks use these groups in the same order.",),
     "same_collective": (
         "Look at the network and at the devices of these machines; `dmesg` tells of both.",
-        "`probing -t all backtrace --native`: in which C function they wait.",
+        "`probing {asked} backtrace --native`: in which C function they wait.",
     ),
     "unseen": ("Ask the machine that the rank should be on; see `probing list --job`.",),
-    "unknown": ("`probing -t all backtrace`: where all ranks are.",),
+    "unknown": ("`probing {asked} backtrace`: where all ranks are.",),
 }
 
 
@@ -348,6 +353,8 @@ def _ending(case: Case, rank: int) -> str:
 
 def _target(cause: Cause, verdict: Verdict) -> str:
     """An endpoint of a rank; one that has ended is no longer found by its rank."""
+    if cause.endpoint:
+        return cause.endpoint
     if cause.rank is None or (verdict.has_ended and cause.pid is not None):
         return str(cause.pid)
     return f"rank:{cause.rank}"
