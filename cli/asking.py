@@ -8,6 +8,7 @@ endpoint that stands for several processes is replaced by them.
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,6 +134,30 @@ def tell_notes(target: Target, endpoint: str, notes: Iterable[str]) -> None:
     """Put notes on stderr, with the endpoint where there are several."""
     for note in notes:
         terminal.note(note if target.is_single else f"{endpoint}: {note}")
+
+
+def show(
+    target: Target,
+    style: str,
+    question: Callable[[Process], T],
+    render: Callable[[T], str],
+    as_plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
+    *,
+    ahead: Sequence[Reading] = (),
+) -> int:
+    """Ask every endpoint and print what it says, as JSON or as text.
+
+    Args:
+        style: ``json``, or any other for text.
+        as_plain: Makes of an answer what is written as JSON.
+        ahead: What the question asks of every process.
+
+    Returns:
+        The exit code.
+    """
+    if style == "json":
+        return show_json(target, question, as_plain, ahead=ahead)
+    return show_each(target, question, render, ahead=ahead)
 
 
 def show_each(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import UsageError
 from ...tree_wire import Reading
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -205,21 +205,20 @@ def undo(context: click.Context, *, number: int | None, alone: bool, style: str)
 @click.pass_context
 def list_(context: click.Context, *, style: str) -> None:
     """Show the last actions, what is in force, and what can be undone."""
-    from ..render.actions import render_acts
-
-    target, ahead = asked_target(context), [Reading(route="acts")]
 
     def ask(process: Process) -> Acts:
         return process.acts()
 
-    if style == "json":
-        context.exit(
-            show_json(target, ask, lambda acts: dataclasses.asdict(acts)["acts"], ahead=ahead)
-        )
-    width = terminal.screen().width
-    context.exit(
-        show_each(target, ask, lambda acts: render_acts(acts.acts, width=width), ahead=ahead)
-    )
+    def render(answer: Acts) -> str:
+        from ..render.actions import render_acts
+
+        return render_acts(answer.acts, width=terminal.screen().width)
+
+    def plain(answer: Acts) -> Any:
+        return dataclasses.asdict(answer)["acts"]
+
+    target, ahead = asked_target(context), [Reading(route="acts")]
+    context.exit(show(target, style, ask, render, plain, ahead=ahead))
 
 
 def _act(context: click.Context, asked: Asked, style: str) -> None:

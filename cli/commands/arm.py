@@ -11,7 +11,7 @@ from ...errors import UsageError
 from ...tree_wire import Reading
 from ...wire import ARMABLE, MOST_STEPS
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def command(
         return process.armed() if what is None else process.arm(what, asked)
 
     ahead = [Reading(route="armed")] if what is None else []
-    if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict, ahead=ahead))
-    context.exit(show_each(target, ask, _render, ahead=ahead))
+    context.exit(show(target, style, ask, _render, ahead=ahead))
 
 
 def _render(answer: ArmedAnswer) -> str:
@@ -97,6 +95,4 @@ def _watch(target: Target, steps: int, style: str) -> int:
         label, watch = found
         return render_finding(watch.armed, watch.rows, evidence=watch.evidence, endpoint=label)
 
-    if style == "json":
-        return show_json(target, ask, lambda found: dataclasses.asdict(found[1]))
-    return show_each(target, ask, render)
+    return show(target, style, ask, render, lambda found: dataclasses.asdict(found[1]))

@@ -9,7 +9,7 @@ import click
 
 from ...tree_wire import Reading
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..completion import complete_settings
 from ..target import asked_target, attach_option, style_option, target_options
 
@@ -53,6 +53,4 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
         return [dataclasses.asdict(setting) for setting in pick(answer)]
 
     ahead = [] if assigns else [Reading(route="settings")]
-    if style == "json":
-        context.exit(show_json(target, ask, plain, ahead=ahead))
-    context.exit(show_each(target, ask, render, ahead=ahead))
+    context.exit(show(target, style, ask, render, plain, ahead=ahead))

@@ -10,7 +10,7 @@ import click
 from ...tables import DATALOADERS
 from ...tree_wire import Reading
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def command(context: click.Context, *, style: str) -> None:
     """
     target = asked_target(context)
     ahead = [Reading(route="live", table=DATALOADERS.name)]
-    if style == "json":
-        context.exit(show_json(target, _ask, _plain, ahead=ahead))
-    context.exit(show_each(target, _ask, _render, ahead=ahead))
+    context.exit(show(target, style, _ask, _render, _plain, ahead=ahead))
 
 
 def _ask(process: Process) -> LoaderReport:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from ...wire import MOST_STEPS
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -66,6 +65,4 @@ def command(context: click.Context, *, steps: int, rows: int, style: str) -> Non
         screen = terminal.screen()
         return render_gradients(watch.rows, most=rows, width=screen.width, color=screen.color)
 
-    if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict))
-    context.exit(show_each(target, ask, render))
+    context.exit(show(target, style, ask, render))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import UsageError
 from ...tree_wire import Reading
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, style_option, target_options
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
     def ask(process: Process) -> EvalJobs:
         return process.jobs() if number is None else process.cancel(number)
 
-    from ..render.eval_jobs import render_jobs
+    def render(answer: EvalJobs) -> str:
+        from ..render.eval_jobs import render_jobs
+
+        return render_jobs(answer.jobs)
+
+    def plain(answer: EvalJobs) -> Any:
+        return dataclasses.asdict(answer)["jobs"]
 
     ahead = [Reading(route="jobs")] if number is None else []
-    if style == "json":
-        context.exit(
-            show_json(target, ask, lambda jobs: dataclasses.asdict(jobs)["jobs"], ahead=ahead)
-        )
-    context.exit(show_each(target, ask, lambda jobs: render_jobs(jobs.jobs), ahead=ahead))
+    context.exit(show(target, style, ask, render, plain, ahead=ahead))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -39,11 +38,7 @@ def command(context: click.Context, *, samples: int, style: str) -> None:
     def ask(process: Process) -> LabelsAnswer:
         return process.labels(samples=samples, timeout_s=target.limit_s)
 
-    if style == "json":
-        code = show_json(target, ask, dataclasses.asdict)
-    else:
-        code = show_each(target, ask, lambda answer: _render(answer, style))
-    context.exit(code)
+    context.exit(show(target, style, ask, lambda answer: _render(answer, style)))
 
 
 def _render(answer: LabelsAnswer, style: str) -> str:

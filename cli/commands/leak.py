@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from ...leaks.growth import WAYS
 from ...wire import MOST_STEPS
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -70,6 +69,4 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
         screen = terminal.screen()
         return render_leak(report, width=screen.width, color=screen.color)
 
-    if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict))
-    context.exit(show_each(target, ask, render))
+    context.exit(show(target, style, ask, render))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, style_option, target_options
 
 if TYPE_CHECKING:
@@ -52,7 +51,4 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
 
     from ...out_of_memory import readings
 
-    ahead = readings(target.limit_s)
-    if style == "json":
-        context.exit(show_json(target, ask, dataclasses.asdict, ahead=ahead))
-    context.exit(show_each(target, ask, render, ahead=ahead))
+    context.exit(show(target, style, ask, render, ahead=readings(target.limit_s)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def command(context: click.Context, *, style: str) -> None:
     target = asked_target(context)
     from ..status_report import readings
 
-    ahead = readings(target.limit_s)
-    if style == "json":
-        context.exit(show_json(target, _ask, _plain, ahead=ahead))
-    context.exit(show_each(target, _ask, _render, ahead=ahead))
+    context.exit(show(target, style, _ask, _render, _plain, ahead=readings(target.limit_s)))
 
 
 def _ask(process: Process) -> StatusReport:

@@ -9,7 +9,7 @@ import click
 
 from ...tree_wire import Reading
 from .. import terminal
-from ..asking import show_each, show_json
+from ..asking import show
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 
@@ -36,10 +36,14 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
 
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
-    ahead = [Reading(route="tables")]
-    if style == "json":
-        context.exit(show_json(target, _ask, lambda a: _plain(a, chosen), ahead=ahead))
-    context.exit(show_each(target, _ask, lambda a: _render(a, chosen), ahead=ahead))
+
+    def render(answer: TablesAnswer) -> str:
+        return _render(answer, chosen)
+
+    def plain(answer: TablesAnswer) -> Any:
+        return _plain(answer, chosen)
+
+    context.exit(show(target, style, _ask, render, plain, ahead=[Reading(route="tables")]))
 
 
 def _ask(process: Process) -> TablesAnswer:
