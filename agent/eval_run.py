@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 _MOST_SESSIONS = 16
 _AGAIN_S = 1.0
+TIMER_THREAD = f"{AGENT_THREAD_PREFIX}timer"
 """How long code that has been interrupted may take to end before it is interrupted again."""
 
 
@@ -178,8 +179,7 @@ class Run:
                 self.interrupt(why)
                 left_s = _AGAIN_S
 
-        name = f"{AGENT_THREAD_PREFIX}timer"
-        threading.Thread(target=watch, name=name, daemon=True).start()
+        threading.Thread(target=watch, name=TIMER_THREAD, daemon=True).start()
         try:
             yield
         finally:

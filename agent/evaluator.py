@@ -16,7 +16,7 @@ from ..eval_wire import MOST_TIMES, EvalJob, EvalJobs, RepeatRequest
 from ..wire import EvalRequest
 from .asked_record import Sender
 from .eval_record import EvalRecord, Outcome
-from .eval_run import Shared
+from .eval_run import TIMER_THREAD, Shared
 from .evaluation import Evaluation
 from .repetition import Repetition, Tell
 from .safe_points import AGENT_THREAD_PREFIX
@@ -26,6 +26,8 @@ _END_S = 2.0
 """How long interrupted code is waited for when the agent goes."""
 _LONGEST_S = 86_400.0
 _MOST_CHARS = 200
+_EVAL_THREAD = f"{AGENT_THREAD_PREFIX}eval"
+_THREADS = frozenset({_EVAL_THREAD, TIMER_THREAD})
 
 W = TypeVar("W", Evaluation, Repetition)
 
@@ -37,7 +39,6 @@ class _InHand(NamedTuple):
     sender: Sender
     code: str
     since: float
-    thread: threading.Thread
 
 
 class Evaluator:
@@ -58,9 +59,9 @@ class Evaluator:
         for one in in_hand:
             one.work.cancel("ended because the agent leaves")
         end = time.monotonic() + _END_S
-        for one in in_hand:
-            if one.thread.is_alive():
-                one.thread.join(max(0.0, end - time.monotonic()))
+        for thread in threading.enumerate():  # one may have told its result, and not ended yet
+            if thread.name in _THREADS and thread is not threading.current_thread():
+                thread.join(max(0.0, end - time.monotonic()))
         self._record.close()
 
     def submit(self, request: EvalRequest, sender: Sender) -> Evaluation:
@@ -134,10 +135,10 @@ class Evaluator:
             thread = threading.Thread(
                 target=self._work,
                 args=(number, work, sender, code),
-                name=f"{AGENT_THREAD_PREFIX}eval",
+                name=_EVAL_THREAD,
                 daemon=True,
             )
-            self._in_hand[number] = _InHand(work, sender, code, time.monotonic(), thread)
+            self._in_hand[number] = _InHand(work, sender, code, time.monotonic())
         thread.start()
         return work
 
