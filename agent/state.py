@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _RINGS_MIB = 64
 """What rings take together where the settings do not say."""
+_MAKING_S = 1.0
+"""How long the making of a ring waits for what else holds forks back."""
 
 
 class Agent:
@@ -210,8 +212,9 @@ class Agent:
         """
         from .recorder import RingWriter
 
-        ring = RingWriter(self.folder.ring(table.name), table, rows)
-        self._late_rings.append(ring)
+        with forks.held_back(timeout_s=_MAKING_S):  # else a child would keep it
+            ring = RingWriter(self.folder.ring(table.name), table, rows)
+            self._late_rings.append(ring)
         return ring
 
     def abandon(self) -> None:

@@ -12,7 +12,7 @@ import probing
 from probing.errors import NotAnswering, ProbingError
 from probing.rundir import RunDirectory
 from tests import faults
-from tests.support import Target
+from tests.support import DEADLINE_S, Target
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -80,6 +80,16 @@ def test_a_storm_of_forks(
     fault.equals(f"{forks} forks under load: calls of the parent on record", forks, rows["n"])
     folders = len(RunDirectory(target.home).folders())
     fault.equals(f"{forks} forks under load: run folders", 1, folders)
+
+
+@pytest.mark.fault("T4")
+def test_a_fork_waits_for_a_ring_that_is_being_made(
+    program: Callable[..., Target], fault: faults.Reached
+) -> None:
+    """A child of that moment has no file of the ring: nobody there could close it."""
+    target = program("fork_amid", PROBING="0")
+    assert target.process.wait(DEADLINE_S) == 0, target.output
+    fault.equals("a fork while a ring is made: its files in the child", "[]", target.output.strip())
 
 
 @pytest.mark.fault("T4")
