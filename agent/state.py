@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _RINGS_MIB = 64
 """What rings take together where the settings do not say."""
 _MAKING_S = 1.0
-"""How long the making of a ring waits for what else holds forks back."""
+"""How long the making of a file that stays open waits for what else holds forks back."""
 
 
 class Agent:
@@ -114,20 +114,25 @@ class Agent:
         Raises:
             OSError: It cannot be made.
         """
+        if self._names is None:
+            with forks.held_back(timeout_s=_MAKING_S):  # else a child would keep the file
+                self._names = self._names or self._made_names()
+        return self._names
+
+    def _made_names(self) -> Names:
+        """The names, with their file and the limit of the rings that refer to them."""
         from .recorder import Names, limit_rings
 
-        if self._names is None:
-            folder = self.folder.path
-            mib = self.settings.rings_mib
-            free_bytes = None if mib else _free_bytes(folder)
-            few = limit_rings((mib or _RINGS_MIB) << 20, free_bytes)
-            if few is not None:
-                self.problems.append(f"{folder}: {few}")
-                try_each((self.write_card,))
-            self._names = Names(self.folder.names)
-            if not self._names.goes_on:
-                self._remove_rings_with_names()
-        return self._names
+        folder = self.folder.path
+        mib = self.settings.rings_mib
+        few = limit_rings((mib or _RINGS_MIB) << 20, None if mib else _free_bytes(folder))
+        if few is not None:
+            self.problems.append(f"{folder}: {few}")
+            try_each((self.write_card,))
+        names = Names(self.folder.names)
+        if not names.goes_on:
+            self._remove_rings_with_names()
+        return names
 
     def _remove_rings_with_names(self) -> None:
         """Those there have numbers of names that are lost; some are made with their first row."""
