@@ -118,7 +118,7 @@ def test_a_mistake_has_its_name(
     """Each of the common mistakes is told by name, with who refers to what is kept."""
     report = watch(keeping, way)
     names = [found.mistake for found in report.findings]
-    # Twice in some fifty whole runs a part of what a traceback keeps was told a second time, by
+    # In two whole runs of the tests a part of what a traceback keeps was told a second time, by
     # itself and without that name; why is not known. Nothing else may be told.
     assert sorted(names) in ([mistake], sorted([mistake, *ALSO.get(way, ())])), report.findings
     found = report.findings[names.index(mistake)]
