@@ -52,7 +52,6 @@ class Actions:
         self._hooks: dict[str, StepHooks] = {}
         self._searches: Searches | None = None
         self._rings: dict[str, RingWriter] = {}
-        self._count = 0
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
@@ -70,9 +69,8 @@ class Actions:
         with self._lock:
             if sum(kept.outcome is None for kept in self._kept) >= _MOST_IN_HAND:
                 raise Busy("actions", _MOST_IN_HAND)
-            self._count = (self._count or self._record.last_number()) + 1
             kept = Kept(
-                number=self._count,
+                number=self._record.next_number(),
                 name=name,
                 arguments=describe(what),
                 sender=sender,

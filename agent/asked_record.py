@@ -58,7 +58,7 @@ class AskedRecord:
         self._number_column = number
         self._most_chars, self._most_bytes = most_chars, most_bytes
         self._ring: RingWriter | None = None
-        self._text_bytes = 0
+        self._text_bytes = self._count = 0
         self._has_failed = False
         self._lock = threading.Lock()
 
@@ -69,19 +69,21 @@ class AskedRecord:
                 self._ring.close()
                 self._ring = None
 
-    def last_number(self) -> int:
-        """The largest number in the table, which an earlier agent of this process may have given.
-
-        0 where there is none, or it cannot be known.
-        """
+    def next_number(self) -> int:
+        """The number of what is asked next; goes on behind an earlier agent of this process."""
         with self._lock:
-            try:
-                ring = self._made()
-            except (ProbingError, OSError, ValueError) as error:
-                self._say(error)
-                return 0
-            # The newest row need not have the largest number, where several were asked at once.
-            return max(ring.newest_of(self._number_column) or 0, ring.newest_word() >> 2)
+            self._count = (self._count or self._last_number()) + 1
+            return self._count
+
+    def _last_number(self) -> int:
+        """The largest number in the table; 0 where there is none, or it cannot be known."""
+        try:
+            ring = self._made()
+        except (ProbingError, OSError, ValueError) as error:
+            self._say(error)
+            return 0
+        # The newest row need not have the largest number, where several were asked at once.
+        return max(ring.newest_of(self._number_column) or 0, ring.newest_word() >> 2)
 
     def _made(self) -> RingWriter:
         """The ring, made if there is none yet."""

@@ -22,7 +22,6 @@ class ChangeRecord(AskedRecord):
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent, CHANGES, number="change_id", most_chars=1000, most_bytes=1 << 20)
-        self._count = 0
 
     @contextlib.contextmanager
     def change(
@@ -49,11 +48,11 @@ class ChangeRecord(AskedRecord):
 
     def _begin(self, sender: Sender, name: str, arguments: str) -> int:
         """Open a row."""
-        self._count = (self._count or self.last_number()) + 1
+        number = self.next_number()
         return self._open(
             sender,
             lambda: {
-                "change_id": self._count,
+                "change_id": number,
                 "name": self._text(name),
                 "arguments": self._text(arguments),
             },

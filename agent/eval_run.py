@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 _MOST_SESSIONS = 16
 _AGAIN_S = 1.0
-TIMER_THREAD = f"{AGENT_THREAD_PREFIX}timer"
 """How long code that has been interrupted may take to end before it is interrupted again."""
+TIMER_THREAD = f"{AGENT_THREAD_PREFIX}timer"
 
 
 class Shared:

@@ -49,7 +49,6 @@ class Evaluator:
         self._shared = Shared(agent.settings)
         self._record = EvalRecord(agent)
         self._in_hand: dict[int, _InHand] = {}
-        self._count = 0
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -130,8 +129,7 @@ class Evaluator:
         with self._lock:
             if len(self._in_hand) >= settings.eval_max_running:
                 raise Busy("evals", settings.eval_max_running)
-            self._count = (self._count or self._record.last_number()) + 1
-            number, work = self._count, make()
+            number, work = self._record.next_number(), make()
             thread = threading.Thread(
                 target=self._work,
                 args=(number, work, sender, code),
