@@ -21,7 +21,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from ..client import Process
-    from ..tree_wire import Reading
+    from ..reading import Reading
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError, ProcessEnded
+from ..reading import Reading
 from ..tables import SOURCES
-from ..tree_wire import Reading
 from . import terminal
 from .asking import Replies, tell_notes
 from .render.memory_line import render_memory_line

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
+from ..reading import Reading
 from ..tables import SOURCES, TABLES_BY_NAME
-from ..tree_wire import Reading
 from ..wire import TablesAnswer
 
 if TYPE_CHECKING:

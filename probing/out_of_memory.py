@@ -15,7 +15,7 @@ from .advice import Advice, Shortage, Trend, advise
 from .endings import LAST_MEMORY, Ending, ending_of
 from .errors import ProbingError, SqlError, UsageError
 from .local_process import LocalProcess
-from .tree_wire import Reading
+from .reading import Reading
 
 if TYPE_CHECKING:
     from .client import Process

@@ -28,7 +28,7 @@ from probing.job.rank_sets import rank_set
 from probing.ranks.gather_facts import gather_facts
 from probing.ranks.gather_times import gather_times
 from probing.ranks.gathering import Asking
-from probing.tree_wire import Reading
+from probing.reading import Reading
 from probing.union.query import Union
 from tests.connections import Connections
 from tests.ranks import assert_same

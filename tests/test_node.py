@@ -22,9 +22,10 @@ from probing.errors import ProbingError
 from probing.job.asking import Coverage, ask_all
 from probing.job.members import find_members
 from probing.node_card import read_node
+from probing.reading import Reading
 from probing.rundir import RunDirectory
 from probing.transport import Address, ask
-from probing.tree_wire import CollectAnswer, Collected, CollectRequest, Reading, Way
+from probing.tree_wire import CollectAnswer, Collected, CollectRequest, Way
 from tests.support import PROGRAMS, Target, clean_env, start_program, wait_until
 
 pytestmark = pytest.mark.anypython

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...tree_wire import Reading
+from ...reading import Reading
 from ...wire import ARMABLE, MOST_STEPS
 from .. import terminal
 from ..asking import show

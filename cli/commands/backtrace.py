@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...tree_wire import Reading
+from ...reading import Reading
 from .. import terminal
 from ..asking import Replies, show_each, show_json, tell_notes
 from ..render.stacks import render_backtrace, render_folded

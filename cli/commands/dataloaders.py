@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...reading import Reading
 from ...tables import DATALOADERS
-from ...tree_wire import Reading
 from .. import terminal
 from ..asking import show
 from ..target import asked_target, attach_option, style_option, target_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...tree_wire import Reading
+from ...reading import Reading
 from ..asking import show
 from ..target import asked_target, style_option, target_options
 

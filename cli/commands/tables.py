@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...tree_wire import Reading
+from ...reading import Reading
 from .. import terminal
 from ..asking import show
 from ..completion import complete_tables

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..job.asking import Coverage, Outcome, ask_all
-from ..tree_wire import Reading
+from ..reading import Reading
 from .evidence import Call, RankEvidence, State, Verdict
 from .flights import FLIGHT, by_flights, flight_of, is_blind
 from .gathering import NEWEST, RECORD, Newest, Stacks, absent, evidence_of, newest_of, stacks_of

@@ -15,9 +15,10 @@ from typing import Any
 
 from .. import rank_paths, wire
 from ..errors import InternalError, ProbingError
+from ..reading import Reading
 from ..rundir import RunDirectory
 from ..transport import Address, Held, ask, asked_as
-from ..tree_wire import CollectAnswer, CollectRequest, NodeCollected, NodeKeys, Reading, Way
+from ..tree_wire import CollectAnswer, CollectRequest, NodeCollected, NodeKeys, Way
 from .handing_on import given_with, node_at, node_server, place, require_leader, url_of
 from .membership import Member
 from .tree import FAN_OUT, Reached, ask_nodes

@@ -22,7 +22,7 @@ from .tree import FAN_OUT
 
 if TYPE_CHECKING:
     from ..client import Process
-    from ..tree_wire import Reading
+    from ..reading import Reading
 
 T = TypeVar("T")
 

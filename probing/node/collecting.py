@@ -16,8 +16,9 @@ from ..errors import BadRequest, ProbingError
 from ..job.ahead import AT_AGENTS, ROUTES, CollectAsker, Target
 from ..job.handing_on import reachable
 from ..job.tree import FAN_OUTS, ask_nodes
+from ..reading import Reading
 from ..rundir import RunDirectory
-from ..tree_wire import CollectAnswer, Collected, CollectRequest, NodeCollected, Reading
+from ..tree_wire import CollectAnswer, Collected, CollectRequest, NodeCollected
 from .ranks import Ranks
 from .roster import Roster
 

@@ -24,11 +24,11 @@ from ..errors import BadRequest, ConnectionLost, InternalError, ProbingError, Pr
 from ..job.ahead import AT_AGENTS
 from ..limits import READY_S
 from ..ping import ping
+from ..reading import Reading
 from ..ring_peek import tables_answer
 from ..routes import ROUTES_BY_NAME
 from ..rundir import ProcessFolder, short_path
 from ..transport import path_to
-from ..tree_wire import Reading
 from .roster import Roster
 from .workers import Workers
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ProbingError
 from ..job.asking import Outcome
+from ..reading import Reading
 from ..tables import ENVIRONMENT, PARAMETER_CHECKSUMS
-from ..tree_wire import Reading
 from .differences import PARAMETER, Fact, RankFacts
 from .naming import Rank
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..job.ahead import is_ahead
 from ..job.asking import AT_ONCE, Outcome, ask_all
 from ..job.tree import FAN_OUT
-from ..tree_wire import Reading
+from ..reading import Reading
 from .naming import Rank
 from .stack_classes import RankStacks
 

@@ -11,9 +11,9 @@ from ... import job_wire, rank_paths, wire
 from ...card import Card
 from ...endpoint import resolve
 from ...errors import NoSuchRoute, ProbingError
+from ...reading import Reading
 from ...rundir import RunDirectory
 from ...transport import Address, Held, ask
-from ...tree_wire import Reading
 from ..membership import Member, member_of
 
 NODE_PORT = 9741
