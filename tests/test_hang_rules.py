@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from probing.cli.render.hang import render_verdict
 from probing.hang import Call, Doing, Group, RankEvidence, Verdict, judge
 from probing.hang.doings import doing_of
 from probing.hang.flights import by_flights
@@ -154,8 +155,11 @@ def test_what_to_type_next_works_from_where_one_asks() -> None:
     url, asked = "http://node1:9741/v1/ranks/77-4", "-t node1:9741 -t node2:9741"
     ranks = FAULTS["missing, in the loader"][0]
     far = [dataclasses.replace(rank, endpoint=url) for rank in ranks]
-    steps = judge(far, world=range(4), asked=asked).next_steps
-    assert steps[0].startswith(f"`probing -t {url} backtrace --locals`")
+    verdict = judge(far, world=range(4), asked=asked)
+    assert verdict.next_steps[0].startswith(f"`probing -t {url} backtrace --locals`")
+    shown = render_verdict(verdict, width=100, asked=asked)
+    assert f'  probing {asked} query "SELECT' in shown
+    assert "-t all" not in shown
     steps = judge(waiting_but({}), world=range(4), asked=asked).next_steps
     assert any(step.startswith(f"`probing {asked} backtrace --native`") for step in steps)
 

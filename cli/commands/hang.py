@@ -46,5 +46,6 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
         shown = plain[0] if len(plain) == 1 else plain
         terminal.write_json(shown)
     else:
-        terminal.write(render_verdicts(verdicts, width=terminal.screen().width, most=rows))
+        width = terminal.screen().width
+        terminal.write(render_verdicts(verdicts, width=width, most=rows, asked=target.words))
     context.exit(_HANG_CODE if check and any(verdict.is_hang for verdict in verdicts) else 0)

@@ -16,26 +16,35 @@ _WIDEST = 100
 _EARLY = "NOT YET A HANG"
 
 
-def render_verdicts(verdicts: Sequence[Verdict], *, width: int | None, most: int = 8) -> str:
+def render_verdicts(
+    verdicts: Sequence[Verdict], *, width: int | None, most: int = 8, asked: str = "-t all"
+) -> str:
     """The verdicts on all jobs, each under its name where there are several.
 
     Args:
         most: Causes to show of each; 0 for all.
+        asked: How the command named those that they are about.
     """
     several = len(verdicts) > 1
     return "\n\n".join(
-        render_verdict(verdict, width=width, most=most, with_job=several) for verdict in verdicts
+        render_verdict(verdict, width=width, most=most, with_job=several, asked=asked)
+        for verdict in verdicts
     )
 
 
 def render_verdict(
-    verdict: Verdict, *, width: int | None, most: int = 8, with_job: bool = False
+    verdict: Verdict,
+    *,
+    width: int | None,
+    most: int = 8,
+    with_job: bool = False,
+    asked: str = "-t all",
 ) -> str:
     """One verdict."""
     blocks = [_head(verdict, width, with_job=with_job), _who(verdict, width, most)]
     blocks.append(_grounds(verdict, width))
     blocks.append(_numbered(verdict.next_steps, width))
-    blocks.append(_queries(verdict))
+    blocks.append(_queries(verdict, asked))
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
@@ -106,13 +115,14 @@ def _numbered(steps: Sequence[str], width: int | None) -> list[str]:
     return lines
 
 
-def _queries(verdict: Verdict) -> list[str]:
+def _queries(verdict: Verdict, asked: str) -> list[str]:
     """The queries, each on one line so that it can be copied."""
     lines = ["see it yourself:"] if verdict.queries else []
-    endpoint = f"job:{verdict.job}" if verdict.has_ended and verdict.job else "all"
+    is_kept = verdict.has_ended and verdict.job and asked == "-t all"
+    target = f"-t job:{verdict.job}" if is_kept else asked
     for query in verdict.queries:
         lines.append(f"  # {query.title}")
-        lines.append(f'  probing -t {endpoint} query "{escape_controls(query.sql)}"')
+        lines.append(f'  probing {target} query "{escape_controls(query.sql)}"')
     return lines
 
 
