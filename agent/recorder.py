@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import RingError
 from ..names import encode_name
@@ -259,8 +259,10 @@ class RingWriter:
         self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
         places = {field.column.name: field.offset for field in self.layout.opening}
         self._start_at = places.get("start_ns", 0)
-        names = [field.column.name for field in self.layout.closing]
-        self._closing_named = tuple(zip(names, self._closing_nulls, strict=True))
+        self._closing_names = tuple(field.column.name for field in self.layout.closing)
+        self._pack_open = self.layout.open_struct.pack_into
+        self._pack_close = self.layout.close_struct.pack_into
+        self._close_offset = self.layout.close_offset
         self._released = 0
 
     def _earlier(self, path: Path, capacity: int) -> tuple[int, int] | None:
@@ -284,28 +286,31 @@ class RingWriter:
     def open_row(self, *opening: object) -> int:
         """Write a row with its opening columns, in layout order; returns its word."""
         word = self.next_word()
-        self.layout.open_struct.pack_into(
-            self.buffer, self.offset_of(word), word, *opening, *self._closing_nulls, word
-        )
+        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
+        self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
         return word
 
     def close_row(self, word: int, state: int, *closing: object) -> None:
         """Complete a row with its closing columns, unless it has been overwritten."""
-        if self.still_holds(word):
-            self.layout.close_struct.pack_into(
-                self.buffer,
-                self.offset_of(word) + self.layout.close_offset,
-                *closing,
-                word + state,
-            )
+        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
+        if MARKER.unpack_from(self.buffer, at)[0] == word:
+            self._pack_close(self.buffer, at + self._close_offset, *closing, word + state)
 
     def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
         """Complete a row with some of its closing columns by name, the others being NULL.
 
         A row may be completed again, with more than was known the first time.
         """
-        closing = [values.get(n, null) for n, null in self._closing_named]
+        closing = map(values.get, self._closing_names, self._closing_nulls)
         self.close_row(word, state, *closing)
+
+    def no_closing(self) -> list[Any]:
+        """Closing columns that are all NULL, in layout order, for `close_row`."""
+        return list(self._closing_nulls)
+
+    def places_of(self, *names: str) -> list[int]:
+        """Where in that order columns are."""
+        return [self._closing_names.index(name) for name in names]
 
     def newest_word(self) -> int:
         """The word of the row opened last; 0 before the first."""

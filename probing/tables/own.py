@@ -15,9 +15,9 @@ OVERHEAD = Table(
     name="overhead",
     schema=OWN_SCHEMA,
     kind="recorded",
-    doc="What recording each training step has cost the training thread. What is done once per step"
-    " is measured; what is done at each module call is counted, and its cost estimated from a loop"
-    " that is timed in the process itself.",
+    doc="What recording each training step has cost the training thread, collectives apart. What is"
+    " done a few times per step and what hooks do is measured; module calls are counted, and their"
+    " cost is estimated from a part of it that is measured now and then.",
     columns=(
         STEP,
         DURATION._replace(doc="How long the step took."),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .measures import Measure, bootstrap_median, scaled, slowdowns
 from .processes import run_program, temporary_home
 
-_BUDGET_S = 75.0
+_BUDGET_S = 180.0
 _MODELS = {"gpt": "GPT", "cnn": "residual network"}
 
 

@@ -114,6 +114,7 @@ class BackwardPasses:
         if thread.session != recording.session or recording.awaits_step or thread.is_agents:
             return None
         recording.safe_points.torch_called()
+        entered = time.perf_counter_ns()
         is_outermost = not thread.passes
         counts = is_outermost and thread.native_id == recording.training_thread
         if counts and recording.memory_look is not None:
@@ -135,6 +136,7 @@ class BackwardPasses:
         begun = _Pass(thread, thread.floor, start, word, counts)
         thread.passes += 1
         thread.floor = len(thread.backward)
+        recording.spent_ns += time.perf_counter_ns() - entered
         return begun
 
     def _note_loss(self, args: tuple[Any, ...]) -> None:
@@ -153,6 +155,7 @@ class BackwardPasses:
     def _end(self, begun: _Pass, state: int) -> None:
         """A pass has ended."""
         thread, recording = begun.thread, self._recording
+        entered = time.perf_counter_ns()
         self._modules.close_down_to(thread, thread.floor, is_outermost=thread.passes == 1)
         thread.passes -= 1
         thread.floor = begun.floor
@@ -168,3 +171,4 @@ class BackwardPasses:
         if begun.word is not None:
             took = now - begun.start_ns
             recording.trace.close_row(begun.word, state, took, self._memory.bytes)
+        recording.spent_ns += time.perf_counter_ns() - entered

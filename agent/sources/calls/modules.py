@@ -194,7 +194,7 @@ class ModuleCalls:
                 if took < lap_ns or still_holds(word):
                     pack_close(buffer, at + close_at, took, memory.bytes, word + DONE)
                 if hooked and (mine := hooked.get(id(self))) is not None:
-                    hook(mine, args, kwargs, result, depth)
+                    hook(mine, args, kwargs, result, depth, now)
                 if not depth:
                     leave_root(self, thread)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -211,6 +211,7 @@ class ModuleCalls:
         Nothing is recorded either once recording has stopped, in case that somebody has kept the
         wrapper, or a method bound to it.
         """
+        start = time.perf_counter_ns()
         if thread.session != self._recording.session and not self._boundary.admit(module, thread):
             return None
         ids = self._names.known.get(id(module))
@@ -222,7 +223,9 @@ class ModuleCalls:
         thread.root = module
         thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
-            self._recording.safe_points.root_called()
+            if self._recording.safe_points.waiting:
+                self._recording.safe_points.root_called()
+                start = time.perf_counter_ns()  # that somebody has held the training is no cost
             may_train = self._torch.is_grad_enabled() and self._boundary.has_optimizer()
             self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
             if ids in self._names.with_parameters:
@@ -235,16 +238,19 @@ class ModuleCalls:
                 self._recording.inputs.root_called(args, kwargs)
             if self._recording.observation is not None:
                 self._recording.observation.root_called(module, self._recording.step)
+        self._recording.spent_ns += time.perf_counter_ns() - start
         return ids
 
     def _leave_root(self, module: Any, thread: ThreadState) -> None:
         """The call of a root has ended."""
+        start = time.perf_counter_ns()
         thread.root = None
         if self._recording.observation is not None:
             self._recording.observation.root_left(module)
         if not (thread.recomputing or thread.is_agents):
             self._leave_phase(thread)
             self._progress.root_left(module)
+        self._recording.spent_ns += time.perf_counter_ns() - start
 
     def _leave_phase(self, thread: ThreadState) -> None:
         """The training thread is no longer in the forward pass."""

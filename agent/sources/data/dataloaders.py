@@ -264,6 +264,7 @@ class DataLoaders:
             self._recording.safe_points.batch_came(batch)
         self._correct_worker(wait, iterator)
         self._close(wait, DONE, facts, took, is_exhausted=False)
+        self._recording.spent_ns += time.perf_counter_ns() - wait.start_ns - took
 
     def _ended(self, wait: _Wait, error: BaseException) -> None:
         """The wait has ended without a batch; the exception goes on to the caller."""

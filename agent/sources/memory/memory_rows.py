@@ -23,7 +23,7 @@ from .host_figures import INTERVAL_NS, HostFiles
 from .nvml import DeviceTotals
 
 ATTACH, BEFORE_FORWARD, AFTER_FORWARD, AFTER_BACKWARD, AFTER_STEP, MARK = range(len(MEMORY_PHASES))
-PART_OF_BUDGET = 0.2
+PART_OF_BUDGET = 0.1
 _MOST_LABELS = 1000
 """How many labels of marks are kept apart; those beyond are rows without one."""
 _HOST = "cpu"

@@ -13,8 +13,10 @@ from ....ring import NULL_INT
 from ..accelerator import Accelerator
 
 _LEAST_INTERVAL_NS = 2_000_000
-_COST_SHARE = 1000
-"""A sample may cost one part in so many of the time until the next. It costs up to 30 us: by then
+_MOST_INTERVAL_NS = 250_000_000
+"""A training that moves has a sample not older than this, unless it is within one call."""
+_COST_SHARE = 4000
+"""A sample may cost one part in so many of the time until the next. It costs up to 50 us: by then
 the caches have forgotten what it takes."""
 
 
@@ -46,7 +48,8 @@ class MemorySampler:
         allocated = self._accelerator.allocated_bytes()
         self.bytes = self._resident() if allocated is None else allocated
         self.taken_ns = end = self._clock()
-        self.due_ns = end + max(_LEAST_INTERVAL_NS, (end - start) * _COST_SHARE)
+        interval = max((end - start) * _COST_SHARE, _LEAST_INTERVAL_NS)
+        self.due_ns = end + min(interval, _MOST_INTERVAL_NS)
 
     def _resident(self) -> int:
         """The resident set of the process in bytes."""

@@ -31,10 +31,13 @@ class Number:
 
     def is_here(self) -> bool:
         """Whether the value is known; asks without waiting."""
-        if self._pending is not None and self._pending.is_here():
+        if self._pending is not None:
+            if not self._pending.is_here():
+                return False
             self._value, self._pending = self._pending.value(), None
-        parts = (self._scale, self._more)
-        return self._pending is None and all(part is None or part.is_here() for part in parts)
+        if self._scale is not None and not self._scale.is_here():
+            return False
+        return self._more is None or self._more.is_here()
 
     @property
     def value(self) -> float:
@@ -61,17 +64,18 @@ class Number:
 def read_number(tensor: Any, accelerator: Accelerator) -> Number | None:
     """The number in a tensor; None where there is none to be read."""
     torch: Any = sys.modules["torch"]
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() != 1:
+    kind = type(tensor)
+    if (kind is not torch.Tensor and kind is not torch.nn.Parameter) or tensor.numel() != 1:
         return None
-    if not tensor.dtype.is_floating_point or tensor.device.type == "meta":
+    if not tensor.dtype.is_floating_point or tensor.is_meta:
         return None
     return _read(tensor, accelerator)
 
 
 def _read(tensor: Any, accelerator: Accelerator) -> Number | None:
     """The number in a tensor of one element; None where it cannot be had now."""
-    if tensor.device.type == "cpu":
-        return Number(float(tensor.item()))
+    if tensor.is_cpu:  # every call of torch costs 5 us once the caches have forgotten it
+        return Number(tensor.item())
     pending = accelerator.copy_number(tensor)
     return None if pending is None else Number(NULL_FLOAT, pending)
 

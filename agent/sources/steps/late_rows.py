@@ -7,7 +7,7 @@ come; nobody waits for it. Used under the interpreter lock, by one thread at a t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ....ring import DONE
@@ -32,17 +32,12 @@ class _LateRow(NamedTuple):
 
     ring: RingWriter
     word: int
-    values: Mapping[str, Any]
-    later: Mapping[str, Later]
+    closing: list[Any]
+    later: Sequence[tuple[int, Later]]
 
     def is_here(self) -> bool:
         """Whether all of them have come."""
-        return all(number.is_here() for number in self.later.values())
-
-    def write(self) -> None:
-        """Complete the row with what is known now; a second time, with more."""
-        known = {name: number.value for name, number in self.later.items()}
-        self.ring.close_named(self.word, DONE, {**self.values, **known})
+        return all(number.is_here() for _, number in self.later)
 
 
 class LateRows:
@@ -52,20 +47,27 @@ class LateRows:
         self._waiting: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
 
     def write(
-        self, ring: RingWriter, word: int, values: Mapping[str, Any], later: Mapping[str, Later]
+        self,
+        ring: RingWriter,
+        word: int,
+        closing: list[Any],
+        later: Sequence[tuple[int, Later]],
     ) -> None:
         """Complete a row; once more later on, if that will add something.
 
         Args:
-            values: Closing columns by name.
-            later: Those that may not be known yet.
+            closing: The closing columns in the order of the layout; the list is kept and changed.
+            later: Those that may not be known yet, by their places in that order.
         """
-        row = _LateRow(ring, word, values, later)
-        row.write()
-        if not row.is_here():
-            self._waiting.append(row)
+        are_here = True
+        for place, number in later:
+            closing[place] = number.value
+            are_here = are_here and number.is_here()
+        ring.close_row(word, DONE, *closing)
+        if not are_here:
+            self._waiting.append(_LateRow(ring, word, closing, later))
 
     def flush(self) -> None:
         """Complete what has been waiting for its numbers, in order."""
         while self._waiting and self._waiting[0].is_here():
-            self._waiting.popleft().write()
+            self.write(*self._waiting.popleft())

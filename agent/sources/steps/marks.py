@@ -49,6 +49,7 @@ class Marks:
         self._spans, self._metrics = rings
         self._memory = memory
         self._late = LateRows()
+        self._value_at = self._metrics.places_of("value")[0]
         self._names: dict[str, int] = {}
         self.guard = Guard("marks", self.stop)
 
@@ -105,10 +106,12 @@ class Marks:
 
     def _end_step(self) -> None:
         """A step ends, in the thread that trains from now on."""
-        thread = self._recording.threads.state
+        start, recording = time.perf_counter_ns(), self._recording
+        thread = recording.threads.state
         if self._boundary.admit_step(thread):
             self._progress.step_marked(thread)
-            self._recording.safe_points.step_ended()
+            recording.spent_ns += time.perf_counter_ns() - start
+            recording.safe_points.step_ended()
 
     def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
         """A span has ended."""
@@ -124,7 +127,8 @@ class Marks:
         thread_id = recording.threads.state.native_id
         for name, value in values.items():
             word = self._metrics.open_row(now, recording.step, self._number_of(name), thread_id)
-            self._late.write(self._metrics, word, {}, {"value": self._number(value)})
+            closing, number = self._metrics.no_closing(), self._number(value)
+            self._late.write(self._metrics, word, closing, [(self._value_at, number)])
         self._late.flush()
 
     def _number(self, value: Any) -> Number:

@@ -95,10 +95,12 @@ class OptimizerSteps:
         if self.is_on:
             self.guard.run(self._recording.safe_points.torch_called)
         if self.is_on and not self._recording.awaits_step:
+            start = time.perf_counter_ns()
             for look in self._recording.before_step:
                 self.guard.run(look, optimizer, args, kwargs)
             self.guard.run(self._open_row, optimizer)
             self.guard.run(self._errors.watch, optimizer)
+            self._recording.spent_ns += time.perf_counter_ns() - start
 
     def _failed(self) -> None:
         """A step has ended by an exception, which goes on to the caller."""
@@ -108,9 +110,10 @@ class OptimizerSteps:
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has stepped."""
         if self.is_on:
+            start = time.perf_counter_ns()
             for look in self._recording.after_step:
                 self.guard.run(look, optimizer, args, kwargs)
-            self.guard.run(self._close_row, optimizer)
+            self.guard.run(self._close_row, optimizer, start)
 
     def _open_row(self, optimizer: Any) -> None:
         recording, thread = self._recording, self._recording.threads.state
@@ -127,7 +130,8 @@ class OptimizerSteps:
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
-    def _close_row(self, optimizer: Any) -> None:
+    def _close_row(self, optimizer: Any, entered_ns: int) -> None:
+        """Complete the row, and with it perhaps the step."""
         recording, thread = self._recording, self._recording.threads.state
         name = recording.names.intern(type(optimizer).__name__)
         recording.optimizers.add(optimizer)
@@ -138,9 +142,11 @@ class OptimizerSteps:
             recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
             if thread.native_id == recording.training_thread:
                 recording.rows.phases.leave(now)
-        if not self._boundary.admit_step(thread):
-            return
-        if self._progress.optimizer_stepped(optimizer, name, thread):
+        has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
+            optimizer, name, thread
+        )
+        recording.spent_ns += time.perf_counter_ns() - entered_ns
+        if has_ended:
             recording.safe_points.step_ended()
 
 

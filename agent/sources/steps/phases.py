@@ -146,7 +146,8 @@ class Phases:
 
     def _may_divide(self) -> bool:
         """Whether micro-batches may begin and end here; some optimizers call the model."""
-        return self._inside in ([], [OPTIMIZER])
+        inside = self._inside
+        return not inside or (len(inside) == 1 and inside[0] == OPTIMIZER)
 
     def _end_batch(self) -> None:
         """The micro-batch ended with the last backward pass."""

@@ -136,10 +136,12 @@ class Progress:
 
     def _close(self, optimizer: int, lr: float, thread_id: int) -> None:
         """Complete the rows of the step in progress, if the agent saw its start, and count it."""
-        self._memory.sample()
         recording = self._recording
         if self._is_open:
-            now, memory = time.perf_counter_ns(), self._memory.bytes
+            now = time.perf_counter_ns()
+            if now > self._memory.due_ns:
+                self._memory.sample()
+            memory = self._memory.bytes
             took = now - self._started_ns
             if self._trace_word is None:  # a step without any module goes by its optimizer's name
                 self._open_trace((optimizer, optimizer, optimizer), thread_id)

@@ -171,6 +171,7 @@ class Recording:
         held_lr: The rate that an action has the optimizer step with, in the place of the script's.
         births: In which step storages came, once somebody has looked.
         surveyor: What makes surveys of old objects, once somebody has asked for one.
+        spent_ns: What has been done a few times per step so far, by the clock of each that does it.
         awaits_step: Whether recording began in the middle of a training and waits for the end of
             the step in progress.
     """
@@ -206,4 +207,5 @@ class Recording:
         self.surveyor: Any = None
         self.training_thread = 0
         self.session = 0
+        self.spent_ns = 0
         self.awaits_step = False

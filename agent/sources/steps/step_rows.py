@@ -7,22 +7,25 @@ still on its way from the device is written into its row later, at the end of an
 from __future__ import annotations
 
 import math
-import time
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....ring import NULL_BOOL, NULL_FLOAT, NULL_INT
+from ....ring import NULL_BOOL, NULL_FLOAT
 from ...recorder import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, peak_of
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
-from .phases import PHASES, Phases
+from .phases import OTHER, PHASES, Phases
 
 if TYPE_CHECKING:
     from ..calls.device_times import DeviceTimes
     from ..memory.memory_rows import MemoryRows
 
 _NS = 1e-9
+_BATCH_PHASES = tuple(
+    number for number, name in enumerate(PHASES) if name not in {"gradients", "optimizer", "other"}
+)
 _SAME = 0.1
 """How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
 1/3, and a rank's tokens need not be just as many as those of the others."""
@@ -42,6 +45,46 @@ class StepEnd(NamedTuple):
     optimizer: int
     lr: float
     model: Any
+
+
+class _StepPlaces(NamedTuple):
+    """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
+
+    duration_ns: int
+    allocated_bytes: int
+    optimizer: int
+    lr: int
+    micro_batches: int
+    samples: int
+    tokens: int
+    tokens_per_s: int
+    flops: int
+    mfu: int
+    skipped: int
+    loss: int
+    loss_finite: int
+    grad_norm: int
+    amp_scale: int
+    device_s: int
+
+    @classmethod
+    def of(cls, ring: RingWriter) -> _StepPlaces:
+        """Find them."""
+        return cls(*ring.places_of(*cls._fields))
+
+
+class _BatchPlaces(NamedTuple):
+    """The same of python.micro_batches."""
+
+    duration_ns: int
+    samples: int
+    tokens: int
+    loss: int
+
+    @classmethod
+    def of(cls, ring: RingWriter) -> _BatchPlaces:
+        """Find them."""
+        return cls(*ring.places_of(*cls._fields))
 
 
 class _Loss(NamedTuple):
@@ -119,7 +162,6 @@ class StepRows:
         skipped: Optimizer steps that a gradient scaler has left out in this step.
         norm: The norm of this step's gradients.
         took_ns: How long the last step took; 0 while none has ended.
-        cost_ns: What completing the rows of the last step has taken.
         shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
     """
@@ -134,12 +176,17 @@ class StepRows:
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
+        self._at = _StepPlaces.of(steps)
+        self._batch_at = _BatchPlaces.of(batches)
+        self._phases_at = steps.places_of(*(f"{name}_s" for name in PHASES))
+        names = [f"{PHASES[number]}_s" for number in _BATCH_PHASES]
+        self._batch_phases_at = tuple(zip(_BATCH_PHASES, batches.places_of(*names), strict=True))
         self._word: int | None = None
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
         self.has_stepped = False
         self.shape: tuple[int, ...] | None = None
-        self.cost_ns = self.took_ns = 0
+        self.took_ns = 0
         self._forget()
 
     def watch_memory(self, memory: MemoryRows) -> None:
@@ -180,46 +227,59 @@ class StepRows:
         self._add(self.phases.take())
         if self._word is None:
             return
-        values = {
-            **_seconds(self._spent_ns),
-            "duration_ns": ended.took_ns,
-            "allocated_bytes": ended.memory_bytes,
-            "optimizer": ended.optimizer,
-            "lr": ended.lr,
-            "micro_batches": self._count,
-            "samples": _or_null(self._samples),
-            "tokens": _or_null(self._tokens),
-            "skipped": _or_null(self.skipped),
-        }
-        if self._tokens is not None and ended.took_ns > 0:
-            values["tokens_per_s"] = self._tokens / (ended.took_ns * _NS)
-            values.update(self._arithmetic(ended.model, self._tokens, ended.took_ns * _NS))
-        loss = _MeanLoss(self._losses)
-        later: dict[str, Later] = {"loss": loss, "loss_finite": _IsFinite(loss)}
-        if self.norm is not None:
-            later["grad_norm"] = self.norm
-        if self.amp_scale is not None:
-            later["amp_scale"] = self.amp_scale
-        first, self._mark = self._mark, self._accelerator.mark()
-        if first is not None and self._mark is not None:
-            later["device_s"] = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
-        self._late.write(self._steps, self._word, values, later)
+        at, closing = self._at, self._steps.no_closing()
+        for place, ns in zip(self._phases_at, self._spent_ns, strict=True):
+            if ns:
+                closing[place] = ns * _NS
+        closing[self._phases_at[OTHER]] = self._spent_ns[OTHER] * _NS
+        closing[at.duration_ns] = ended.took_ns
+        closing[at.allocated_bytes] = ended.memory_bytes
+        closing[at.optimizer] = ended.optimizer
+        closing[at.lr] = ended.lr
+        closing[at.micro_batches] = self._count
+        if self._samples is not None:
+            closing[at.samples] = self._samples
+        if self.skipped is not None:
+            closing[at.skipped] = self.skipped
+        if self._tokens is not None:
+            closing[at.tokens] = self._tokens
+            if ended.took_ns > 0:
+                took_s = ended.took_ns * _NS
+                closing[at.tokens_per_s] = self._tokens / took_s
+                closing[at.flops], closing[at.mfu] = self._arithmetic(
+                    ended.model, self._tokens, took_s
+                )
+        self._late.write(self._steps, self._word, closing, self._later())
         self._word = None
         self._late.flush()
-        during = 0 if self._memory is None else self._memory.cost_ns
         if self._memory is not None:
             self._memory.step_ended(ended.took_ns)
         if self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
-        self.cost_ns = time.perf_counter_ns() - now_ns + during
 
-    def _arithmetic(self, model: Any, tokens: int, took_s: float) -> dict[str, float]:
+    def _later(self) -> list[tuple[int, Later]]:
+        """The columns of a step that may still be on their way from a device."""
+        # The mean of one loss is itself.
+        losses, at = self._losses, self._at
+        loss: Later = losses[0].number if len(losses) == 1 else _MeanLoss(losses)
+        later: list[tuple[int, Later]] = [(at.loss, loss), (at.loss_finite, _IsFinite(loss))]
+        if self.norm is not None:
+            later.append((at.grad_norm, self.norm))
+        if self.amp_scale is not None:
+            later.append((at.amp_scale, self.amp_scale))
+        first, self._mark = self._mark, self._accelerator.mark()
+        if first is not None and self._mark is not None:
+            took = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
+            later.append((at.device_s, took))
+        return later
+
+    def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
         flops = self._flops.of_step(model, tokens)
         if flops is None:
-            return {}
+            return NULL_FLOAT, NULL_FLOAT
         peak = peak_of(self._accelerator.device_name())
-        return {"flops": flops, "mfu": NULL_FLOAT if peak is None else flops / took_s / peak}
+        return flops, NULL_FLOAT if peak is None else flops / took_s / peak
 
     @property
     def micro_batch(self) -> int | None:
@@ -278,38 +338,23 @@ class StepRows:
             return
         self._batch = None
         self._count += 1
-        values = {
-            **_seconds(spent),
-            "duration_ns": now_ns - batch.started_ns,
-            "samples": _or_null(batch.samples),
-            "tokens": _or_null(batch.tokens),
-        }
-        later: dict[str, Later] = {}
+        at, closing = self._batch_at, self._batches.no_closing()
+        for number, place in self._batch_phases_at:
+            if spent[number]:
+                closing[place] = spent[number] * _NS
+        closing[at.duration_ns] = now_ns - batch.started_ns
+        if batch.samples is not None:
+            closing[at.samples] = batch.samples
+            self._samples = (self._samples or 0) + batch.samples
+        if batch.tokens is not None:
+            closing[at.tokens] = batch.tokens
+            self._tokens = (self._tokens or 0) + batch.tokens
+        later: list[tuple[int, Later]] = []
         if batch.loss is not None:
             self._losses.append(_Loss(batch.loss, batch.share))
-            later["loss"] = batch.loss
-        self._samples = _sum(self._samples, batch.samples)
-        self._tokens = _sum(self._tokens, batch.tokens)
-        self._late.write(self._batches, batch.word, values, later)
+            later.append((at.loss, batch.loss))
+        self._late.write(self._batches, batch.word, closing, later)
 
     def _add(self, spent_ns: list[int]) -> None:
         """Add to what the step has spent."""
-        self._spent_ns = [a + b for a, b in zip(self._spent_ns, spent_ns, strict=True)]
-
-
-def _seconds(spent_ns: list[int]) -> dict[str, float]:
-    """The columns of the phases: NULL for one that there was not."""
-    return {
-        f"{name}_s": ns * _NS if ns or name == "other" else NULL_FLOAT
-        for name, ns in zip(PHASES, spent_ns, strict=True)
-    }
-
-
-def _or_null(number: int | None) -> int:
-    """A number as it stands in a row."""
-    return NULL_INT if number is None else number
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    """The sum of what is known."""
-    return other if one is None else one + (other or 0)
+        self._spent_ns = list(map(operator.add, self._spent_ns, spent_ns))

@@ -32,7 +32,7 @@ def main(model: str, budget_s: float) -> dict[str, Any]:
     budget = training._budget
     backward = budget._backward
     training._progress.on_step = lambda *_: None  # the budget chooses no more
-    every = budget._everything()
+    every = {key: budget._make(key) for key in budget._hookable()}
     found: dict[str, list[float]] = {"bare": [], "hooked": [], "spent": []}
 
     def run_block(name: str) -> None:
