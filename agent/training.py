@@ -374,4 +374,4 @@ def _left_out(names: tuple[str, ...]) -> str | None:
         return None
     shown = ", ".join(names[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"left out, to keep within the budget: {shown}{more}"
+    return f"left out of most steps, to keep within the budget: {shown}{more}"

@@ -39,11 +39,33 @@ def test_the_smallest_modules_are_left_out_and_named(
     assert last["tiny"] == 2000 - rows[1]["thinned"]
     live = process.live("sources")
     notes = [str(row[-1]) for row in live.rows if row[0] == "modules"]
-    assert "left out, to keep within the budget: tiny." in notes[0]
+    assert "left out of most steps, to keep within the budget: tiny." in notes[0]
     done = target.run(str(target.pid), "status")
     assert done.returncode == 0, done.stderr
-    assert "left out, to keep within the budget: tiny." in done.stdout
+    assert "left out of most steps, to keep within the budget: tiny." in done.stdout
     assert "recording costs" in done.stdout
+
+
+def test_what_is_left_out_is_seen_now_and_then(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the steps from 65 to 128 one has every module, with its backward pass."""
+    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="1")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    target.wait_for_step(131)
+    rows = process.query(
+        "SELECT step, count(*) FILTER (module LIKE 'tiny.%' AND stage = 'forward') AS tiny,"
+        " count(*) FILTER (module = 'large' AND stage = 'backward') AS large,"
+        " (SELECT max(thinned) FROM probing.overhead o WHERE o.step = t.step) AS thinned"
+        " FROM python.torch_trace t WHERE step BETWEEN 65 AND 128 GROUP BY step"
+    ).to_pylist()
+    assert len(rows) == 64
+    whole = [row for row in rows if row["tiny"] == 2000]
+    assert [(row["large"], row["thinned"]) for row in whole] == [(1, 0)]
+    others = [row for row in rows if row["tiny"] != 2000]
+    assert all(row["tiny"] == 2000 - row["thinned"] < 1000 for row in others)
 
 
 def test_nothing_is_left_out_where_it_costs_little(
@@ -60,3 +82,21 @@ def test_nothing_is_left_out_where_it_costs_little(
     ).to_pylist()
     assert {row["n"] for row in rows} == {2002}
     assert {row["step"] for row in rows} == set(range(40))
+
+
+def test_that_the_training_was_held_is_no_cost(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An eval that holds the training makes a step long, and nothing is left out for it."""
+    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="100000")
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    for _ in range(3):
+        process.eval("import time; time.sleep(0.2)")
+    longest = process.query(
+        "SELECT max(duration) AS duration, max(cost_s) AS cost_s FROM probing.overhead"
+        " WHERE step > 39"
+    ).to_pylist()[0]
+    assert longest["duration"] > 0.15
+    assert longest["cost_s"] < 0.15

@@ -50,8 +50,8 @@ OVERHEAD = Table(
             name="thinned",
             type="int64",
             closing=True,
-            doc="Modules that are left out of the record: the smallest. `probing ENDPOINT status`"
-            " names them.",
+            doc="Modules that are left out of the record of this step: the smallest."
+            " `probing ENDPOINT status` names them.",
         ),
         FAILED,
         START_NS,

@@ -40,14 +40,14 @@ _NEW = 0.5
 _OUTLIER = 4.0
 """What a step costs beyond so many times the cheapest one is left out of the mean: the first use of
 something, or work that somebody has asked for."""
-_SEEN = 0.8
+_SEEN = 0.85
 """The part of the budget that may be spent by the clocks: they do not see that the training has to
 fetch again what recording has driven out of the caches."""
 _FOR_CALLS = 0.3
 """Module calls get so much of the budget even where all of it goes for the step itself, and so much
 of what that costs where it is more than the budget: leaving them out would help little then."""
 _FOR_SAMPLES = 0.1
-"""The part of it that hooking every module, now and then, may take."""
+"""The part of it that recording and hooking every module, now and then, may take."""
 _EVERY = 64
 _LOOPS = 256
 
@@ -66,7 +66,7 @@ class Budget:
         row_ns: What one recorded module call costs.
         hook_ns: What hooking the backward pass of one module call costs; 0.0 while it is unknown.
         hooked: Modules whose backward pass is recorded at each step.
-        thinned: Names of modules that are not recorded, because they are too small and too many.
+        thinned: Names of modules that are left out of most steps: too small, and too many.
         calls_ns: What recording the module calls of the last step has cost, by that estimate.
         hooks_ns: The same of their backward passes.
         rest_ns: What was done a few times in the last step.
@@ -145,7 +145,7 @@ class Budget:
             "share": cost_s / (took_ns * 1e-9),
             "rows": rows,
             "backward_modules": self.hooked,
-            "thinned": len(self.thinned),
+            "thinned": 0 if self._is_sample else len(self.thinned),
         }
         self._overhead.close_named(word, DONE, values)
 
@@ -162,6 +162,7 @@ class Budget:
         # Soon after the start, once only.
         self._is_sample = is_last and (self._steps == 1 or self._steps > _EVERY)
         if self._is_sample:
+            self._names.leave_out([])
             hooked = {key: self._make(key) for key in self._hookable()}
         elif self._steps == self._next_plan - 2:
             hooked = dict.fromkeys(self._hookable(), self._backward.timed) | self._chosen
@@ -172,11 +173,11 @@ class Budget:
         self._backward.hooked.update(hooked)
 
     def _until_sample(self, took_ns: int) -> int:
-        """In how many steps every module's backward pass is recorded again, after one was."""
+        """In how many steps every module is recorded again, with its backward pass."""
         allowed = self.share * took_ns * _FOR_SAMPLES
         if not self._is_sample or allowed <= 0:
             return _EVERY
-        return max(_EVERY, math.ceil(self.hooks_ns / allowed))
+        return max(_EVERY, math.ceil((self.calls_ns + self.hooks_ns) / allowed))
 
     def forget(self) -> None:
         """Recording has stopped; what it starts with next time is nothing."""

@@ -178,6 +178,8 @@ class ModuleBackward:
 
     def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
         """A pass has ended, and with it whatever it had begun."""
+        if not (self.hooked or thread.backward or self._elsewhere):
+            return
         now = time.perf_counter_ns()
         self._close(thread.backward, floor, now)
         if is_outermost:
