@@ -40,6 +40,15 @@ class Pending:
         return self._value
 
 
+class JustComing(Pending):
+    """A number that comes in the moment after it was first asked for."""
+
+    def is_here(self) -> bool:
+        """Whether it had come before."""
+        had_come, self.has_come = self.has_come, True
+        return had_come
+
+
 class Device(NoAccelerator):
     """An accelerator whose marks are numbers of seconds, which are known when it is told to."""
 
@@ -98,7 +107,12 @@ def run_step(rows: StepRows, losses: list[tuple[Number, Number | None]], start_n
 
 def steps(tmp_path: Path) -> list[dict[str, Any]]:
     """The rows of python.steps."""
-    with RingPeek(tmp_path / "steps") as ring:
+    return rows_of(tmp_path, "steps")
+
+
+def rows_of(tmp_path: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    with RingPeek(tmp_path / table) as ring:
         found = [ring.row(seq) for seq in range(1, ring.newest_seq() + 1)]
     return [dict(row.values) for row in found if row is not None]
 
@@ -134,6 +148,16 @@ def test_a_loss_divided_for_accumulation_is_summed(
     run_step(rows, [(Number(1.0), None), (Number(2.0), None)], 100)
     run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
     assert [row["loss"] for row in steps(tmp_path)] == [3.0, 1.5, 1.5]
+
+
+def test_what_comes_while_its_row_is_written_is_not_lost(
+    rings: tuple[RingWriter, RingWriter], tmp_path: Path
+) -> None:
+    """Whenever the device has finished with a loss, it gets into the rows."""
+    rows = StepRows(*rings, NoAccelerator())
+    run_step(rows, [(Number(NULL_FLOAT, JustComing(3.0)), None)], 1000)
+    assert rows_of(tmp_path, "micro_batches")[0]["loss"] == 3.0
+    assert rows_of(tmp_path, "steps")[0]["loss"] == 3.0
 
 
 @pytest.mark.parametrize(

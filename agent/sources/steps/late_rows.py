@@ -61,8 +61,8 @@ class LateRows:
         """
         are_here = True
         for place, number in later:
+            are_here &= number.is_here()  # before its value: it may come between the two
             closing[place] = number.value
-            are_here = are_here and number.is_here()
         ring.close_row(word, DONE, *closing)
         if not are_here:
             self._waiting.append(_LateRow(ring, word, closing, later))

@@ -16,16 +16,15 @@ from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, peak_of
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
-from .phases import OTHER, PHASES, Phases
+from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
 if TYPE_CHECKING:
     from ..calls.device_times import DeviceTimes
     from ..memory.memory_rows import MemoryRows
 
 _NS = 1e-9
-_BATCH_PHASES = tuple(
-    number for number, name in enumerate(PHASES) if name not in {"gradients", "optimizer", "other"}
-)
+_BATCH_PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
+"""Those that a micro-batch has."""
 _SAME = 0.1
 """How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
 1/3, and a rank's tokens need not be just as many as those of the others."""
