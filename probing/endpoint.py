@@ -177,9 +177,9 @@ def _by_rank(text: str, directory: RunDirectory) -> Local:
         return _the_one(text, directory, lambda card: card.rank == rank)
     except NoSuchProcess:
         ended = _last_ended(directory, lambda card: card.rank == rank)
-        if ended is None:
-            raise
-        return ended
+    if ended is None:
+        raise NoSuchProcess(f"of rank {rank} on this machine")
+    return ended
 
 
 def _last_ended(directory: RunDirectory, matches: Callable[[Card], bool]) -> Local | None:

@@ -299,6 +299,8 @@ def test_shell_completes(tmp_path: Path) -> None:
         (["localhost", "status"], "a host needs its port, as in localhost:9741"),
         (["node1.example.com", "status"], "a host needs its port, as in node1.example.com:9741"),
         (["train.py", "status"], "there is no process called 'train.py'"),
+        (["rank:5", "status"], "there is no process of rank 5 on this machine, and no record"),
+        (["-t", "rank:5", "status"], "there is no process of rank 5 on this machine, and no"),
     ],
 )
 def test_what_is_easily_forgotten_is_told(
