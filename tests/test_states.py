@@ -164,7 +164,7 @@ def test_names_that_do_not_fit(program: Callable[..., Target]) -> None:
         resolve("idle", directory)
     with pytest.raises(BadEndpoint, match="several processes"):
         resolve("rank:0", directory)
-    with pytest.raises(NoSuchProcess, match="called 'rank:3'"):
+    with pytest.raises(NoSuchProcess, match="of rank 3 on this machine"):
         resolve("rank:3", directory)
     for nonsense in ("rank:x", "/no/such/folder", "host:99999", "http://", "http://h:1/path"):
         with pytest.raises(BadEndpoint) as caught:
