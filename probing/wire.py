@@ -199,8 +199,8 @@ class ProfileProgress:
     """How far the profile in hand is.
 
     Attributes:
-        state: ``idle`` when none is; ``waiting`` for the end of a step; ``running``; ``ending``
-            while its result is written; ``refused`` or ``cancelled`` until that is told.
+        state: ``idle`` when none is, or not yet; ``waiting`` for the end of a step; ``running``;
+            ``ending`` while its result is written; ``refused`` or ``cancelled`` until that is told.
         steps: How many steps were asked for.
         done: How many of them have been profiled.
     """

@@ -11,15 +11,25 @@ from tests.support import Target
 
 pytestmark = pytest.mark.torch
 
+TinyModules = Callable[[str], tuple[Target, probing.Process]]
 
-def test_the_smallest_modules_are_left_out_and_named(
-    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.fixture
+def tiny_modules(program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch) -> TinyModules:
+    """Starts a training of 2,000 modules that do nothing and a large one, with a budget."""
+
+    def start(overhead: str) -> tuple[Target, probing.Process]:
+        target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD=overhead)
+        target.wait_for_output("ready")
+        monkeypatch.setenv("PROBING_HOME", str(target.home))
+        return target, probing.connect(target.pid)
+
+    return start
+
+
+def test_the_smallest_modules_are_left_out_and_named(tiny_modules: TinyModules) -> None:
     """2,000 modules that do nothing cost more than a percent: they go, the large one stays."""
-    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="1")
-    target.wait_for_output("ready")
-    monkeypatch.setenv("PROBING_HOME", str(target.home))
-    process = probing.connect(target.pid)
+    target, process = tiny_modules("1")
     assert process.status().problems == ()
     rows = process.query(
         "SELECT step, max(thinned) AS thinned, max(rows) AS rows FROM probing.overhead"
@@ -46,14 +56,9 @@ def test_the_smallest_modules_are_left_out_and_named(
     assert "recording costs" in done.stdout
 
 
-def test_what_is_left_out_is_seen_now_and_then(
-    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_out_is_seen_now_and_then(tiny_modules: TinyModules) -> None:
     """Of the steps from 65 to 128 one has every module, with its backward pass."""
-    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="1")
-    target.wait_for_output("ready")
-    monkeypatch.setenv("PROBING_HOME", str(target.home))
-    process = probing.connect(target.pid)
+    target, process = tiny_modules("1")
     target.wait_for_step(131)
     rows = process.query(
         "SELECT step, count(*) FILTER (module LIKE 'tiny.%' AND stage = 'forward') AS tiny,"
@@ -68,14 +73,9 @@ def test_what_is_left_out_is_seen_now_and_then(
     assert all(row["tiny"] == 2000 - row["thinned"] < 1000 for row in others)
 
 
-def test_nothing_is_left_out_where_it_costs_little(
-    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_out_where_it_costs_little(tiny_modules: TinyModules) -> None:
     """With a budget that is large enough, every module is in the record of every step."""
-    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="100000")
-    target.wait_for_output("ready")
-    monkeypatch.setenv("PROBING_HOME", str(target.home))
-    process = probing.connect(target.pid)
+    _, process = tiny_modules("100000")
     rows = process.query(
         "SELECT step, count(*) AS n FROM python.torch_trace"
         " WHERE stage = 'forward' AND step < 40 GROUP BY step"
@@ -84,14 +84,9 @@ def test_nothing_is_left_out_where_it_costs_little(
     assert {row["step"] for row in rows} == set(range(40))
 
 
-def test_that_the_training_was_held_is_no_cost(
-    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_that_the_training_was_held_is_no_cost(tiny_modules: TinyModules) -> None:
     """An eval that holds the training makes a step long, and nothing is left out for it."""
-    target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD="100000")
-    target.wait_for_output("ready")
-    monkeypatch.setenv("PROBING_HOME", str(target.home))
-    process = probing.connect(target.pid)
+    _, process = tiny_modules("100000")
     for _ in range(3):
         process.eval("import time; time.sleep(0.2)")
     longest = process.query(

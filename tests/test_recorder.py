@@ -243,12 +243,12 @@ def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
 
 
 def test_a_costly_sample_is_taken_less_often() -> None:
-    """The next sample is due no sooner than 4000 times what this one cost."""
+    """The next sample is due no sooner than 1000 times what this one cost."""
     times = iter((0, 20_000))
     sampler = MemorySampler(FakeAccelerator(1), clock=lambda: next(times))
     sampler.sample()
     sampler.close()
-    assert sampler.due_ns == 20_000 + 4000 * 20_000
+    assert sampler.due_ns == 20_000 + 1000 * 20_000
 
 
 def test_what_a_sample_costs_once_does_not_stop_the_next_for_long() -> None:

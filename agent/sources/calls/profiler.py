@@ -38,8 +38,8 @@ class StepsProfile:
         clock_offset_ns: What makes the monotonic clock the time since the epoch.
 
     Attributes:
-        state: ``waiting``, ``running``, ``ending`` once all steps are profiled, ``cancelled``, or
-            ``refused``; then `reason` says why.
+        state: ``idle`` until it is prepared, ``waiting``, ``running``, ``ending`` once all steps
+            are profiled, ``cancelled``, or ``refused``; then `reason` says why.
         done: Steps profiled.
         moved_s: When a step ended last, by the monotonic clock.
         over: Set when the profiler is off and stays off.
@@ -47,7 +47,7 @@ class StepsProfile:
 
     def __init__(self, steps: int, step: Callable[[], int | None], clock_offset_ns: int) -> None:
         self.steps = steps
-        self.state = "waiting"
+        self.state = "idle"
         self.reason = ""
         self.done = 0
         self.moved_s = time.monotonic()
@@ -68,6 +68,9 @@ class StepsProfile:
         self._theirs.start()
         if self._torch.autograd.profiler._is_profiler_enabled or _is_warming_up(self._torch):
             self._refuse(THEIRS)
+        with self._lock:
+            if self.state == "idle":
+                self.state = "waiting"
 
     def step_ended(self) -> bool:
         """See `StepEndJob`."""
@@ -91,7 +94,7 @@ class StepsProfile:
         """End it: at once if it has not begun, else at the end of the step in progress."""
         with self._lock:
             self._is_cancelled = True
-            if self.state == "waiting":
+            if self.state in {"idle", "waiting"}:
                 self._end("cancelled")
 
     def end_later(self) -> None:
@@ -181,7 +184,7 @@ class StepsProfile:
     def _make_way(self) -> None:
         """The program is about to start a profiler, in any thread."""
         with self._lock:
-            if self.state == "waiting" or self._thread == threading.get_ident():
+            if self.state in {"idle", "waiting"} or self._thread == threading.get_ident():
                 self._refuse(DISPLACED)
                 return
             self._is_cancelled = True

@@ -15,7 +15,7 @@ from ..accelerator import Accelerator
 _LEAST_INTERVAL_NS = 2_000_000
 _MOST_INTERVAL_NS = 250_000_000
 """A training that moves has a sample not older than this, unless it is within one call."""
-_COST_SHARE = 4000
+_COST_SHARE = 1000
 """A sample may cost one part in so many of the time until the next. It costs up to 50 us: by then
 the caches have forgotten what it takes."""
 
