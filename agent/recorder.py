@@ -285,6 +285,8 @@ class RingWriter:
 
     def open_row(self, *opening: object) -> int:
         """Write a row with its opening columns, in layout order; returns its word."""
+        # Here and below in place of `offset_of` and `still_holds`: in a training, whose caches have
+        # forgotten them, each call of those takes 0.4 us.
         word = self.next_word()
         at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
         self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)

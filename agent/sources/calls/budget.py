@@ -4,7 +4,7 @@ Rules of this file: runs in the training thread, between two steps, and only now
 rows of the last step are read back. What is left out of the record is always known by name.
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
-out of them, and the same code takes ten times what it takes in a loop. So everything is timed where
+out of them, and the same code takes several times what it takes in a loop. So all is timed where
 it happens. What is done a few times per step has clocks of its own, and so have hooks. A recorded
 call can only afford to have its last part timed, and that in some calls: `_CALL_PER_EXIT` makes a
 whole of it. Before the first is timed, a loop of what a row consists of stands for it. Not counted

@@ -211,9 +211,9 @@ class ModuleCalls:
         Nothing is recorded either once recording has stopped, in case that somebody has kept the
         wrapper, or a method bound to it.
         """
-        start = time.perf_counter_ns()
         if thread.session != self._recording.session and not self._boundary.admit(module, thread):
             return None
+        start = time.perf_counter_ns()
         ids = self._names.known.get(id(module))
         if ids is None:
             ids = self._names.learn_root(module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ring import NULL_BOOL, NULL_FLOAT
@@ -65,11 +66,7 @@ class _StepPlaces(NamedTuple):
     grad_norm: int
     amp_scale: int
     device_s: int
-
-    @classmethod
-    def of(cls, ring: RingWriter) -> _StepPlaces:
-        """Find them."""
-        return cls(*ring.places_of(*cls._fields))
+    other_s: int
 
 
 class _BatchPlaces(NamedTuple):
@@ -79,11 +76,6 @@ class _BatchPlaces(NamedTuple):
     samples: int
     tokens: int
     loss: int
-
-    @classmethod
-    def of(cls, ring: RingWriter) -> _BatchPlaces:
-        """Find them."""
-        return cls(*ring.places_of(*cls._fields))
 
 
 class _Loss(NamedTuple):
@@ -175,11 +167,10 @@ class StepRows:
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
-        self._at = _StepPlaces.of(steps)
-        self._batch_at = _BatchPlaces.of(batches)
-        self._phases_at = steps.places_of(*(f"{name}_s" for name in PHASES))
-        names = [f"{PHASES[number]}_s" for number in _BATCH_PHASES]
-        self._batch_phases_at = tuple(zip(_BATCH_PHASES, batches.places_of(*names), strict=True))
+        self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
+        self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
+        self._phases_at = _places_of_phases(steps, range(len(PHASES)))
+        self._batch_phases_at = _places_of_phases(batches, _BATCH_PHASES)
         self._word: int | None = None
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
@@ -227,10 +218,8 @@ class StepRows:
         if self._word is None:
             return
         at, closing = self._at, self._steps.no_closing()
-        for place, ns in zip(self._phases_at, self._spent_ns, strict=True):
-            if ns:
-                closing[place] = ns * _NS
-        closing[self._phases_at[OTHER]] = self._spent_ns[OTHER] * _NS
+        _fill_phases(closing, self._phases_at, self._spent_ns)
+        closing[at.other_s] = self._spent_ns[OTHER] * _NS
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
@@ -338,9 +327,7 @@ class StepRows:
         self._batch = None
         self._count += 1
         at, closing = self._batch_at, self._batches.no_closing()
-        for number, place in self._batch_phases_at:
-            if spent[number]:
-                closing[place] = spent[number] * _NS
+        _fill_phases(closing, self._batch_phases_at, spent)
         closing[at.duration_ns] = now_ns - batch.started_ns
         if batch.samples is not None:
             closing[at.samples] = batch.samples
@@ -357,3 +344,15 @@ class StepRows:
     def _add(self, spent_ns: list[int]) -> None:
         """Add to what the step has spent."""
         self._spent_ns = list(map(operator.add, self._spent_ns, spent_ns))
+
+
+def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers of phases, each with the place of its column."""
+    return [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
+
+
+def _fill_phases(closing: list[Any], places: list[tuple[int, int]], spent_ns: list[int]) -> None:
+    """Fill in the columns of the phases that there were; NULL stays for the others."""
+    for number, place in places:
+        if spent_ns[number]:
+            closing[place] = spent_ns[number] * _NS
