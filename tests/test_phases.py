@@ -14,21 +14,16 @@ class Told:
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, dict[str, int]]] = []
-        self.before: list[int] = [0] * len(PHASES)
+        self._before: list[int] = []
         self._began = 0
         self.phases = Phases(self._begin, self._end)
 
     def _begin(self, now_ns: int) -> None:
-        self._began = now_ns
-        self._keep(self.phases.take())
+        self._began, self._before = now_ns, self.phases.spent_ns.copy()
 
     def _end(self, now_ns: int) -> None:
-        spent = self.phases.take()
-        self._keep(spent)
+        spent = [a - b for a, b in zip(self.phases.spent_ns, self._before, strict=True)]
         self.batches.append((self._began, now_ns, named(spent)))
-
-    def _keep(self, spent: list[int]) -> None:
-        self.before = [a + b for a, b in zip(self.before, spent, strict=True)]
 
     def spans(self, *spans: tuple[int, int, int]) -> None:
         """Phases that are entered and left, with both times."""
@@ -39,8 +34,7 @@ class Told:
     def end(self, now_ns: int) -> dict[str, int]:
         """The step ends: what it was spent on."""
         self.phases.end(now_ns)
-        self._keep(self.phases.take())
-        return named(self.before)
+        return named(self.phases.spent_ns)
 
 
 def named(spent_ns: list[int]) -> dict[str, int]:
@@ -126,7 +120,7 @@ def test_nothing_is_counted_between_steps() -> None:
     told.phases.end(110)
     told.spans((FORWARD, 110, 120))
     told.phases.data_waited(120, 5)
-    assert named(told.phases.take()) == {"other": 10}
+    assert named(told.phases.spent_ns) == {"other": 10}
 
 
 def test_a_wait_that_began_before_the_step_counts_from_its_beginning(told: Told) -> None:

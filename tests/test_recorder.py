@@ -243,12 +243,36 @@ def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
 
 
 def test_a_costly_sample_is_taken_less_often() -> None:
-    """The next sample is due no sooner than 1000 times what this one cost."""
-    times = iter((0, 20_000))
-    sampler = MemorySampler(FakeAccelerator(1), clock=lambda: next(times))
+    """The next sample is due no sooner than 1000 times what this one cost, or 4000 times."""
+    times = iter((0, 20_000, 1_000_000, 1_020_000))
+    sampler = MemorySampler(FakeAccelerator(1, 1), clock=lambda: next(times))
+    sampler.sample()
+    assert sampler.due_ns == 20_000 + 1000 * 20_000
+    sampler.step_ended()
     sampler.sample()
     sampler.close()
-    assert sampler.due_ns == 20_000 + 1000 * 20_000
+    assert sampler.due_ns == 1_020_000 + 4000 * 20_000
+
+
+def test_samples_are_taken_often_where_memory_may_grow() -> None:
+    """Beyond what was ever in use, and for a batch of another shape, until the step ends."""
+    cost = 20_000
+    times = (n * 1_000_000 + end for n in range(9) for end in (0, cost))
+    figures = (1000, 500, 1001, 1020, 900, 900)
+    sampler = MemorySampler(FakeAccelerator(*figures), clock=lambda: next(times))
+
+    def take() -> int:
+        sampler.sample()
+        return (sampler.due_ns - sampler.taken_ns) // cost
+
+    assert take() == 1000
+    sampler.step_ended()
+    assert [take(), take(), take(), take()] == [4000, 4000, 1000, 1000]
+    sampler.step_ended()
+    assert take() == 4000
+    sampler.hurry()
+    assert sampler.due_ns == sampler.taken_ns + 1000 * cost
+    sampler.close()
 
 
 def test_what_a_sample_costs_once_does_not_stop_the_next_for_long() -> None:

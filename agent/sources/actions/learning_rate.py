@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....act_wire import Change, Lr
 from ....errors import ActRefused
+from ...guard import Guard
 from .ledger import Applied, Ledger, is_number, number_of, write
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
@@ -198,6 +199,7 @@ class _Watch:
         self._set = [number_of(group["lr"]) for group in optimizer.param_groups]
         self._steps = 0
         self._look: Callable[..., None] = self._step_begins
+        self._guard = Guard("learning rate", self.end)
         self.found: float | None = None
         self.done = threading.Event()
 
@@ -212,8 +214,11 @@ class _Watch:
 
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """See `Recording.before_step`."""
-        if optimizer is not self._optimizer or self.done.is_set():
-            return
+        if optimizer is self._optimizer and not self.done.is_set():
+            self._guard.run(self._compare, optimizer)
+
+    def _compare(self, optimizer: Any) -> None:
+        """See whether the rate is still the one that was set."""
         self._steps += 1
         rates = [number_of(group["lr"]) for group in optimizer.param_groups]
         expected = [self._set, *(own for s in self._schedulers if (own := _last_rates(s)))]

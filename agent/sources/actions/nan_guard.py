@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from ....act_wire import GUARD_ACTIONS, Change, NanGuard
 from ....errors import ActRefused
 from ....nan_guard import NonFiniteStep
-from ....ring import DONE, NULL_FLOAT
+from ....ring import DONE
 from ....tables import NAN_OUTCOMES, NAN_STEPS
 from ...source import SourceReport
 from ..accelerator import is_capturing
@@ -213,10 +213,7 @@ class _Guard:
         _, number = self._recording.loss or (None, None)
         is_old = number is self._losses.get(id(optimizer))
         self._losses[id(optimizer)] = number
-        if number is None or is_old or not number.is_here():
-            return None
-        value = number.value
-        return None if value is NULL_FLOAT else value
+        return None if number is None or is_old else number.read()
 
     def _is_bad(self, loss: float | None) -> bool:
         """Whether the loss alone makes a step bad."""

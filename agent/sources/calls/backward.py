@@ -113,7 +113,8 @@ class BackwardPasses:
         thread = recording.threads.state
         if thread.session != recording.session or recording.awaits_step or thread.is_agents:
             return None
-        recording.safe_points.torch_called()
+        if recording.safe_points.closed:
+            recording.safe_points.torch_called()
         entered = time.perf_counter_ns()
         is_outermost = not thread.passes
         counts = is_outermost and thread.native_id == recording.training_thread

@@ -40,7 +40,7 @@ _NEW = 0.5
 _OUTLIER = 4.0
 """What a step costs beyond so many times the cheapest one is left out of the mean: the first use of
 something, or work that somebody has asked for."""
-_SEEN = 0.85
+_SEEN = 0.7
 """The part of the budget that may be spent by the clocks: they do not see that the training has to
 fetch again what recording has driven out of the caches."""
 _FOR_CALLS = 0.3
@@ -50,6 +50,7 @@ _FOR_SAMPLES = 0.1
 """The part of it that recording and hooking every module, now and then, may take."""
 _EVERY = 64
 _LOOPS = 256
+_CLOSING = ("duration_ns", "cost_s", "share", "rows", "backward_modules", "thinned")
 
 
 class _Share(NamedTuple):
@@ -97,6 +98,7 @@ class Budget:
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
         self._overhead = overhead
+        self._closing_at = overhead.places_of(*_CLOSING)
         self._recording = recording
         self._names = names
         self._backward = backward
@@ -139,15 +141,12 @@ class Budget:
         cost_s = (self.calls_ns + self.hooks_ns + self.rest_ns) * 1e-9
         now_ns = time.perf_counter_ns()
         word = self._overhead.open_row(now_ns - took_ns, self._recording.step - 1)
-        values = {
-            "duration_ns": took_ns,
-            "cost_s": cost_s,
-            "share": cost_s / (took_ns * 1e-9),
-            "rows": rows,
-            "backward_modules": self.hooked,
-            "thinned": 0 if self._is_sample else len(self.thinned),
-        }
-        self._overhead.close_named(word, DONE, values)
+        share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
+        closing = self._overhead.no_closing()
+        values = (took_ns, cost_s, share, rows, self.hooked, thinned)
+        for place, value in zip(self._closing_at, values, strict=True):
+            closing[place] = value
+        self._overhead.close_row(word, DONE, *closing)
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""

@@ -233,7 +233,10 @@ class ModuleCalls:
             if thread.native_id == self._recording.training_thread:
                 rows = self._recording.rows
                 rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
-                rows.shape, *size = size_of(args, kwargs)
+                shape, *size = size_of(args, kwargs)
+                if shape != rows.shape:
+                    rows.shape = shape
+                    self._memory.hurry()
                 rows.batch_seen(*size)
                 self._recording.inputs.root_called(args, kwargs)
             if self._recording.observation is not None:

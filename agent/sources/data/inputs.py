@@ -40,8 +40,12 @@ class Inputs:
     def root_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A root module is about to be called with these."""
         plain = self._plain = self._plain or sys.modules["torch"].Tensor
-        given = [value for value in (*args, *kwargs.values()) if type(value) is plain]
-        self._given = [weakref.ref(t) for t in given[:_MOST_TENSORS] if t.grad_fn is None]
+        given = [
+            weakref.ref(value)
+            for value in (*args, *kwargs.values())
+            if type(value) is plain and value.grad_fn is None
+        ]
+        self._given = given[:_MOST_TENSORS]
         self._latest.append(self._given)
 
     def last_batch(self) -> Any:

@@ -74,7 +74,6 @@ class MemoryRows:
         self._labels: set[str] = set()
         self._words: dict[int, int] = {}
         self._step = 0
-        self._batch: int | None = None
         self._is_due = False
         self.cost_ns = self.last_ns = 0
         self.collected = NULL_INT
@@ -105,26 +104,20 @@ class MemoryRows:
         """What it cannot measure."""
         return self._accelerator.totals_note()
 
-    def step_began(self, step: int) -> None:
-        """A step begins."""
-        self._step, self._batch, self.cost_ns = step, None, 0
+    def step_began(self, step: int) -> bool:
+        """A step begins; returns whether it gets rows, and what follows is to be told."""
+        self._step, self.cost_ns = step, 0
         self._words.clear()
         self._is_due = self.is_on and self._interval.is_due()
+        return self._is_due
 
-    def batch_began(self, number: int) -> None:
-        """A micro-batch begins."""
-        self._batch = number
-        self._words.clear()
-
-    def batch_ended(self) -> None:
-        """It has ended."""
-        self._batch = None
+    def batch_changed(self) -> None:
+        """A micro-batch begins, or has ended."""
         self._words.clear()
 
     def step_ended(self, took_ns: int) -> None:
         """The step has ended."""
         if self._is_due:
-            self._batch = None
             self._words.clear()
             self.guard.run(self._write, AFTER_STEP, self._step)
             self.last_ns = self.cost_ns
@@ -174,7 +167,6 @@ class MemoryRows:
         """Recording begins."""
         self._devices.clear()
         self._words.clear()
-        self._batch = None
         self._write(ATTACH, self._recording.step)
 
     def _write(self, phase: int, step: int, label: int = NULL_NAME, gc_ns: int = NULL_INT) -> None:
@@ -194,8 +186,9 @@ class MemoryRows:
         """Write a row, or write it again; the columns in the order of the layout."""
         word = self._words.get(phase)
         if word is None:
-            batch = NULL_INT if self._batch is None or phase == ATTACH else self._batch
-            word = self._ring.open_row(batch, step, label, phase)
+            batch = self._recording.rows.micro_batch
+            known = NULL_INT if batch is None or phase == ATTACH else batch
+            word = self._ring.open_row(known, step, label, phase)
             self._ring.release_pages(word)
             if phase not in (ATTACH, MARK):
                 self._words[phase] = word

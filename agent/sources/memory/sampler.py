@@ -15,13 +15,19 @@ from ..accelerator import Accelerator
 _LEAST_INTERVAL_NS = 2_000_000
 _MOST_INTERVAL_NS = 250_000_000
 """A training that moves has a sample not older than this, unless it is within one call."""
-_COST_SHARE = 1000
+_SELDOM, _OFTEN = 4000, 1000
 """A sample may cost one part in so many of the time until the next. It costs up to 50 us: by then
 the caches have forgotten what it takes."""
+_GROWTH = 1 / 128
+"""By how much the memory in use is beyond all that was seen where that is news."""
 
 
 class MemorySampler:
     """Keeps the newest figure at hand.
+
+    A training that does what it did before has few samples. One that may be about to run out of
+    memory is to show which modules had grown: so there are more in a step whose batch has another
+    shape than the one before, or in which more is in use than ever.
 
     Attributes:
         bytes: The newest sample; `NULL_INT` before the first.
@@ -29,7 +35,18 @@ class MemorySampler:
         due_ns: When the next one is due.
     """
 
-    __slots__ = ("_accelerator", "_clock", "_page", "_statm", "bytes", "due_ns", "taken_ns")
+    __slots__ = (
+        "_accelerator",
+        "_clock",
+        "_cost_ns",
+        "_most",
+        "_page",
+        "_share",
+        "_statm",
+        "bytes",
+        "due_ns",
+        "taken_ns",
+    )
 
     def __init__(
         self, accelerator: Accelerator, *, clock: Callable[[], int] = time.perf_counter_ns
@@ -41,6 +58,18 @@ class MemorySampler:
         self.bytes = NULL_INT
         self.taken_ns = 0
         self.due_ns = 0
+        self._cost_ns = 0
+        self._most = 0.0
+        self._share = _OFTEN
+
+    def hurry(self) -> None:
+        """More may soon be in use: take samples often until the step ends."""
+        self._share = _OFTEN
+        self._plan()
+
+    def step_ended(self) -> None:
+        """What was new in the step is not so in the next one."""
+        self._share = _SELDOM
 
     def sample(self) -> None:
         """Take a sample and plan the next one by what this one cost."""
@@ -48,8 +77,16 @@ class MemorySampler:
         allocated = self._accelerator.allocated_bytes()
         self.bytes = self._resident() if allocated is None else allocated
         self.taken_ns = end = self._clock()
-        interval = max((end - start) * _COST_SHARE, _LEAST_INTERVAL_NS)
-        self.due_ns = end + min(interval, _MOST_INTERVAL_NS)
+        self._cost_ns = end - start
+        if self.bytes > self._most:
+            self._most = self.bytes * (1 + _GROWTH)
+            self._share = _OFTEN
+        self._plan()
+
+    def _plan(self) -> None:
+        """Say when the next one is due."""
+        interval = max(self._cost_ns * self._share, _LEAST_INTERVAL_NS)
+        self.due_ns = self.taken_ns + min(interval, _MOST_INTERVAL_NS)
 
     def _resident(self) -> int:
         """The resident set of the process in bytes."""

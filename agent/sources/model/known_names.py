@@ -86,7 +86,7 @@ class KnownNames(Mapping[str, Any]):
         alive = _alive(tensor)
         if alive is not None:
             return alive
-        return number.value if number is not None and number.is_here() else None
+        return None if number is None else number.read()
 
     def scheduler(self) -> Any:
         """The scheduler of the optimizer; of several, the one that is part of no other."""

@@ -29,26 +29,22 @@ class Number:
         self._scale: Number | None = None
         self._more: Number | None = None
 
-    def is_here(self) -> bool:
-        """Whether the value is known; asks without waiting."""
+    def read(self) -> float | None:
+        """The number; None while it is on its way, which is asked without waiting."""
         if self._pending is not None:
             if not self._pending.is_here():
-                return False
+                return None
             self._value, self._pending = self._pending.value(), None
-        if self._scale is not None and not self._scale.is_here():
-            return False
-        return self._more is None or self._more.is_here()
-
-    @property
-    def value(self) -> float:
-        """The number; `NULL_FLOAT` while it is not here."""
-        if not self.is_here():
-            return NULL_FLOAT
         value = self._value
         if self._scale is not None:
-            scale = self._scale.value
+            scale = self._scale.read()
+            if scale is None:
+                return None
             value = value / scale if scale else math.nan
-        return value if self._more is None else value + self._more.value
+        if self._more is not None:
+            more = self._more.read()
+            return None if more is None else value + more
+        return value
 
     def over(self, scale: Number) -> Number:
         """This number, divided by another one; the same object."""
@@ -67,15 +63,15 @@ def read_number(tensor: Any, accelerator: Accelerator) -> Number | None:
     kind = type(tensor)
     if (kind is not torch.Tensor and kind is not torch.nn.Parameter) or tensor.numel() != 1:
         return None
-    if not tensor.dtype.is_floating_point or tensor.is_meta:
-        return None
-    return _read(tensor, accelerator)
+    return _read(tensor, accelerator) if tensor.dtype.is_floating_point else None
 
 
 def _read(tensor: Any, accelerator: Accelerator) -> Number | None:
     """The number in a tensor of one element; None where it cannot be had now."""
     if tensor.is_cpu:  # every call of torch costs 5 us once the caches have forgotten it
         return Number(tensor.item())
+    if tensor.is_meta:
+        return None
     pending = accelerator.copy_number(tensor)
     return None if pending is None else Number(NULL_FLOAT, pending)
 

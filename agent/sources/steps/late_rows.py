@@ -19,12 +19,8 @@ _LONGEST_QUEUE = 64
 class Later(Protocol):
     """What may not be known yet as its row is written."""
 
-    def is_here(self) -> bool:
-        """Whether it is known; asks without waiting."""
-
-    @property
-    def value(self) -> Any:
-        """What it is, or NULL while it is not known."""
+    def read(self) -> Any:
+        """What it is; None while that is not known, which is asked without waiting."""
 
 
 class _LateRow(NamedTuple):
@@ -37,7 +33,7 @@ class _LateRow(NamedTuple):
 
     def is_here(self) -> bool:
         """Whether all of them have come."""
-        return all(number.is_here() for _, number in self.later)
+        return all(number.read() is not None for _, number in self.later)
 
 
 class LateRows:
@@ -57,12 +53,15 @@ class LateRows:
 
         Args:
             closing: The closing columns in the order of the layout; the list is kept and changed.
-            later: Those that may not be known yet, by their places in that order.
+            later: Those that may not be known yet, by their places in that order; NULL until then.
         """
         are_here = True
         for place, number in later:
-            are_here &= number.is_here()  # before its value: it may come between the two
-            closing[place] = number.value
+            value = number.read()
+            if value is None:
+                are_here = False
+            else:
+                closing[place] = value
         ring.close_row(word, DONE, *closing)
         if not are_here:
             self._waiting.append(_LateRow(ring, word, closing, later))

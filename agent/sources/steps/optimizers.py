@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....ring import DONE, FAILED, NULL_INT
 from ....tables import STAGES
@@ -29,6 +29,19 @@ _PATIENCE_S = 2.0
 _POLL_S = 0.001
 
 
+class _Step(NamedTuple):
+    """A step of an optimizer under way.
+
+    Attributes:
+        name: The number of the optimizer's class name.
+        word: Its open row.
+    """
+
+    name: int
+    word: int
+    start_ns: int
+
+
 class OptimizerSteps:
     """Hooks into every optimizer, and takes the hooks off again."""
 
@@ -39,7 +52,7 @@ class OptimizerSteps:
         self._progress = progress
         self._memory = memory
         self._boundary = boundary
-        self._open: dict[int, tuple[int, int]] = {}  # by id(optimizer): word and start
+        self._open: dict[int, _Step] = {}  # by id(optimizer)
         self._handles: list[Any] = []
         self.is_on = False
         self._errors = StepErrors(self._failed)
@@ -93,14 +106,21 @@ class OptimizerSteps:
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer is about to step."""
         if self.is_on:
-            self.guard.run(self._recording.safe_points.torch_called)
-        if self.is_on and not self._recording.awaits_step:
-            start = time.perf_counter_ns()
-            for look in self._recording.before_step:
-                self.guard.run(look, optimizer, args, kwargs)
-            self.guard.run(self._open_row, optimizer)
-            self.guard.run(self._errors.watch, optimizer)
-            self._recording.spent_ns += time.perf_counter_ns() - start
+            self.guard.run(self._step_begins, optimizer, args, kwargs)
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The same, where it may fail."""
+        recording = self._recording
+        if recording.safe_points.closed:
+            recording.safe_points.torch_called()
+        if not self.is_on or recording.awaits_step:
+            return
+        start = time.perf_counter_ns()
+        for look in recording.before_step:
+            look(optimizer, args, kwargs)
+        self._open_row(optimizer)
+        self._errors.watch(optimizer)
+        recording.spent_ns += time.perf_counter_ns() - start
 
     def _failed(self) -> None:
         """A step has ended by an exception, which goes on to the caller."""
@@ -110,34 +130,35 @@ class OptimizerSteps:
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer has stepped."""
         if self.is_on:
-            start = time.perf_counter_ns()
-            for look in self._recording.after_step:
-                self.guard.run(look, optimizer, args, kwargs)
-            self.guard.run(self._close_row, optimizer, start)
+            self.guard.run(self._step_ends, optimizer, args, kwargs)
 
     def _open_row(self, optimizer: Any) -> None:
         recording, thread = self._recording, self._recording.threads.state
         name = recording.names.intern(type(optimizer).__name__)
         left = self._open.pop(id(optimizer), None)
         if left is not None:  # its last step raised, and torch called no hook
-            recording.trace.close_row(left[0], FAILED, NULL_INT, NULL_INT)
+            recording.trace.close_row(left.word, FAILED, NULL_INT, NULL_INT)
         start = time.perf_counter_ns()
         word = recording.trace.open_row(
             start, recording.step, name, name, name, thread.native_id, OPTIMIZER,
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
-        self._open[id(optimizer)] = (word, start)
+        self._open[id(optimizer)] = _Step(name, word, start)
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
-    def _close_row(self, optimizer: Any, entered_ns: int) -> None:
+    def _step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Complete the row, and with it perhaps the step."""
+        entered_ns = time.perf_counter_ns()
+        for look in self._recording.after_step:
+            look(optimizer, args, kwargs)
         recording, thread = self._recording, self._recording.threads.state
-        name = recording.names.intern(type(optimizer).__name__)
         recording.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
-        if opened is not None:
-            word, start = opened
+        if opened is None:
+            name = recording.names.intern(type(optimizer).__name__)
+        else:
+            name, word, start = opened
             now = time.perf_counter_ns()
             recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
             if thread.native_id == recording.training_thread:
@@ -146,7 +167,7 @@ class OptimizerSteps:
             optimizer, name, thread
         )
         recording.spent_ns += time.perf_counter_ns() - entered_ns
-        if has_ended:
+        if has_ended and recording.safe_points.waiting:
             recording.safe_points.step_ended()
 
 

@@ -26,6 +26,7 @@ _SYNCHRONIZED = frozenset({BACKWARD, GRADIENTS})
 _BATCH_BEGINS = frozenset({DATA, FORWARD})
 _BATCH_ENDS = frozenset({DATA, FORWARD, OPTIMIZER})
 """What comes after a backward pass, and is no longer of its micro-batch."""
+_IN_OPTIMIZER = [OPTIMIZER]
 
 
 class PhaseWatch(Protocol):
@@ -39,10 +40,10 @@ class PhaseWatch(Protocol):
 
 
 class Phases:
-    """Adds up what each phase has taken since the last `take`.
+    """Adds up what each phase of a step has taken.
 
     Attributes:
-        spent_ns: By number of the phase.
+        spent_ns: By number of the phase, since the step began.
         batch_began: Called with the time when the first phase of a micro-batch begins.
         batch_ended: Called with the time when the last of them has ended.
         is_on: Whether a step is being measured: from `begin` to `end`.
@@ -82,29 +83,33 @@ class Phases:
         """A phase begins, perhaps within another one."""
         if not self.is_on:
             return
-        self._come_to(phase, now_ns)
-        if self.watch is not None and self._may_divide():
+        inside = self._inside
+        may_divide = not inside or inside == _IN_OPTIMIZER
+        self._come_to(phase, now_ns, may_divide=may_divide)
+        if self.watch is not None and may_divide:
             self.watch.entered(phase)
-        self._inside.append(phase)
+        inside.append(phase)
 
     def leave(self, now_ns: int) -> None:
         """The phase that was entered last has ended."""
-        if not (self.is_on and self._inside):
+        inside = self._inside
+        if not (self.is_on and inside):
             return
-        phase = self._inside.pop()
+        phase = inside.pop()
+        may_divide = not inside or inside == _IN_OPTIMIZER
         if phase == OPTIMIZER and self._had_backward:  # it has called the model
             self._end_batch()
         self._pass(phase, now_ns)
-        self._had_backward |= phase == BACKWARD and self._in_batch and self._may_divide()
-        if not self._inside:
+        self._had_backward |= phase == BACKWARD and self._in_batch and may_divide
+        if not inside:
             self._last = phase
-        if self.watch is not None and self._may_divide():
+        if self.watch is not None and may_divide:
             self.watch.left(phase)
 
     def data_waited(self, start_ns: int, took_ns: int) -> None:
         """A batch has been waited for, which is known only now."""
         if self.is_on and not self._inside:
-            self._come_to(DATA, max(start_ns, self._since_ns))
+            self._come_to(DATA, max(start_ns, self._since_ns), may_divide=True)
             self._pass(DATA, start_ns + took_ns)
             self._last = DATA
 
@@ -128,14 +133,13 @@ class Phases:
             return DATA
         return LOSS if self._in_batch and self._last == FORWARD else OTHER
 
-    def take(self) -> list[int]:
-        """What has been added up; counting begins anew."""
-        spent, self.spent_ns = self.spent_ns, [0] * len(PHASES)
-        return spent
+    def _come_to(self, phase: int, now_ns: int, *, may_divide: bool) -> None:
+        """A phase begins: what was before it is over.
 
-    def _come_to(self, phase: int, now_ns: int) -> None:
-        """A phase begins: what was before it is over."""
-        may_divide = self._may_divide()
+        Args:
+            may_divide: Whether micro-batches may begin and end here: in no phase, and in the step
+                of an optimizer, for some call the model.
+        """
         if may_divide and self._had_backward and phase in _BATCH_ENDS:
             self._end_batch()
         before = self._inside[-1] if self._inside else _GAPS.get((self._last, phase), OTHER)
@@ -143,11 +147,6 @@ class Phases:
         if may_divide and not self._in_batch and phase in _BATCH_BEGINS:
             self._in_batch = True
             self.batch_began(now_ns)
-
-    def _may_divide(self) -> bool:
-        """Whether micro-batches may begin and end here; some optimizers call the model."""
-        inside = self._inside
-        return not inside or (len(inside) == 1 and inside[0] == OPTIMIZER)
 
     def _end_batch(self) -> None:
         """The micro-batch ended with the last backward pass."""

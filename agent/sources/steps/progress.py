@@ -123,9 +123,9 @@ class Progress:
         if ids is not None:
             self._open_trace(ids, thread.native_id)
         recording = self._recording
-        if recording.ooms is not None:
-            recording.ooms.step_began()
         recording.rows.open(self._started_ns, recording.step, thread.native_id)
+        if recording.ooms is not None and recording.rows.on_device:
+            recording.ooms.step_began()
         self._is_open = True
 
     def _open_trace(self, ids: tuple[int, int, int], thread_id: int) -> None:
@@ -141,6 +141,7 @@ class Progress:
             now = time.perf_counter_ns()
             if now > self._memory.due_ns:
                 self._memory.sample()
+            self._memory.step_ended()
             memory = self._memory.bytes
             took = now - self._started_ns
             if self._trace_word is None:  # a step without any module goes by its optimizer's name

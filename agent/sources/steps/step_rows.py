@@ -95,22 +95,18 @@ class _MeanLoss:
     def __init__(self, losses: list[_Loss]) -> None:
         self._losses = losses
 
-    def is_here(self) -> bool:
+    def read(self) -> float | None:
         """See `Later`."""
-        return all(
-            number.is_here() and (share is None or share.is_here())
-            for number, share in self._losses
-        )
-
-    @property
-    def value(self) -> float:
-        """See `Later`."""
-        if not (self._losses and self.is_here()):
+        if not self._losses:
             return NULL_FLOAT
-        parts = math.fsum(1.0 if share is None else share.value for _, share in self._losses)
-        are_shares = abs(parts - 1.0) < _SAME
-        divisor = 1 if are_shares else len(self._losses)
-        return math.fsum(number.value for number, _ in self._losses) / divisor
+        values = [number.read() for number, _ in self._losses]
+        shares = [1.0 if share is None else share.read() for _, share in self._losses]
+        here = [value for value in values if value is not None]
+        parts = [share for share in shares if share is not None]
+        if not len(values) == len(here) == len(parts):
+            return None
+        are_shares = abs(math.fsum(parts) - 1.0) < _SAME
+        return math.fsum(here) / (1 if are_shares else len(here))
 
 
 class _IsFinite:
@@ -119,25 +115,23 @@ class _IsFinite:
     def __init__(self, number: Later) -> None:
         self._number = number
 
-    def is_here(self) -> bool:
+    def read(self) -> int | None:
         """See `Later`."""
-        return self._number.is_here()
-
-    @property
-    def value(self) -> int:
-        """See `Later`."""
-        value = self._number.value
+        value = self._number.read()
+        if value is None:
+            return None
         return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
 
 
 class _Batch:
     """The micro-batch in progress."""
 
-    __slots__ = ("loss", "samples", "share", "started_ns", "tokens", "word")
+    __slots__ = ("before_ns", "loss", "samples", "share", "started_ns", "tokens", "word")
 
-    def __init__(self, word: int, started_ns: int) -> None:
+    def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
         self.word = word
         self.started_ns = started_ns
+        self.before_ns = before_ns  # what the step had spent on each phase
         self.loss: Number | None = None
         self.share: Number | None = None
         self.samples: int | None = None
@@ -155,6 +149,7 @@ class StepRows:
         took_ns: How long the last step took; 0 while none has ended.
         shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
+        on_device: Whether an accelerator was in use as the step began.
     """
 
     def __init__(self, steps: RingWriter, batches: RingWriter, accelerator: Accelerator) -> None:
@@ -163,6 +158,7 @@ class StepRows:
         self._mark: Any = None
         self.phases = Phases(self._begin_batch, self._end_batch)
         self._memory: MemoryRows | None = None
+        self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimes | None = None
         self._steps = steps
         self._batches = batches
@@ -174,14 +170,14 @@ class StepRows:
         self._word: int | None = None
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
-        self.has_stepped = False
+        self.has_stepped = self.on_device = False
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
         self._forget()
 
     def watch_memory(self, memory: MemoryRows) -> None:
         """Have the rows of python.memory written at the same moments."""
-        self._memory = self.phases.watch = memory
+        self._memory = memory
 
     def watch_device(self, times: DeviceTimes) -> None:
         """Tell it of the beginnings and ends of steps."""
@@ -191,7 +187,6 @@ class StepRows:
         """A new step knows nothing of the one before."""
         self._count = 0
         self._losses: list[_Loss] = []
-        self._spent_ns = [0] * len(PHASES)
         self._samples: int | None = None
         self._tokens: int | None = None
         self.norm: Number | None = None
@@ -204,9 +199,11 @@ class StepRows:
         self._forget()
         self._word = self._steps.open_row(now_ns, step, thread_id)
         self._mark = self._mark or self._accelerator.mark()
-        if self._memory is not None:
-            self._memory.step_began(step)
-        if self._device_times is not None:
+        self.on_device = self._mark is not None
+        memory = self._memory
+        self._due_memory = memory if memory is not None and memory.step_began(step) else None
+        self.phases.watch = self._due_memory
+        if self.on_device and self._device_times is not None:
             self._device_times.step_began(step)
         self.phases.begin(now_ns)
 
@@ -214,12 +211,11 @@ class StepRows:
         """The step has ended."""
         self.has_stepped, self.took_ns = True, ended.took_ns
         self.phases.end(now_ns)
-        self._add(self.phases.take())
         if self._word is None:
             return
         at, closing = self._at, self._steps.no_closing()
-        _fill_phases(closing, self._phases_at, self._spent_ns)
-        closing[at.other_s] = self._spent_ns[OTHER] * _NS
+        _fill_phases(closing, self._phases_at, self.phases.spent_ns)
+        closing[at.other_s] = self.phases.spent_ns[OTHER] * _NS
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
@@ -240,9 +236,9 @@ class StepRows:
         self._late.write(self._steps, self._word, closing, self._later())
         self._word = None
         self._late.flush()
-        if self._memory is not None:
-            self._memory.step_ended(ended.took_ns)
-        if self._device_times is not None:
+        if self._due_memory is not None:
+            self._due_memory.step_ended(ended.took_ns)
+        if self.on_device and self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
 
     def _later(self) -> list[tuple[int, Later]]:
@@ -255,10 +251,11 @@ class StepRows:
             later.append((at.grad_norm, self.norm))
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
-        first, self._mark = self._mark, self._accelerator.mark()
-        if first is not None and self._mark is not None:
-            took = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
-            later.append((at.device_s, took))
+        if self._mark is not None:
+            first, self._mark = self._mark, self._accelerator.mark()
+            if self._mark is not None:
+                took = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
+                later.append((at.device_s, took))
         return later
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
@@ -310,22 +307,21 @@ class StepRows:
 
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""
-        self._add(self.phases.take())
-        if self._memory is not None:
-            self._memory.batch_began(self._count)
+        if self._due_memory is not None:
+            self._due_memory.batch_changed()
         word = self._batches.open_row(now_ns, self._step, self._count, self._thread_id)
-        self._batch = _Batch(word, now_ns)
+        self._batch = _Batch(word, now_ns, self.phases.spent_ns.copy())
 
     def _end_batch(self, now_ns: int) -> None:
         """The micro-batch has ended: its row is complete, and the step knows of it."""
-        batch, spent = self._batch, self.phases.take()
-        self._add(spent)
-        if self._memory is not None:
-            self._memory.batch_ended()
+        batch = self._batch
         if batch is None:
             return
         self._batch = None
         self._count += 1
+        if self._due_memory is not None:
+            self._due_memory.batch_changed()
+        spent = list(map(operator.sub, self.phases.spent_ns, batch.before_ns))
         at, closing = self._batch_at, self._batches.no_closing()
         _fill_phases(closing, self._batch_phases_at, spent)
         closing[at.duration_ns] = now_ns - batch.started_ns
@@ -340,10 +336,6 @@ class StepRows:
             self._losses.append(_Loss(batch.loss, batch.share))
             later.append((at.loss, batch.loss))
         self._late.write(self._batches, batch.word, closing, later)
-
-    def _add(self, spent_ns: list[int]) -> None:
-        """Add to what the step has spent."""
-        self._spent_ns = list(map(operator.add, self._spent_ns, spent_ns))
 
 
 def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int, int]]:
