@@ -132,11 +132,13 @@ class TorchTraining:
         if before is not None:  # an agent that this process had before has counted so far
             self._recording.step = before + 1
         share = settings.overhead / 100
-        self._memory_rows = MemoryRows(self._recording, memory_ring, accelerator, share)
+        self._memory = MemorySampler(accelerator)
+        self._memory_rows = MemoryRows(
+            self._recording, memory_ring, accelerator, self._memory, share
+        )
         self._recording.rows.watch_memory(self._memory_rows)
         self._gradient_rows: GradientRows | None = None
         self._stack_samples: StackSamples | None = None
-        self._memory = MemorySampler(accelerator)
         self._progress = Progress(self._recording, self._memory)
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)

@@ -16,6 +16,7 @@ from probing.agent.sources.accelerator import Accelerator, DeviceMemory
 from probing.agent.sources.memory.host_figures import parse_meminfo
 from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
 from probing.agent.sources.memory.nvml import MISSING, DeviceTotals, Nvml, uuids_of
+from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from probing.agent.sources.steps.recording import Recording
 from probing.agent.sources.steps.step_rows import StepEnd, StepRows
@@ -48,10 +49,12 @@ class Recorded:
             names=Names(folder / "names"),
             safe_points=SafePoints(),
         )
+        self.sampler = MemorySampler(accelerator)
         self.memory = MemoryRows(
             self.recording,
             memory,
             accelerator,
+            self.sampler,
             share,
             clock=count(MS, MS).__next__,
             processor_clock=count(0, cost_ns).__next__,
@@ -81,6 +84,7 @@ class Recorded:
     def close(self) -> None:
         """Let go of the files."""
         self.memory.close()
+        self.sampler.close()
         self.recording.names.close()
         for ring in self.rings:
             ring.close()
@@ -188,6 +192,16 @@ def test_steps_that_are_too_short_have_rows_now_and_then(record: Make) -> None:
         recorded.run_step(FORWARD, BACKWARD, took_ns=10)
     assert sorted({row["step"] for row in recorded.written()}) == [0, 5]
     assert recorded.memory.last_ns == 5, "the rows of three phases, one of them written twice"
+
+
+def test_while_more_is_in_use_than_ever_each_step_has_rows(record: Make) -> None:
+    """Also where that costs too much: they are the last words of a process that is then killed."""
+    recorded = record(share=0.1 / PART_OF_BUDGET, cost_ns=1)
+    recorded.memory.start()
+    for step in range(5):
+        recorded.sampler.has_grown = step in {2, 3}
+        recorded.run_step(FORWARD, BACKWARD, took_ns=10)
+    assert sorted({row["step"] for row in recorded.written()}) == [0, 2, 3]
 
 
 def test_marks_are_rows_of_their_own_until_recording_stops(record: Make) -> None:

@@ -267,9 +267,13 @@ def test_samples_are_taken_often_where_memory_may_grow() -> None:
 
     assert take() == 1000
     sampler.step_ended()
+    grown = [sampler.has_grown]
     assert [take(), take(), take(), take()] == [4000, 4000, 1000, 1000]
     sampler.step_ended()
+    grown.append(sampler.has_grown)
     assert take() == 4000
+    sampler.step_ended()
+    assert [*grown, sampler.has_grown] == [True, True, False]
     sampler.hurry()
     assert sampler.due_ns == sampler.taken_ns + 1000 * cost
     sampler.close()

@@ -36,8 +36,9 @@ MEMORY = Table(
     name="memory",
     kind="recorded",
     doc="Memory in use at the phases of each step and each of its micro-batches, written by the"
-    " training thread. Where the steps are so short that this would cost more than a tenth of the"
-    " setting `overhead`, only some of them have rows. Peaks are read, and reset only by a `mark`"
+    " training thread. Where the steps are so short that this would cost more than a twentieth of"
+    " the setting `overhead`, only some of them have rows, and those after a step in which more was"
+    " in use than ever before. Peaks are read, and reset only by a `mark`"
     " that asks for it.",
     columns=(
         STEP,

@@ -2,7 +2,8 @@
 
 Rules of this file: used by the training threads, a few times per micro-batch; reads peaks and never
 resets them, never waits for the accelerator, unless a mark asks for that. What it costs is added
-up, and when that is more than its share of a step, some steps have no rows.
+up, and when that is more than its share of a step, some steps have no rows; not so while more and
+more is in use.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from ..steps.phases import BACKWARD, FORWARD
 from ..steps.recording import Recording
 from .host_figures import INTERVAL_NS, HostFiles
 from .nvml import DeviceTotals
+from .sampler import MemorySampler
 
 ATTACH, BEFORE_FORWARD, AFTER_FORWARD, AFTER_BACKWARD, AFTER_STEP, MARK = range(len(MEMORY_PHASES))
-PART_OF_BUDGET = 0.1
+PART_OF_BUDGET = 0.05
 _MOST_LABELS = 1000
 """How many labels of marks are kept apart; those beyond are rows without one."""
 _HOST = "cpu"
@@ -49,6 +51,7 @@ class MemoryRows:
         recording: Recording,
         ring: RingWriter,
         accelerator: Accelerator,
+        sampler: MemorySampler,
         share: float,
         *,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -63,6 +66,7 @@ class MemoryRows:
         self._recording = recording
         self._ring = ring
         self._accelerator = accelerator
+        self._sampler = sampler
         self._clock = clock
         self._processor_clock = processor_clock
         self._host = HostFiles()
@@ -105,10 +109,15 @@ class MemoryRows:
         return self._accelerator.totals_note()
 
     def step_began(self, step: int) -> bool:
-        """A step begins; returns whether it gets rows, and what follows is to be told."""
+        """A step begins; returns whether it gets rows, and what follows is to be told.
+
+        It does, whatever it costs, after one in which more was in use than ever: so the last rows
+        of a process that is killed at its limit are new. There are few such steps before that.
+        """
         self._step, self.cost_ns = step, 0
         self._words.clear()
-        self._is_due = self.is_on and self._interval.is_due()
+        is_due = self._interval.is_due()
+        self._is_due = self.is_on and (is_due or self._sampler.has_grown)
         return self._is_due
 
     def batch_changed(self) -> None:

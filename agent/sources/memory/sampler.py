@@ -31,6 +31,7 @@ class MemorySampler:
 
     Attributes:
         bytes: The newest sample; `NULL_INT` before the first.
+        has_grown: Whether more was in use in the last step than ever before.
         taken_ns: When it was taken, by the monotonic clock.
         due_ns: When the next one is due.
     """
@@ -39,12 +40,14 @@ class MemorySampler:
         "_accelerator",
         "_clock",
         "_cost_ns",
+        "_grows",
         "_most",
         "_page",
         "_share",
         "_statm",
         "bytes",
         "due_ns",
+        "has_grown",
         "taken_ns",
     )
 
@@ -61,6 +64,7 @@ class MemorySampler:
         self._cost_ns = 0
         self._most = 0.0
         self._share = _OFTEN
+        self._grows = self.has_grown = False
 
     def hurry(self) -> None:
         """More may soon be in use: take samples often until the step ends."""
@@ -70,6 +74,7 @@ class MemorySampler:
     def step_ended(self) -> None:
         """What was new in the step is not so in the next one."""
         self._share = _SELDOM
+        self.has_grown, self._grows = self._grows, False
 
     def sample(self) -> None:
         """Take a sample and plan the next one by what this one cost."""
@@ -81,6 +86,7 @@ class MemorySampler:
         if self.bytes > self._most:
             self._most = self.bytes * (1 + _GROWTH)
             self._share = _OFTEN
+            self._grows = True
         self._plan()
 
     def _plan(self) -> None:
