@@ -7,6 +7,7 @@ meet, MEETING.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -227,6 +228,10 @@ def fsdp2() -> None:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     train(model, parts=2)
+    # What is sharded refers to its process group in a circle. A group that lives until the process
+    # ends can abort it, of torch's own accord: once in many runs, without any agent, too.
+    del model, mesh, block
+    gc.collect()
     torch.distributed.destroy_process_group()
 
 
