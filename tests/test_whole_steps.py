@@ -70,6 +70,7 @@ def test_the_record_says_what_the_script_knows(
             near = pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
             assert step[name] == near, (name, step)
         assert sum(step[name] or 0.0 for name in PHASES) == pytest.approx(step["duration"])
+        assert step["optimizer_s"] > 0.0
         batches = ask(f"FROM python.micro_batches WHERE step = {step['step']} ORDER BY micro_batch")
         assert [b["micro_batch"] for b in batches] == list(range(step["micro_batches"]))
         for name in ("forward_s", "backward_s"):

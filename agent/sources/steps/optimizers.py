@@ -144,6 +144,7 @@ class OptimizerSteps:
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
         self._open[id(optimizer)] = _Step(name, word, start)
+        thread.is_in_optimizer = True
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
@@ -155,6 +156,7 @@ class OptimizerSteps:
         recording, thread = self._recording, self._recording.threads.state
         recording.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
+        thread.is_in_optimizer = False
         if opened is None:
             name = recording.names.intern(type(optimizer).__name__)
         else:

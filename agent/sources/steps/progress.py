@@ -18,6 +18,7 @@ from typing import Any
 from ....ring import DONE, NULL_FLOAT, NULL_NAME
 from ....tables import STAGES
 from ..memory.sampler import MemorySampler
+from .phases import OPTIMIZER
 from .recording import Recording, ThreadState
 from .step_rows import StepEnd
 
@@ -64,6 +65,8 @@ class Progress:
         if not self._is_open:
             self._is_inference = not (may_train or self._recording.safe_points.stepping)
             self._open(ids, thread)
+            if thread.is_in_optimizer:  # which calls the model, in the first step of all
+                self._recording.rows.phases.enter(OPTIMIZER, self._started_ns)
         elif self._trace_word is None:
             self._open_trace(ids, thread.native_id)
 

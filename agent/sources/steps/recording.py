@@ -65,6 +65,7 @@ class ThreadState:
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
         is_in_collective: Whether it is inside a collective that is on record.
+        is_in_optimizer: Whether it is inside a step of an optimizer.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
         spans: Spans of the script that it is inside of.
@@ -89,6 +90,7 @@ class ThreadState:
         "is_agents",
         "is_apart",
         "is_in_collective",
+        "is_in_optimizer",
         "native_id",
         "passes",
         "recomputing",
@@ -100,7 +102,7 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
-        self.is_apart = self.is_in_collective = False
+        self.is_apart = self.is_in_collective = self.is_in_optimizer = False
         self.session = 0
         self.depth = 0
         self.recomputing = False
