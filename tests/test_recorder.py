@@ -243,11 +243,11 @@ def test_an_accelerators_bytes_go_before_the_resident_set() -> None:
 
 
 def test_a_costly_sample_is_taken_less_often() -> None:
-    """The next sample is due no sooner than 1000 times what this one cost, or 4000 times."""
+    """The next sample is due no sooner than 250 times what this one cost, or 4000 times."""
     times = iter((0, 20_000, 1_000_000, 1_020_000))
     sampler = MemorySampler(FakeAccelerator(1, 1), clock=lambda: next(times))
     sampler.sample()
-    assert sampler.due_ns == 20_000 + 1000 * 20_000
+    assert sampler.due_ns == 20_000 + 250 * 20_000
     sampler.step_ended()
     sampler.sample()
     sampler.close()
@@ -265,10 +265,10 @@ def test_samples_are_taken_often_where_memory_may_grow() -> None:
         sampler.sample()
         return (sampler.due_ns - sampler.taken_ns) // cost
 
-    assert take() == 1000
+    assert take() == 250
     sampler.step_ended()
     grown = [sampler.has_grown]
-    assert [take(), take(), take(), take()] == [4000, 4000, 1000, 1000]
+    assert [take(), take(), take(), take()] == [4000, 4000, 250, 250]
     sampler.step_ended()
     grown.append(sampler.has_grown)
     assert take() == 4000

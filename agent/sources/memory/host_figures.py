@@ -68,6 +68,10 @@ class HostFiles:
             )
         return self._newest
 
+    def expire(self) -> None:
+        """Have the next figures be new ones."""
+        self._due_ns = 0
+
     def close(self) -> None:
         """Close the files."""
         files, self._files = self._files, {}  # a thread may be about to read

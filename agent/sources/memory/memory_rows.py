@@ -117,7 +117,10 @@ class MemoryRows:
         self._step, self.cost_ns = step, 0
         self._words.clear()
         is_due = self._interval.is_due()
-        self._is_due = self.is_on and (is_due or self._sampler.has_grown)
+        if self._sampler.has_grown:
+            is_due = True
+            self._host.expire()
+        self._is_due = self.is_on and is_due
         return self._is_due
 
     def batch_changed(self) -> None:

@@ -15,11 +15,12 @@ from ..accelerator import Accelerator
 _LEAST_INTERVAL_NS = 2_000_000
 _MOST_INTERVAL_NS = 250_000_000
 """A training that moves has a sample not older than this, unless it is within one call."""
-_SELDOM, _OFTEN = 4000, 1000
+_SELDOM, _OFTEN, _WHILE_GROWING = 4000, 1000, 250
 """A sample may cost one part in so many of the time until the next. It costs up to 50 us: by then
 the caches have forgotten what it takes."""
 _GROWTH = 1 / 128
-"""By how much the memory in use is beyond all that was seen where that is news."""
+"""By how much the memory in use is beyond all that was seen where that is news; so there is such
+news 90 times before it has doubled, and no more."""
 
 
 class MemorySampler:
@@ -41,6 +42,7 @@ class MemorySampler:
         "_clock",
         "_cost_ns",
         "_grows",
+        "_last_ns",
         "_most",
         "_page",
         "_share",
@@ -61,14 +63,14 @@ class MemorySampler:
         self.bytes = NULL_INT
         self.taken_ns = 0
         self.due_ns = 0
-        self._cost_ns = 0
+        self._cost_ns = self._last_ns = 0
         self._most = 0.0
         self._share = _OFTEN
         self._grows = self.has_grown = False
 
     def hurry(self) -> None:
         """More may soon be in use: take samples often until the step ends."""
-        self._share = _OFTEN
+        self._share = min(self._share, _OFTEN)
         self._plan()
 
     def step_ended(self) -> None:
@@ -78,14 +80,16 @@ class MemorySampler:
 
     def sample(self) -> None:
         """Take a sample and plan the next one by what this one cost."""
-        start = self._clock()
+        before, start = self._last_ns, self._clock()
         allocated = self._accelerator.allocated_bytes()
         self.bytes = self._resident() if allocated is None else allocated
         self.taken_ns = end = self._clock()
-        self._cost_ns = end - start
+        # Of two, the lesser: another program may have had the core meanwhile.
+        self._last_ns = end - start
+        self._cost_ns = min(self._last_ns, before or self._last_ns)
         if self.bytes > self._most:
             self._most = self.bytes * (1 + _GROWTH)
-            self._share = _OFTEN
+            self._share = _WHILE_GROWING
             self._grows = True
         self._plan()
 
