@@ -124,6 +124,7 @@ class OptimizerSteps:
 
     def _failed(self) -> None:
         """A step has ended by an exception, which goes on to the caller."""
+        self._recording.threads.state.optimizing = 0
         if self._recording.ooms is not None:
             self._recording.ooms.raised(OPTIMIZER_PHASE)
 
@@ -144,7 +145,7 @@ class OptimizerSteps:
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
         self._open[id(optimizer)] = _Step(name, word, start)
-        thread.is_in_optimizer = True
+        thread.optimizing = recording.session
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
@@ -156,7 +157,7 @@ class OptimizerSteps:
         recording, thread = self._recording, self._recording.threads.state
         recording.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
-        thread.is_in_optimizer = False
+        thread.optimizing = 0
         if opened is None:
             name = recording.names.intern(type(optimizer).__name__)
         else:

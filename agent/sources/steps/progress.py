@@ -65,7 +65,7 @@ class Progress:
         if not self._is_open:
             self._is_inference = not (may_train or self._recording.safe_points.stepping)
             self._open(ids, thread)
-            if thread.is_in_optimizer:  # which calls the model, in the first step of all
+            if thread.optimizing == self._recording.session:  # the optimizer calls the model
                 self._recording.rows.phases.enter(OPTIMIZER, self._started_ns)
         elif self._trace_word is None:
             self._open_trace(ids, thread.native_id)

@@ -65,7 +65,8 @@ class ThreadState:
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
         is_in_collective: Whether it is inside a collective that is on record.
-        is_in_optimizer: Whether it is inside a step of an optimizer.
+        optimizing: The recording session in which it has begun the step of an optimizer that it is
+            inside of; 0 outside of one.
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
         spans: Spans of the script that it is inside of.
@@ -90,8 +91,8 @@ class ThreadState:
         "is_agents",
         "is_apart",
         "is_in_collective",
-        "is_in_optimizer",
         "native_id",
+        "optimizing",
         "passes",
         "recomputing",
         "root",
@@ -102,8 +103,8 @@ class ThreadState:
 
     def __init__(self) -> None:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
-        self.is_apart = self.is_in_collective = self.is_in_optimizer = False
-        self.session = 0
+        self.is_apart = self.is_in_collective = False
+        self.session = self.optimizing = 0
         self.depth = 0
         self.recomputing = False
         self.native_id = threading.get_native_id()
