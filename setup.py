@@ -5,7 +5,7 @@ reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies direc
 site-packages, but data files go to the root of the environment, and in an editable install
 nowhere. The two classes below mend that for a wheel, for a wheel made from the source
 distribution and for an editable install alike; the installer then knows the files and removes
-them with the rest. tests/test_packaging.py tries all three.
+them with the rest. tests/house/test_packaging.py tries all three.
 """
 
 from __future__ import annotations

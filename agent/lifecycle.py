@@ -26,6 +26,7 @@ from .listener import Listener, Serving
 from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import bind_tcp, bind_unix
 from .state import Agent, int_from_env
+from .training_thread import correct_main_thread
 
 _ASKED_FOR = Arrival()
 
@@ -132,6 +133,7 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
             agent = Agent(settings, _own_folder(settings))
             agent.places, agent.depart = arrival.places, _depart

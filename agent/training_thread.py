@@ -5,9 +5,11 @@ Rules of this file: runs in any thread, beside the others; looks at frames and c
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 from .safe_points import AGENT_THREAD_PREFIX
 
@@ -21,6 +23,16 @@ def training_thread() -> int:
         if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
             return thread.native_id or 0
     return threading.main_thread().native_id or 0
+
+
+def correct_main_thread() -> None:
+    """Have the main thread of a forked child know its own kernel number.
+
+    Up to Python 3.13 `threading.Thread.native_id` stays the parent's there.
+    """
+    main: Any = threading.main_thread()
+    if not os.path.exists(f"/proc/self/task/{main.native_id}"):
+        main._native_id = os.getpid()  # noqa: SLF001 - there is no other way to say it
 
 
 def is_in_torch(frame: FrameType | None) -> bool:

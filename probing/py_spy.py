@@ -140,9 +140,11 @@ def take(pid: int, how: Dump) -> list[ThreadStack]:
     try:
         raw_threads = json.loads(out)
         numbers = {int(raw["thread_id"]): int(raw["os_thread_id"] or 0) for raw in raw_threads}
-        if not all(numbers.values()):  # of Python 3.10 and older, unless the process was paused
-            numbers = kernel_numbers(pid, numbers)
         outer = outer_numbers(pid)
+        # Python 3.10 and older tell none unless the process was paused, and up to 3.13 the main
+        # thread of a forked child has its parent's.
+        if not outer.keys() >= set(numbers.values()):
+            numbers = kernel_numbers(pid, numbers)
         numbers = {ident: outer.get(number, number) for ident, number in numbers.items()}
         return [_thread(raw, pid, numbers) for raw in raw_threads]
     except (ValueError, KeyError, TypeError) as error:

@@ -17,9 +17,8 @@ _RECORD_BYTES = 1024
 
 
 def kernel_numbers(pid: int, idents: Collection[int]) -> dict[int, int]:
-    """The kernel's number of each thread by Python's; empty where that cannot be told."""
+    """The number of each thread in its own namespace by Python's; empty where it cannot be told."""
     try:
-        tasks = {int(name) for name in os.listdir(f"/proc/{pid}/task")}
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return {}
@@ -29,7 +28,7 @@ def kernel_numbers(pid: int, idents: Collection[int]) -> dict[int, int]:
         return {}
     finally:
         os.close(memory)
-    return match_records(records, tasks)
+    return match_records(records, outer_numbers(pid))
 
 
 def outer_numbers(pid: int) -> dict[int, int]:

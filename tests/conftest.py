@@ -12,8 +12,8 @@ import pytest
 
 import probing
 from tests import faults
-from tests.jobs import Job, StartJob, start_job
-from tests.support import Target, start_program, start_training
+from tests.harness.jobs import Job, StartJob, start_job
+from tests.harness.targets import Target, start_program, start_training
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,18 +1,33 @@
 #!/bin/sh
 # Everything that must hold: lint, types, layers, generated pages, then the tests with coverage.
 #
-#   sh tests/run.sh               everything, on every Python that is found
-#   sh tests/run.sh ARGUMENTS     the same on one Python, with ARGUMENTS handed to pytest
+#   sh tests/run.sh               everything, on this Python, the oldest and the newest that are found
+#   sh tests/run.sh quick         within a minute: what one runs after each edit
+#   sh tests/run.sh ARGUMENTS     the checks, then pytest with ARGUMENTS
 #
-# Goes on after a failure, and fails at the end if anything did.
+# Goes on after a failure, and fails at the end if anything did. scripts/nightly has the rest.
 set -eu
 cd "$(dirname "$0")/.."
+TESTS_ROOT=$(pwd -P)
+export TESTS_ROOT
 
+# Several tests run at once: most of them wait for processes most of the time.
+WORKERS=${WORKERS:-3}
 failed=
+
+# Runs a check; what it prints is shown when it is over, so that several may run at once.
 check() {
-    echo "== $*"
-    if ! "$@"; then
-        failed="$failed
+    if [ "${quiet:-}" ]; then
+        log=$(mktemp)
+        "$@" >"$log" 2>&1 || {
+            failed="$failed
+  $*"
+            cat "$log"
+        }
+        rm -f "$log"
+    else
+        echo "== $*"
+        "$@" || failed="$failed
   $*"
     fi
 }
@@ -27,67 +42,79 @@ find_python() {
     done
 }
 
-sh examples/venv.sh dev
-bin=.venv/bin
-$bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
-
-check $bin/ruff check .
-check $bin/ruff format --check .
-check $bin/mypy
-check $bin/lint-imports
-check $bin/python docs/generate.py --check
-
-# Runs the tests that need no torch on every other Python.
-other_pythons() {
-    failed=
-    used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# Prints the versions of Python to test beside the one in use: the oldest and the newest there are,
+# or all of them.
+other_versions() {
+    found=
     for version in 3.10 3.11 3.12 3.13 3.14; do
-        python=$(find_python $version)
-        if [ "$version" = "$used" ] || [ -z "$python" ]; then
-            continue
+        if [ -n "$(find_python $version)" ]; then
+            found="$found $version"
         fi
+    done
+    used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ "${ALL_PYTHONS:-}" ]; then
+        set -- $found
+    else
+        set -- $found
+        oldest=${1:-}
+        for newest; do :; done
+        set -- $oldest ${newest:-}
+    fi
+    for version; do
+        [ "$version" = "$used" ] || echo "$version"
+    done | sort -u
+}
+
+checks() {
+    check $bin/ruff check .
+    check $bin/ruff format --check .
+    check $bin/mypy
+    check $bin/lint-imports
+    check $bin/python docs/generate.py --check
+    [ -z "$failed" ]
+}
+
+# Runs the tests that need no torch on other Pythons.
+other_pythons() {
+    for version in $(other_versions); do
         venv=.venv-$version
-        VENV=$venv PYTHON=$python WITHOUT_TORCH=1 sh examples/venv.sh dev
-        check "$venv/bin/python" -m pytest -q -m anypython -p no:cacheprovider
+        VENV=$venv PYTHON=$(find_python "$version") WITHOUT_TORCH=1 sh examples/venv.sh dev
+        check "$venv/bin/python" -m pytest -q -n 2 --dist loadfile \
+            -m "anypython and not slow" -p no:cacheprovider
     done
     [ -z "$failed" ]
 }
 
-# Runs one of two parts of the tests.
-part() {
-    name=$1
-    shift
-    echo "== pytest $*"
-    COVERAGE_FILE=.coverage.$name $bin/python -m pytest --cov --cov-report= "$@"
+# Counts lines and branches in every Python that is started, but not in trainings: traced, they are
+# so much slower that they are no longer what is tested.
+counted() {
+    COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml "$@"
 }
 
-# Runs the rest while the first part runs.
-rest() {
-    status=0
-    other_pythons || status=1
-    part second tests/test_[q-z]*.py || status=1
-    return $status
-}
+sh examples/venv.sh dev
+bin=.venv/bin
 
-if [ $# -gt 0 ]; then
-    check $bin/python -m pytest --cov --cov-report=term "$@"
+if [ "${1:-}" = quick ]; then
+    quiet=yes
+    check $bin/ruff check .
+    check $bin/ruff format --check .
+    check $bin/lint-imports
+    check $bin/python -m pytest -q -n 2 --dist loadfile -m "quick or not slow" tests/unit tests/house/test_layers.py
+elif [ $# -gt 0 ]; then
+    checks || true
+    check $bin/python -m pytest "$@"
 else
-    # Side by side, since most tests wait for processes most of the time. So does a training that is
-    # asked for some minutes; what is slow then is slow for all.
+    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
     logs=$(mktemp -d)
     trap 'rm -rf "$logs"' EXIT
-    rest >"$logs/rest" 2>&1 &
-    rest=$!
-    nice -n 10 $bin/python -m tests.soak --minutes 5 >"$logs/soak" 2>&1 &
-    soak=$!
-    part first tests/test_[a-p]*.py || failed="$failed
-  tests/test_[a-p]*.py"
-    wait $rest || failed="$failed
-  tests/test_[q-z]*.py, or the tests on other Pythons"
-    wait $soak || failed="$failed
-  the soak"
-    cat "$logs/soak" "$logs/rest"
-    $bin/python -m coverage combine --quiet .coverage.first .coverage.second
+    { checks && other_pythons; } >"$logs/checks" 2>&1 &
+    checks=$!
+    rm -f .coverage .coverage.*
+    check counted $bin/python -m pytest -q -n "$WORKERS" --dist loadfile
+    wait $checks || failed="$failed
+  the checks, or the tests on other Pythons"
+    cat "$logs/checks"
+    $bin/python -m coverage combine --quiet
     $bin/python -m coverage report
 fi
 

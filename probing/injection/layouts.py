@@ -1,8 +1,8 @@
 """Where CPython keeps its queue of pending calls, one table per minor release.
 
 Rules of this file: numbers only, of 64-bit builds with the interpreter lock. They are those of
-the releases' own headers: `python -m tests.layouts` prints and compares them. Nobody relies on
-them alone: `pending` checks that what lies there makes sense before it writes anything.
+the releases' own headers: `python -m tests.attach.layouts` prints and compares them. Nobody relies
+on them alone: `pending` checks that what lies there makes sense before it writes anything.
 """
 
 from __future__ import annotations

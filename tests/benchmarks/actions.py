@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import probing
 from probing.act_wire import Asked, Checkpoint, Cleanup, Clip, Lr, Undo
 from probing.client import Process
-from tests.support import start_training
+from tests.harness.targets import start_training
 
 from .measures import Measure, rounds_for, scaled
 from .processes import temporary_home

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.hang_faults import FAULTS, Fault, start, wait_for_verdict
-from tests.jobs import Job, start_job
+from tests.harness.jobs import Job, start_job
+from tests.ranks.hang_faults import FAULTS, Fault, start, wait_for_verdict
 
 _DUMP_S = 30.0
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import clean_env
+from tests.harness.targets import clean_env
 
 _SHARED_MEMORY = Path("/dev/shm")
 """Where run directories are by default, too."""
@@ -38,7 +38,7 @@ def temporary_home() -> Iterator[Path]:
 
 
 def user_env(home: Path) -> dict[str, str]:
-    """As `tests.support.clean_env`, but with the usual budget, and modules are compiled once."""
+    """As `clean_env` of the tests, but with the usual budget, and modules are compiled once."""
     env = clean_env(home)
     env.pop("PROBING_OVERHEAD", None)
     return _without_flags(env)

@@ -7,7 +7,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 
-from tests.support import start_program
+from tests.harness.targets import start_program
 
 from .measures import Measure, measure_in_turn, rounds_for, scaled
 from .processes import cost_of, temporary_home, user_env

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support import ROOT
+from tests.harness.targets import ROOT
 
 from .measures import Measure, bootstrap_median, differences, measure_in_turn, rounds_for, scaled
 from .processes import cost_of, plain_env, run_program, temporary_home

@@ -21,8 +21,8 @@ from pathlib import Path
 from probing.job.members import Member, find_members
 from probing.job.tree import FAN_OUT
 from probing.union.query import Union, UnionAnswer
-from tests.ranks import running_ranks
-from tests.support import PROGRAMS, ROOT
+from tests.harness.ranks import running_ranks
+from tests.harness.targets import ROOT, program_path
 
 from .measures import Measure, rounds_for
 from .memory import resident_kib
@@ -101,7 +101,7 @@ def _fit(name: str, found: dict[int, float]) -> Measure:
 
 def _simulated(count: int) -> Iterator[Measure]:
     """Ranks that one process stands for; each is asked by a request of its own."""
-    argv = [sys.executable, str(PROGRAMS / "fake_ranks.py"), str(count)]
+    argv = [sys.executable, str(program_path("fake_ranks")), str(count)]
     env = {**plain_env(), "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     try:
@@ -131,7 +131,7 @@ def _simulated(count: int) -> Iterator[Measure]:
 
 def _machines() -> Iterator[Measure]:
     """Node servers that one process stands for, asked one by one and through each other."""
-    argv = [sys.executable, str(PROGRAMS / "fake_ranks.py"), str(_RANKS_EACH), "node"]
+    argv = [sys.executable, str(program_path("fake_ranks")), str(_RANKS_EACH), "node"]
     env = {**plain_env(), "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
     try:

@@ -33,7 +33,7 @@ from probing.ring import HEADER_SIZE, MAGIC, RingHeader, decode_header, encode_h
 from probing.rundir import ProcessFolder
 from probing.settings import Settings
 from probing.tables import RECORDED_TABLES, TABLES_BY_NAME
-from tests.ring_writer import trace_values, trace_writer
+from tests.harness.ring_writer import trace_values, trace_writer
 
 _SIZES = struct.Struct("<HI")
 _FIXED = struct.Struct("<8sIIQqQII")

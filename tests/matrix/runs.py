@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probing import process
-from tests.support import DEADLINE_S, PROGRAMS, ROOT, Target, wait_until
+from tests.harness.targets import DEADLINE_S, ROOT, Target, program_path, wait_until
 
 from .cells import UNDISTURBED, Cell, Question, Row
 
@@ -193,7 +193,7 @@ def _argv(row: Row, python: str, *, with_agent: bool) -> list[str]:
     if row.program == "train_gpt":
         script, arguments = ROOT / "examples" / "train_gpt.py", (*_TRAINING, *row.arguments)
     else:
-        script, arguments = PROGRAMS / f"{row.program}.py", row.arguments
+        script, arguments = program_path(row.program), row.arguments
     launcher = ("-m", "probing._run") if with_agent else ()
     return [*row.prefix, python, *launcher, str(script), *arguments]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.ring_writer import trace_values, trace_writer
+from tests.harness.ring_writer import trace_values, trace_writer
 
 
 def main(path: str, capacity: int, rows: int) -> None:

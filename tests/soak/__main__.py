@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from tests import faults
-from tests.support import start_training
+from tests.harness.targets import start_training
 
 from .growth import WARM_UP, Watch, slope_per_hour
 from .questions import Questions, damaged

@@ -19,7 +19,7 @@ import probing
 from probing.client import Process
 from probing.errors import ProbingError
 from probing.ring_reader import read_ring
-from tests.support import Target
+from tests.harness.targets import Target
 
 _WARM_UP = 20
 _IN_USE = """

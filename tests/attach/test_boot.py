@@ -1,0 +1,267 @@
+"""How the agent gets into a process, out of it, and which processes it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probing.rundir import RunDirectory
+from tests.faults import Reached
+from tests.harness.targets import Target, clean_env, program_path, wait_until
+
+
+@pytest.mark.torch
+@pytest.mark.fault("T4")
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_dataloader_workers_are_left_alone(
+    method: str, program: Callable[..., Target], fault: Reached
+) -> None:
+    """A DataLoader's workers run, whatever their start method, and carry nothing of the agent."""
+    target = program("children", method)
+    target.wait_for_output("done")
+    agents = [folder.pid for folder in RunDirectory(target.home).folders()]
+    fault.equals(f"workers by {method}: agents beside their parent's", 0, len(agents) - 1)
+    assert agents == [target.pid]
+
+
+@pytest.mark.torch
+def test_a_forked_child_never_writes_to_its_parents_rings(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 forked children call the model 2,000 times; the record holds the parent's two calls."""
+    import probing
+
+    target = program("children", "os_fork")
+    target.wait_for_output("done")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    sql = "SELECT count(*) AS n FROM python.torch_trace WHERE stage = 'forward'"
+    assert probing.connect(target.pid).query(sql).to_pylist() == [{"n": 2}]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_child_processes_that_train_get_their_own_agent(
+    method: str, program: Callable[..., Target]
+) -> None:
+    """Ranks started by torch.multiprocessing record for themselves, and say their rank."""
+    target = program("children", f"ranks_{method}")
+    target.wait_for_output("rank 0")
+    target.wait_for_output("rank 1")
+    lines = [line.split() for line in target.output.splitlines() if line.startswith("rank")]
+    ranks = {int(rank): int(pid) for _, rank, pid in lines}
+    try:
+        listed = target.run("list", "--format", "json")
+        assert listed.returncode == 0, listed.stderr
+        import json
+
+        shown = {p["rank"]: p["pid"] for p in json.loads(listed.stdout) if p["rank"] is not None}
+        assert shown == ranks
+    finally:
+        for pid in ranks.values():
+            os.kill(pid, 9)
+
+
+@pytest.mark.torch
+def test_torchrun_gets_one_agent_per_worker_and_none_in_the_launcher(tmp_path: Path) -> None:
+    """The launcher has no run folder; each worker has one, with its rank."""
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import os, torch\ntorch.nn.Linear(1, 1)(torch.ones(1))\n"
+        "os.write(1, f'worker {os.getpid()}\\n'.encode())  # one write: the output is shared\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)],
+        env=clean_env(tmp_path / "home", PROBING="1"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    workers = {int(x.split()[1]) for x in done.stdout.splitlines() if x.startswith("worker")}
+    folders = RunDirectory(tmp_path / "home").folders()
+    assert {folder.pid for folder in folders} == workers
+    cards = [folder.read_card() for folder in folders]
+    assert sorted(card.rank for card in cards if card and card.rank is not None) == [0, 1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("asked", [False, True])
+def test_stop_leaves_the_process_as_it_was(asked: bool, program: Callable[..., Target]) -> None:
+    """After stop there is no wrapper, hook, thread, file, mapping or finder of ours."""
+    target = program("start_stop", *(["asked"] if asked else []), PROBING="0")
+    assert target.process.wait(60) == 0, target.output
+    assert "done" in target.output
+    recorded = [line for line in target.output.splitlines() if line.startswith("{")]
+    assert recorded == [str({"step": step, "calls": 1}) for step in range(3)]  # one record
+    if asked:
+        assert "[{'evals': [1, 2, 3]}]" in target.output
+
+
+ENDS = {"normal": 0, "asked": 0, "exception": 1, "sys.exit": 3, "os._exit": 4, "SIGTERM": -15,
+        "SIGINT": -2}  # fmt: skip
+
+
+@pytest.mark.torch
+@pytest.mark.fault("T2")
+@pytest.mark.parametrize(("way", "code"), ENDS.items())
+def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path, fault: Reached) -> None:
+    """Whatever way a training ends, its exit code and output are those of a run without us."""
+    argv = [sys.executable, str(program_path("exits")), way]
+    outputs = []
+    for probing in ("0", "1"):
+        if way == "asked" and probing == "0":
+            continue
+        done = subprocess.run(
+            argv,
+            env=clean_env(tmp_path / "home", PROBING=probing),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        fault.equals(f"{way}, PROBING={probing}: exit code", code, done.returncode)
+        outputs.append((done.stdout, done.stderr))
+    fault.holds(f"{way}: both streams", "as without us", "as without us",
+                is_kept=outputs[0] == outputs[-1])  # fmt: skip
+
+
+FIRST_USES = {
+    "a module": ("torch.nn.Linear(2, 2)(torch.zeros(1, 2))", "torch_trace"),
+    "a backward pass": ("torch.zeros(2, requires_grad=True).sum().backward()", "memory"),
+    "an optimizer": ("torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)", "memory"),
+    "a loader": ("next(iter(torch.utils.data.DataLoader([torch.zeros(2)] * 4)))", "batches"),
+    "a mark": ("import probing; probing.metric(reward=0.5)", "metrics"),
+}
+"""What a training may begin with, each in a process that has done nothing else, and the table that
+then has a row."""
+_MOST_MODULES = 40
+"""How many modules of ours the start may load: each takes a fifth of a millisecond and more."""
+_FIRST_USE = """
+import glob, os, sys
+from probing import _boot
+_boot.start()
+import torch
+def told():
+    ours = [name for name in sys.modules if name.partition(".")[0] == "probing"]
+    print(len(ours), len(glob.glob(os.environ["PROBING_HOME"] + "/*/*.ring")))
+told()
+{first}
+told()
+from probing.agent import lifecycle
+training = lifecycle.current().training
+print(training.problems(), training.remains())
+print([ring.layout.table.name for ring in training._rings if ring.newest_word() > 0])
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("first", FIRST_USES)
+def test_recording_begins_with_the_first_use(first: str, tmp_path: Path) -> None:
+    """The start loads few modules and makes no ring; whatever comes first is recorded."""
+    use, table = FIRST_USES[first]
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_USE.format(first=use)],
+        env=clean_env(tmp_path / "home", PROBING="1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after, troubles, written = done.stdout.splitlines()
+    (modules, rings), (more_modules, more_rings) = map(str.split, (before, after))
+    assert int(modules) <= _MOST_MODULES < int(more_modules)
+    assert (rings, more_rings != "0") == ("0", True)
+    assert troubles == "[] []"
+    assert f"'{table}'" in written
+
+
+@pytest.mark.anypython
+def test_off_means_off(tmp_path: Path) -> None:
+    """Without PROBING nothing of probing is imported and no run folder is made."""
+    code = "import sys; print([m for m in sys.modules if m.startswith('probing')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean_env(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.anypython
+def test_on_without_torch_waits(tmp_path: Path) -> None:
+    """PROBING=1 starts no agent in a process that never imports torch; PROBING=all does."""
+    for mode, agents in (("1", 0), ("all", 1)):
+        home = tmp_path / mode
+        done = subprocess.run(
+            [sys.executable, "-m", "probing._run", "-m", "this"],
+            env=clean_env(home, PROBING=mode),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert len(RunDirectory(home).folders()) == agents
+
+
+@pytest.mark.anypython
+def test_a_failed_start_is_told_on_the_card_only(tmp_path: Path) -> None:
+    """A wrong setting does not touch the host's output; `list` has the reason."""
+    done = subprocess.run(
+        [sys.executable, "-m", "probing._run", "-m", "this"],
+        env=clean_env(tmp_path / "home", PROBING="all", PROBING_TRACE_ROWS="many"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (folder,) = RunDirectory(tmp_path / "home").folders()
+    card = folder.read_card()
+    assert card is not None
+    assert "'many' is not an integer" in card.problems[0]
+
+
+@pytest.mark.anypython
+def test_a_full_run_directory_refuses_at_start(program: Callable[..., Target]) -> None:
+    """A run directory that others may write to is refused, and the program runs on."""
+    target = program("idle", PROBING="all")
+    target.wait_for_output("ready")
+    os.chmod(target.home, 0o777)
+    second = program("idle", PROBING="all")
+    second.wait_for_output("ready")
+    assert second.find_folder() is None
+    listed = subprocess.run(
+        [sys.executable, "-m", "probing", "list"],
+        env=target.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (listed.returncode, listed.stdout) == (4, "")
+    assert listed.stderr.startswith(f"error: the run directory {target.home} is not safe: its mode")
+
+
+@pytest.mark.anypython
+def test_old_records_go_and_live_ones_stay(program: Callable[..., Target]) -> None:
+    """An agent that starts removes records past their age, never that of a live process."""
+    dead = program("idle", PROBING="all")
+    dead.wait_for_output("ready")
+    dead.wait_for_agent()
+    path = dead.folder.path
+    dead.kill()
+    old = time.time() - 7200
+    for entry in path.iterdir():
+        os.utime(entry, (old, old))
+    alive = program("idle", PROBING="all", PROBING_KEEP_HOURS="1")
+    alive.wait_for_agent()
+    wait_until(lambda: not path.exists(), "the old record to be removed")
+    assert alive.folder.path.exists()

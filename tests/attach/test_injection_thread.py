@@ -1,0 +1,363 @@
+"""A borrowed thread is given back as it was, and what was injected runs once the lock is free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import capstone
+import pytest
+
+from probing.injection import thread
+from probing.injection.holder import run_in_holder
+from probing.injection.machines import AARCH64, MACHINES, X86_64, Machine
+from probing.injection.memory import Mapping, find_interpreter
+from probing.injection.refusal import CannotInject
+from probing.injection.tracing import TracedThread, all_stopped
+from probing.injection.victims import Waiting, choose
+from tests.harness.targets import program_path, wait_until
+
+pytestmark = pytest.mark.anypython
+
+
+class Program:
+    """A bare Python process, without any agent."""
+
+    def __init__(self, name: str, mode: str, log: Path) -> None:
+        self.log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-X", "utf8", str(program_path(name)), mode],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        self.pid = self.process.pid
+        wait_until(lambda: "ready" in self.output, "ready")
+
+    @property
+    def output(self) -> str:
+        """All it has printed so far."""
+        return self.log.read_text("utf-8", "replace")
+
+    def inject(self, code: str, timeout_s: float = 2.0) -> None:
+        """Inject code by a borrowed thread, as soon as one can be borrowed."""
+
+        def is_done() -> bool:
+            with contextlib.closing(find_interpreter(self.pid)) as interpreter:
+                try:
+                    thread.inject(interpreter, code, timeout_s=timeout_s)
+                except CannotInject as error:
+                    if "can be borrowed from" not in error.reason:
+                        raise
+                    return False
+            return True
+
+        wait_until(is_done, "a thread that can be borrowed")
+
+    def state(self) -> str:
+        """The kernel's letter for the state of the main thread."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts programs of ``tests/programs``."""
+    programs: list[Program] = []
+
+    def begin(name: str, mode: str) -> Program:
+        program = Program(name, mode, tmp_path / f"{name}-{mode}-{len(programs)}.log")
+        programs.append(program)
+        return program
+
+    yield begin
+    for program in programs:
+        program.process.kill()
+        program.process.wait()
+
+
+def touch(path: Path) -> str:
+    """Code that leaves a file, and no name behind."""
+    return f"open({str(path)!r}, 'w').close()\n"
+
+
+@pytest.mark.parametrize(
+    "mode", ["sleep", "c_sleep", "lock", "event", "queue", "socket", "pipe", "select", "main_done"]
+)
+def test_the_code_runs_while_the_main_thread_waits(
+    start: Callable[..., Program], tmp_path: Path, mode: str
+) -> None:
+    """Whatever the main thread waits for, the code runs, and the wait and the process go on."""
+    program = start("stuck", mode)
+    mark = tmp_path / "ran"
+    wait_until(lambda: program.state() == "S", "the wait")
+    sizes = []
+    for _ in range(2):
+        for _ in range(5):
+            program.inject(touch(mark))
+            wait_until(mark.exists, "the code")
+            mark.unlink()
+        wait_until(lambda: not our_mappings(program.pid), "what was mapped to be gone")
+        sizes.append(len(memory_map(program.pid)))
+    assert program.process.poll() is None
+    assert "returned" not in program.output
+    # The C library keeps the stack and the arena of the first new thread for the next.
+    assert sizes[0] == sizes[1]
+
+
+def memory_map(pid: int) -> list[str]:
+    """The lines of a process's memory map."""
+    return Path(f"/proc/{pid}/maps").read_text().splitlines()
+
+
+def our_mappings(pid: int) -> list[str]:
+    """Code that came from no file: nobody else makes such in these programs."""
+    return [
+        line
+        for line in memory_map(pid)
+        if " r-xp " in line and line.split()[4] == "0" and "[" not in line
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        ("c_sleep", "0"),
+        ("py_sleep", "True"),
+        ("read", "(b'word', 0)"),
+        ("poll", "([], [], [])"),
+        ("epoll", "0"),
+        ("floats", "10.48067821722932"),
+    ],
+)
+def test_a_stopped_thread_never_notices(
+    start: Callable[..., Program], tmp_path: Path, call: str, result: str
+) -> None:
+    """System calls in which a thread was borrowed, or only stopped, give what they always give."""
+    program = start("borrowed", call)
+    mark = tmp_path / "ran"
+    for _ in range(20):
+        program.inject(touch(mark))
+        wait_until(mark.exists, "the code")
+        mark.unlink()
+        with all_stopped(program.pid):
+            pass
+    done = len(program.output.split("\n"))
+    wait_until(lambda: len(program.output.split("\n")) > done + 1, "another call")
+    assert set(program.output.strip().split("\n")) == {"ready", result}
+
+
+@pytest.mark.slow
+def test_no_signal_is_lost(start: Callable[..., Program]) -> None:
+    """Every signal that comes while threads are borrowed is handled, once."""
+    program = start("borrowed", "signals")
+    for sent in range(1, 41):
+        os.kill(program.pid, signal.SIGUSR1)
+        program.inject("pass\n")
+        os.kill(program.pid, 0)
+        wait_until(partial(has_handled, program, sent), f"signal {sent}")
+    assert handled(program) == 40
+
+
+def has_handled(program: Program, count: int) -> bool:
+    """Whether the program has printed that many."""
+    return handled(program) >= count
+
+
+def handled(program: Program) -> int:
+    """The newest count that the program has printed."""
+    words = program.output.rpartition("\n")[0].split()
+    return int(words[-1]) if words[-1].isdecimal() else 0
+
+
+def test_code_waits_for_the_lock_without_harm(
+    start: Callable[..., Program], tmp_path: Path
+) -> None:
+    """While a C call keeps the interpreter lock the code waits, and the process is as it was."""
+    program = start("stuck", "gil_sleep")
+    wait_until(lambda: program.state() == "S", "the wait")
+    program.inject(touch(tmp_path / "ran"))
+    wait_until(lambda: len(os.listdir(f"/proc/{program.pid}/task")) == 2, "the new thread")
+    wait_until(lambda: set(states(program.pid)) == {"S"}, "both to wait")
+    assert not (tmp_path / "ran").exists()
+    assert "returned" not in program.output
+
+
+def test_code_can_run_in_the_thread_that_holds_the_lock(
+    start: Callable[..., Program], tmp_path: Path
+) -> None:
+    """The last resort runs code while nobody else can, and the process lives on."""
+    program = start("stuck", "gil_sleep")
+    wait_until(lambda: program.state() == "S", "the wait")
+    with contextlib.closing(find_interpreter(program.pid)) as interpreter:
+        run_in_holder(interpreter, touch(tmp_path / "ran"), thread_id=program.pid)
+    assert (tmp_path / "ran").exists()
+    assert program.process.poll() is None
+
+
+def test_a_thread_that_runs_is_not_borrowed(start: Callable[..., Program]) -> None:
+    """Where the only thread runs, both ways refuse and say so."""
+    program = start("stuck", "gil_spin")
+    wait_until(lambda: program.state() == "R", "the loop")
+    with contextlib.closing(find_interpreter(program.pid)) as interpreter:
+        with pytest.raises(CannotInject, match="can be borrowed from"):
+            thread.inject(interpreter, "pass\n")
+        with pytest.raises(CannotInject, match="does not wait in a system call"):
+            run_in_holder(interpreter, "pass\n", thread_id=program.pid)
+    assert program.process.poll() is None
+
+
+@pytest.mark.slow
+def test_a_call_that_does_not_return_is_given_up(start: Callable[..., Program]) -> None:
+    """Beside a thread in the allocator the code runs or is refused; nobody is hurt."""
+    program = start("stuck", "in_malloc")
+    wait_until(lambda: program.state() == "R", "the allocator")
+    for _ in range(5):
+        with (
+            contextlib.closing(find_interpreter(program.pid)) as interpreter,
+            contextlib.suppress(CannotInject),
+        ):
+            thread.inject(interpreter, "pass\n", timeout_s=0.2)
+    before = cpu_ticks(program.pid)
+    wait_until(lambda: cpu_ticks(program.pid) > before + 5, "the main thread to go on")
+
+
+def cpu_ticks(pid: int) -> int:
+    """Processor time that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_all_threads_go_on_after_a_stop(start: Callable[..., Program]) -> None:
+    """While all are stopped none runs; a process that is gone is a refusal."""
+    program = start("stuck", "lock")
+    for _ in range(20):
+        with all_stopped(program.pid):
+            assert set(states(program.pid)) == {"t"}
+    wait_until(lambda: set(states(program.pid)) == {"S"}, "both threads to wait again")
+    program.process.kill()
+    program.process.wait()
+    with pytest.raises(CannotInject, match="ended"), all_stopped(program.pid):
+        pass
+
+
+def states(pid: int) -> list[str]:
+    """The state letters of all threads."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+
+
+def test_a_thread_that_may_not_be_traced_is_a_refusal(start: Callable[..., Program]) -> None:
+    """A second tracer is told why, and the first is not disturbed."""
+    program = start("stuck", "sleep")
+    with all_stopped(program.pid):
+        child = (
+            "import sys; from probing.injection.tracing import TracedThread;"
+            "from probing.injection.refusal import CannotInject\n"
+            f"try: TracedThread({program.pid}, {program.pid}).stop()\n"
+            "except CannotInject as error: sys.exit(error.reason)"
+        )
+        done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
+    assert f"thread {program.pid} cannot be traced (Operation not permitted)" in done.stderr
+    assert TracedThread(program.pid, program.pid).is_stopped is False
+
+
+MAPS = (
+    Mapping(0x1000, 0x2000, "rw-p", 0, "/usr/lib/libc.so.6"),
+    Mapping(0x3000, 0x4000, "rw-p", 0, "/usr/lib/libjemalloc.so.2"),
+    Mapping(0x5000, 0x6000, "rw-p", 0, "/usr/lib/libother.so"),
+)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=lambda machine: machine.name)
+def test_only_harmless_waits_are_borrowed_from(machine: Machine) -> None:
+    """Threads that run, are stopped, or may be waiting for the allocator are left alone."""
+    reading = min(machine.harmless_calls - {machine.futex})
+    threads = [
+        Waiting(30, "S", machine.futex, 0x7F00_0012_3450),  # somebody's lock
+        Waiting(20, "S", reading, 0),
+        Waiting(10, "S", machine.futex, 0x5010),
+        Waiting(11, "R", reading, 0),
+        Waiting(12, "D", reading, 0),
+        Waiting(13, "S", -1, 0),
+        Waiting(14, "S", 999, 0),
+        Waiting(15, "S", machine.futex, 0x1010),  # libc's
+        Waiting(16, "S", machine.futex, 0x3010),  # another allocator's
+        Waiting(17, "S", machine.futex, 0x7F00_0400_0030),  # at the head of an arena
+        Waiting(18, "t", reading, 0),
+    ]
+    assert choose(threads, machine, MAPS) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=lambda machine: machine.name)
+def test_registers_survive_packing(machine: Machine) -> None:
+    """What is read from the kernel is what is written back; negative numbers wrap."""
+    data = struct.pack(f"<{len(machine.registers)}Q", *range(len(machine.registers)))
+    values = machine.unpack(data + b"more")
+    assert machine.pack(values) == data
+    values[machine.program] = -1
+    assert machine.unpack(machine.pack(values))[machine.program] == (1 << 64) - 1
+    named = {*machine.arguments, *machine.system_arguments, machine.result, machine.stack}
+    assert named | {machine.program, machine.system_number} <= set(machine.registers)
+
+
+def disassemble(machine: Machine, code: bytes) -> list[str]:
+    """The instructions, as the processor's manual writes them."""
+    if machine is AARCH64:
+        engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)
+    else:
+        engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    found = list(engine.disasm(code, 0))
+    assert sum(instruction.size for instruction in found) == len(code)
+    return [f"{i.mnemonic} {i.op_str}".strip() for i in found]
+
+
+def test_the_instructions_are_those_meant() -> None:
+    """Read back by a disassembler, both bodies call, give back their memory, and return."""
+    assert disassemble(X86_64, X86_64.thread_body) == [
+        "push rbx",
+        "push r12",
+        "sub rsp, 8",
+        "mov rbx, rdi",
+        "call qword ptr [rbx]",
+        "mov r12d, eax",
+        "mov rdi, qword ptr [rbx + 0x18]",
+        "call qword ptr [rbx + 8]",
+        "mov edi, r12d",
+        "call qword ptr [rbx + 0x10]",
+        "mov rdi, qword ptr [rbx + 0x20]",
+        "mov rsi, qword ptr [rbx + 0x28]",
+        "mov rax, qword ptr [rbx + 0x30]",
+        "add rsp, 8",
+        "pop r12",
+        "pop rbx",
+        "jmp rax",
+    ]
+    assert disassemble(AARCH64, AARCH64.thread_body) == [
+        "stp x29, x30, [sp, #-0x20]!",
+        "stp x19, x20, [sp, #0x10]",
+        "mov x19, x0",
+        "ldr x9, [x19]",
+        "blr x9",
+        "mov w20, w0",
+        "ldr x0, [x19, #0x18]",
+        "ldr x9, [x19, #8]",
+        "blr x9",
+        "mov w0, w20",
+        "ldr x9, [x19, #0x10]",
+        "blr x9",
+        "ldp x0, x1, [x19, #0x20]",
+        "ldr x9, [x19, #0x30]",
+        "ldp x19, x20, [sp, #0x10]",
+        "ldp x29, x30, [sp], #0x20",
+        "br x9",
+    ]
+    assert disassemble(X86_64, X86_64.trap + X86_64.system_call) == ["int3", "syscall"]
+    assert disassemble(AARCH64, AARCH64.trap + AARCH64.system_call) == ["brk #0", "svc #0"]

@@ -1,0 +1,1 @@
+"""Commands as processes, against real trainings."""

@@ -1,0 +1,1 @@
+"""Code and actions in running trainings."""

@@ -1,0 +1,122 @@
+"""Which names code sees that was sent to a training, and what it can change."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+import probing
+from probing.errors import ProbingError
+from tests.harness.targets import Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+
+def test_what_probing_knows_has_the_usual_names(asked: probing.Process) -> None:
+    """A script that names everything otherwise is asked by the names that everybody uses."""
+    code = (
+        "(model is network, optimizer is sgd, scheduler is plan, train_loader is feed,"
+        " dataloader is feed, loss is error, batch[0] is x and batch[1] is y, step > 0)"
+    )
+    assert asked.eval(code).value == str((True,) * 8)
+
+
+def test_neither_loss_nor_batch_is_kept(asked: probing.Process) -> None:
+    """What an eval has looked at dies when the training lets go of it, graph and all."""
+    code = "import weakref\nkept = weakref.ref(loss), weakref.ref(batch[0]), weakref.ref(error)\n"
+    assert asked.eval(code + "def again(): return error").error is None
+    step = asked.eval("step").value
+    wait_until(lambda: asked.eval("step").value != step, "another step")
+    gone = "[ref() is None for ref in kept]"
+    wait_until(lambda: asked.eval(gone).value == "[True, True, True]", "the end of all three")
+    assert asked.eval("again() is error").value == "True", "the function looks anew"
+
+
+def test_a_local_is_changed_in_the_running_function(asked: probing.Process) -> None:
+    """An assignment reaches the local variable of the frame, in every version of Python."""
+    assert asked.eval("pause = 0.003\npause").value == "0.003"
+    step = asked.eval("step").value
+    wait_until(lambda: asked.eval("step").value != step, "another step")
+    assert asked.eval("pause").value == "0.003"
+    assert asked.eval("'pause' in globals() and 'pause' in vars(__import__('__main__'))").value == (
+        "False"
+    )
+    assert asked.eval("brand_new = 1").error is None
+    assert asked.eval("vars(__import__('__main__'))['brand_new']").value == "1"
+    assert "only global names of the script can be deleted" in str(asked.eval("del pause").error)
+
+
+def test_a_frame_or_a_thread_is_chosen(asked: probing.Process) -> None:
+    """Another thread's locals are seen by its name or number; a wrong one names those there are."""
+    by_name = asked.eval("secret", thread="other")
+    assert (by_name.value, by_name.thread) == ("7", "other")
+    number = asked.eval("import threading\n[t.native_id for t in threading.enumerate()"
+                      " if t.name == 'other'][0]").value  # fmt: skip
+    assert asked.eval("secret", thread=number).value == "7"
+    assert asked.eval("secret").error_type == "NameError"
+    assert asked.eval("type(feed).__name__", frame=0).value == "'DataLoader'"
+    with pytest.raises(ProbingError, match="no thread 'nobody'") as caught:
+        asked.eval("1", thread="nobody")
+    assert "other" in caught.value.help
+    with pytest.raises(ProbingError, match="no frame 9") as caught:
+        asked.eval("1", frame=9)
+    assert "0 main (evaluated.py:" in caught.value.help
+
+
+def test_an_unknown_name_is_answered_with_candidates(asked: probing.Process) -> None:
+    """A mistyped name names what is near it, and where that comes from."""
+    said = str(asked.eval("netwrk").error)
+    assert "NameError: name 'netwrk' is not defined" in said
+    assert "network (a local of main (evaluated.py:" in said
+    assert "it has seen none here" in str(asked.eval("scaler").error)
+
+
+def test_words_are_completed_from_the_live_process(asked: probing.Process) -> None:
+    """Names and attributes are listed, torch's submodules among them, and no property is run."""
+    assert asked.complete("print(netw").words == ("network",)
+    assert "param_groups" in asked.complete("sgd.param").words
+    assert asked.complete("x = optimizer.st").start == len("x = optimizer.")
+    trap = (
+        "class Trap:\n    @property\n    def bad(self): raise SystemExit\n"
+        "    def __getattr__(self, name): raise SystemExit\ntrap = Trap()"
+    )
+    assert asked.eval(trap).error is None
+    assert asked.complete("trap.b").words == ("bad",)
+    assert asked.complete("trap.bad.x").words == ()
+
+
+def test_the_command_chooses_frames(evaluated: Target) -> None:
+    """`--thread`, `--frame` and `--json` say the same on the command line."""
+    done = evaluated.run(str(evaluated.pid), "eval", "secret", "--thread", "other", "--json")
+    answer = json.loads(done.stdout)
+    assert (answer["value"], answer["thread"], answer["error"]) == ("7", "other", None)
+    assert {"output", "duration_s", "step"} <= answer.keys()
+    done = evaluated.run(str(evaluated.pid), "eval", "1", "--frame", "9")
+    assert done.returncode == 2
+    assert "Its frames: 0 main" in done.stderr
+
+
+def test_a_misspelt_name_costs_no_look_at_every_object() -> None:
+    """What is at hand is looked for, what takes long is only named, and the script's own stay."""
+    from probing.agent.frame_names import Place
+    from probing.agent.namespace import Names
+
+    class Known(dict[str, object]):
+        """Knows a batch; to look for the scheduler would take long."""
+
+        possible = ("batch", "scheduler")
+        at_hand = ("batch",)
+
+        def __contains__(self, name: object) -> bool:
+            assert name != "scheduler", "it was looked for"
+            return super().__contains__(name)
+
+    names = Names(Place(threading.get_ident()), Known(batch=1))
+    names.main = {f"helper{i}": i for i in range(60)} | {"batch": 2, "network": 3}
+    assert "scheduler (what probing knows of the training" in names.hint("sheduler")
+    far = names.hint("zzz")
+    assert "batch" in far, far
+    assert "network" in far, far
+    assert "helper0," not in far, "no more than forty"

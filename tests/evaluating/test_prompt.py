@@ -1,0 +1,194 @@
+"""The prompt and the notebook magic: what is typed runs in the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from probing.cli.prompt import is_whole
+from tests.harness.targets import DEADLINE_S, Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("1 + 1", True),
+        ("def f():", False),
+        ("def f():\n    return 1", False),
+        ("def f():\n    return 1\n", True),
+        ("x = (1,", False),
+        ("await f()", True),
+        ("%sql SELECT (", True),
+        ("x = = 1", True),
+    ],
+)
+def test_a_block_goes_on_until_it_is_whole(text: str, whole: bool) -> None:
+    """What Python cannot run yet waits for more; what it never can is sent, to be told so."""
+    assert is_whole(text) is whole
+
+
+def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
+    """Names stay, `_` is the last value, `%sql` and `%bt` answer; a failure is the exit code."""
+    lines = [
+        "kept_name = 20",
+        "kept_name + 1",
+        "_ * 2",
+        "def twice(n):",
+        "    return n * 2",
+        "",
+        "twice(_)",
+        "print(type(model).__name__)",
+        "%sql SELECT max(step) > 0 AS trains FROM python.steps",
+        "%bt",
+        "%nonsense",
+        "1 / 0",
+        "quit()",
+        "print('never')",
+    ]
+    done = training.run(str(training.pid), "repl", input="\n".join(lines) + "\n")
+    out = done.stdout.splitlines()
+    assert out[:4] == ["21", "42", "84", "GPT"]
+    assert any("trains" in line for line in out)
+    assert any("MainThread" in line for line in out)
+    assert "never" not in done.stdout
+    assert "there is no %nonsense" in done.stderr
+    assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
+    assert done.returncode == 1
+    training.run(str(training.pid), "eval", "del kept_name, twice")
+
+
+@contextlib.contextmanager
+def deadline(client: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill a client that takes longer than anything may."""
+    timer = threading.Timer(DEADLINE_S, client.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def test_several_prompts_are_open_over_tcp_at_once(program: Callable[..., Target]) -> None:
+    """Each has a `_` of its own, all have the names of the process; without the token, none opens.
+
+    They take turns, so that each is seen to be open while the others are asked.
+    """
+    listening = program("idle", PROBING="all", PROBING_LISTEN="127.0.0.1:0", PROBING_ALLOW_EVAL="1")
+    listening.wait_for_agent()
+    card = listening.folder.read_card()
+    assert card is not None
+    assert card.listen is not None
+    token = listening.folder.token.read_text()
+    away = str(listening.cwd / "elsewhere")
+    for wrong in ("", "0" * 64):
+        refused = listening.run(
+            card.listen, "repl", input="1\n", PROBING_TOKEN=wrong, PROBING_HOME=away
+        )
+        assert (refused.returncode, refused.stdout) == (4, ""), refused.stderr
+    command = [sys.executable, "-m", "probing", card.listen, "repl"]
+    env = {**listening.env, "PROBING_HOME": away, "PROBING_TOKEN": token}
+    clients = [
+        subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+
+    def ask(client: subprocess.Popen[str], line: str) -> str:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(f"{line}\n")
+        client.stdin.flush()
+        with deadline(client):
+            return client.stdout.readline().strip()
+
+    try:
+        for number, client in enumerate(clients):
+            assert ask(client, f"n{number} = {number}; n{number} + 10") == str(number + 10)
+        for number, client in enumerate(clients):
+            assert ask(client, "_ * 2") == str((number + 10) * 2)
+            assert ask(client, "n0, n1, n2") == "(0, 1, 2)"
+            assert client.communicate(timeout=60)[0] == ""
+            assert client.returncode == 0
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+
+
+def test_a_person_types_at_a_terminal(training: Target, tmp_path: Path) -> None:
+    """Keys reach the process: a line, a completion by Tab, a history of the user's own."""
+    ours, theirs = pty.openpty()
+    env = {
+        **training.env,
+        "XDG_STATE_HOME": str(tmp_path),
+        "TERM": "xterm",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+    }
+    command = [sys.executable, "-m", "probing", str(training.pid), "repl"]
+    client = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    seen = bytearray()
+
+    def shows(text: bytes) -> bool:
+        with contextlib.suppress(OSError):  # nothing is there yet
+            seen.extend(os.read(ours, 1 << 16))
+        return text in seen
+
+    try:
+        wait_until(lambda: shows(b">>>"), "the prompt")
+        os.write(ours, b"40 + 2 - 1000\r")
+        wait_until(lambda: shows(b"-958"), "the value")
+        os.write(ours, b"optimizer.param_gro\t")
+        wait_until(lambda: shows(b"ups"), "the completion")
+        os.write(ours, b"[0]['lr'] * 0 + 123456\r")
+        wait_until(lambda: shows(b"123456.0"), "the value of what was completed")
+        os.write(ours, b"\x04")
+        assert client.wait(30) == 0
+    finally:
+        client.kill()
+        client.wait()
+        os.close(ours)
+    history = tmp_path / "probing" / "history"
+    assert "40 + 2 - 1000" in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_cells_of_a_notebook_run_in_the_process(
+    training: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`%load_ext probing` and `%%probing ENDPOINT`: output, value, an error that ends it."""
+    pytest.importorskip("IPython")
+    script = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_line_magic('load_ext', 'probing')\n"
+        f"cell = shell.run_cell('%%probing {training.pid}\\nprint(\"out\")\\n6 * 7')\n"
+        "print('value', repr(cell.result))\n"
+        f"cell = shell.run_cell('%probing {training.pid} 1 / 0')\n"
+        "print('failed', not cell.success)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**training.env, "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert "out" in lines
+    assert "value 42" in lines
+    assert "failed True" in lines
+    assert "ZeroDivisionError: division by zero" in done.stdout + done.stderr
+    assert "probing/magic.py" not in done.stdout + done.stderr

@@ -1,0 +1,1 @@
+"""What tests of all folders share: real processes, warm or cold, that are always reaped."""

@@ -1,0 +1,183 @@
+"""A Python that has imported what is slow to import, and forks programs that need it.
+
+    python tests/harness/warm_server.py torch|commands
+
+Rules of this file: runs in a process of its own, one thread, with the request socket as its
+standard input. A forked program is what ``python SCRIPT`` would be, spared some imports:
+its command line, environment, folder and streams are its own, also seen from outside.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import json
+import mmap
+import os
+import runpy
+import signal
+import socket
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_PR_SET_MM = 35
+_PR_SET_MM_MAP = 14
+_PR_SET_PDEATHSIG = 1
+_STAT_FIELDS = {  # proc(5), counted from the field after the name, which is number 3
+    "start_code": 26, "end_code": 27, "start_stack": 28, "start_data": 45,
+    "end_data": 46, "start_brk": 47,
+}  # fmt: skip
+
+_areas: list[mmap.mmap] = []
+"""Command lines of this process; the kernel reads them for as long as it lives."""
+
+
+class _MemoryMap(ctypes.Structure):
+    """``struct prctl_mm_map`` of linux/prctl.h."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                "start_code", "end_code", "start_data", "end_data", "start_brk", "brk",
+                "start_stack", "arg_start", "arg_end", "env_start", "env_end", "auxv",
+            )
+        ),
+        ("auxv_size", ctypes.c_uint32),
+        ("exe_fd", ctypes.c_uint32),
+    )  # fmt: skip
+
+
+def _show_as(argv: list[str], env: dict[str, str]) -> None:
+    """Have /proc show that command line and environment."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.sbrk.restype = ctypes.c_void_p
+    words = b"".join(os.fsencode(word) + b"\0" for word in argv)
+    pairs = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in env.items())
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel shows no shared memory
+    area = mmap.mmap(-1, len(words) + len(pairs) + 1, flags=flags)
+    area.write(words + pairs)
+    _areas.append(area)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    stat = Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    layout = _MemoryMap(
+        **{name: int(stat[number - 3]) for name, number in _STAT_FIELDS.items()},
+        brk=libc.sbrk(0),
+        arg_start=start,
+        arg_end=start + len(words),
+        env_start=start + len(words),
+        env_end=start + len(words) + len(pairs),
+        exe_fd=0xFFFFFFFF,
+    )
+    size = ctypes.c_ulong(ctypes.sizeof(layout))
+    if libc.prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(layout), size, 0):
+        raise OSError(ctypes.get_errno(), "this kernel lets no process change its command line")
+
+
+def become(argv: list[str], env: dict[str, str], cwd: Path) -> Callable[[], object]:
+    """Make this process one that was started so; returns what then is to be run."""
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    _show_as(argv, env)
+    sys.orig_argv[:] = argv
+    flag, words = argv[1], argv[2:]
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if flag == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv[:] = [words[0], *words[1:]]
+        return lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    if flag == "-c":
+        sys.path[0] = ""
+        sys.argv[:] = ["-c", *words[1:]]
+        code = compile(words[0], "<string>", "exec")
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(flag))
+        sys.argv[:] = argv[1:]
+        main.__file__ = flag
+        code = compile(Path(flag).read_bytes(), flag, "exec")
+    return lambda: exec(code, main.__dict__)
+
+
+def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The next request and the three streams that come with it; None when nobody asks any more."""
+    descriptors = array.array("i")
+    size = 3 * descriptors.itemsize
+    head, ancillary, _, _ = server.recvmsg(8, socket.CMSG_SPACE(size))
+    if not head:
+        return None
+    for _, _, data in ancillary:
+        descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    left, parts = int(head), []
+    while left:
+        parts.append(server.recv(left))
+        left -= len(parts[-1])
+    return json.loads(b"".join(parts)), list(descriptors)
+
+
+def _reap(pid: int) -> int | None:
+    """How a child has ended, as subprocess counts it; None while it runs."""
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def _serve(server: socket.socket) -> Callable[[], object] | None:
+    """Answer requests; returns in a forked child, with what it is to run."""
+    while (received := _receive(server)) is not None:
+        request, streams = received
+        if "reap" in request:
+            answer: dict[str, Any] = {"code": _reap(request["reap"])}
+        else:
+            sys.stdout.flush()
+            pid = os.fork()
+            if not pid:
+                server.close()
+                for place, descriptor in enumerate(streams):
+                    os.dup2(descriptor, place)
+                    os.close(descriptor)
+                if request["session"]:
+                    os.setsid()
+                return become(request["argv"], request["env"], Path(request["cwd"]))
+            answer = {"pid": pid}
+        for descriptor in streams:
+            os.close(descriptor)
+        server.sendall(json.dumps(answer).encode() + b"\n")
+    return None
+
+
+def _warm_up(kind: str) -> None:
+    """Import what the programs of a kind have in common and what takes long."""
+    if kind == "torch":
+        import torch
+        import torch._dynamo  # the first step of any optimizer does
+        import torch.distributed
+        import torch.utils.data  # noqa: F401
+    else:
+        import duckdb  # noqa: F401
+        import numpy as np  # noqa: F401
+        import pyarrow as pa  # noqa: F401
+        import rich.console  # noqa: F401
+
+        from probing.cli import group, main  # noqa: F401
+
+
+def _start() -> Callable[[], object] | None:
+    """Warm up and serve."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    server = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    _warm_up(sys.argv[1])
+    server.sendall(b"warm\n")
+    return _serve(server)
+
+
+if __name__ == "__main__":
+    program = _start()
+    if program is not None:
+        program()

@@ -1,0 +1,210 @@
+"""The documentation: generated pages are fresh, blocks run as they stand, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from probing.cli.group import COMMANDS
+from probing.errors import error_classes
+from probing.routes import ROUTES
+from probing.settings import SETTINGS
+from probing.tables import TABLES
+from tests.faults import FAULTS, RESULTS, cases_of, read_results
+from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]
+HANG = DOCS / "how-to" / "hang.md"  # its commands are for jobs that hang: see test_hang_page.py
+HOW_TO = [page for page in (DOCS / "how-to").glob("*.md") if page != HANG]
+RUN_PAGES = [ROOT / "README.md", *(DOCS / "tutorial").glob("*.md"), *HOW_TO]
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path, *languages: str) -> Iterator[Block]:
+    """The fenced blocks of a page in some languages."""
+    text = page.read_text("utf-8")
+    for match in FENCE.finditer(text):
+        if match[1] in languages:
+            line = text.count("\n", 0, match.start()) + 2
+            yield Block(page=page, line=line, language=match[1], code=match[2])
+
+
+RUNNABLE = [block for page in RUN_PAGES for block in blocks(page, "bash", "python")]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A training for these tests alone: the blocks stop it, and change what it does."""
+    cwd = tmp_path_factory.mktemp("docs")
+    target = start_training(home=cwd / "home", cwd=cwd)
+    yield target
+    target.reap()
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `probing` and `python`, as an installation puts them on PATH."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name, options in (("python", ""), ("probing", "-m probing ")):
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options}"$@"\n')
+        path.chmod(0o755)
+    return folder
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("block", RUNNABLE, ids=str)
+def test_a_block_runs_as_it_stands(
+    block: Block, reader: Target, commands: Path, tmp_path: Path
+) -> None:
+    """Every bash or python block does what it says against a real training, and exits with 0."""
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    env = {**reader.env, "PATH": path, "PID": str(reader.pid)}
+    if block.language == "bash":
+        argv = ["bash", "-euo", "pipefail", "-c", block.code]
+    else:
+        given = f"pid = {reader.pid}\n"
+        argv = [sys.executable, "-W", "error", "-c", given + block.code]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=2 * DEADLINE_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert reader.process.poll() is None
+
+
+def test_the_pages_have_blocks() -> None:
+    """The search for blocks finds some on every page that is read with a terminal at hand."""
+    assert {block.page for block in RUNNABLE} == set(RUN_PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file, and its anchor a heading of that file."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    for target in LINK.findall(text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(path), f"{path.name} has no heading for #{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as Markdown renderers make them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def test_only_settings_that_exist_are_mentioned() -> None:
+    """Every PROBING_ variable that a page names is declared."""
+    known = {setting.env for setting in SETTINGS}
+    for page in PAGES:
+        mentioned = set(re.findall(r"\bPROBING(?:_[A-Z]+)*\b", page.read_text("utf-8")))
+        assert mentioned <= known, page
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """The program that writes the reference pages."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_fresh(generate: ModuleType) -> None:
+    """Each reference page is what its declarations say now."""
+    assert generate.main(["--check"]) == 0
+
+
+def test_a_stale_page_is_named(
+    generate: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check fails for a page that was edited or is missing, and says which."""
+    generate.write(tmp_path)
+    assert generate.stale_pages(tmp_path) == []
+    with (tmp_path / "reference" / "tables.md").open("a") as page:
+        page.write("An edit by hand.\n")
+    (tmp_path / "reference" / "errors.md").unlink()
+    assert generate.main(["--check", "--folder", str(tmp_path)]) == 1
+    named = re.findall(r"(\w+)\.md is stale", capsys.readouterr().err)
+    assert named == ["tables", "errors"]
+
+
+def test_nothing_declared_is_left_out() -> None:
+    """Every table, column, setting, command, route and error has its line in the reference."""
+    text = {page.stem: page.read_text("utf-8") for page in (DOCS / "reference").glob("*.md")}
+    for table in TABLES:
+        assert f"## {table.full_name}\n" in text["tables"]
+        for column in table.columns:
+            assert f"| `{column.name}` |" in text["tables"]
+    for setting in SETTINGS:
+        assert f"| `{setting.env}` |" in text["settings"]
+    for command in COMMANDS:
+        assert f"## probing {command}\n" in text["cli"]
+    for route in ROUTES:
+        assert f"| `{route.method} {route.path}` |" in text["http"]
+    for error in error_classes()[1:]:
+        assert f"| `{error.code}` |" in text["errors"]
+
+
+def test_what_the_faults_reached_is_kept() -> None:
+    """Each fault that is declared has what its tests reached on record, and each case held."""
+    results = read_results(RESULTS)
+    assert list(results) == [fault.id for fault in FAULTS]
+    for fault in FAULTS:
+        cases = cases_of(results, fault)
+        assert cases, fault.id
+        assert all(case.is_kept for case in cases), fault.id
+
+
+def test_the_blocks_of_a_page_are_found_with_their_lines(tmp_path: Path) -> None:
+    """A block is known by the line its code begins at, so that a failure can be found."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        textwrap.dedent("""\
+            # Title
+
+            ```text
+            not run
+            ```
+
+            ```bash
+            probing list
+            ```
+            """)
+    )
+    (block,) = blocks(page, "bash")
+    assert (block.line, block.code) == (8, "probing list\n")

@@ -1,0 +1,147 @@
+"""Who may import whom: the contracts hold, and they bite."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.targets import ROOT, Target
+
+FOLDERS = ("probing", "agent", "cli")
+
+LAYERS = "layers"
+TERMINAL = "the terminal imports neither agent nor torch"
+AGENT = "the agent imports neither SQL engine nor terminal"
+AIOHTTP = "the terminal imports no aiohttp"
+
+VIOLATIONS = [
+    ("agent/guard.py", "from probing.cli import group", LAYERS),
+    ("agent/recorder.py", "import duckdb", AGENT),
+    ("agent/live.py", "import pyarrow", AGENT),
+    ("agent/sources/stacks/look.py", "import numpy", AGENT),
+    ("agent/server.py", "from ..engine import Engine", AGENT),
+    ("agent/server.py", "import rich", AGENT),
+    ("cli/group.py", "from probing.agent import lifecycle", TERMINAL),
+    ("cli/terminal.py", "import torch", TERMINAL),
+    ("probing/client.py", "import torch", TERMINAL),
+    ("cli/asking.py", "import aiohttp", AIOHTTP),
+    ("probing/client.py", "from .cli import terminal", LAYERS),
+    ("probing/rundir.py", "from .agent import guard", LAYERS),
+    ("probing/wire.py", "from .client import connect", LAYERS),
+    ("probing/newcomer.py", "", LAYERS),
+]
+"""A file, a line to plant in it, and the contract that this breaks."""
+
+OWN_NAMES = [
+    ("import agent", ["agent"]),
+    ("from agent.guard import Guard", ["agent"]),
+    ("def late():\n    import cli.main as main", ["cli"]),
+    ("from .agent import guard\nfrom . import cli\nfrom probing.agent import guard", []),
+]
+"""Code, and which of the folders' own names it imports."""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the sources, links kept as links."""
+    junk = shutil.ignore_patterns("__pycache__")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=junk)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def check_contracts(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the import contracts on the sources in a folder."""
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())"
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+def plant(path: Path, line: str) -> None:
+    """Write a line at the end of a file, or a new file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+
+
+def test_the_contracts_hold() -> None:
+    """No module imports what it must not, directly or through others."""
+    done = check_contracts(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("file", "line", "contract"), VIOLATIONS)
+def test_a_planted_import_breaks_its_contract(
+    tree: Path, file: str, line: str, contract: str
+) -> None:
+    """Each kind of forbidden import, or a module without a layer, breaks the contract meant."""
+    plant(tree / file, line)
+    done = check_contracts(tree)
+    assert done.returncode == 1, done.stdout
+    assert f"{contract} BROKEN" in " ".join(done.stdout.split())
+
+
+def banned_names(file: str, code: str) -> str:
+    """What the linter says about the imports of a file with that name and content."""
+    argv = [sys.executable, "-m", "ruff", "check", "--quiet", "--output-format", "concise"]
+    argv += ["--select", "TID251", "--stdin-filename", file, "-"]
+    done = subprocess.run(argv, cwd=ROOT, input=code, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("file", ["agent/recorder.py", "cli/group.py", "probing/client.py"])
+def test_torch_is_banned(file: str) -> None:
+    """The linter refuses torch wherever it has no business."""
+    assert "TID251" in banned_names(file, "import torch\n")
+    assert "TID251" in banned_names(file, "from torch import nn\n")
+
+
+def test_torch_has_its_place() -> None:
+    """The linter lets the agent's sources import torch."""
+    assert banned_names("agent/sources/newcomer.py", "import torch\n") == ""
+
+
+def own_names(code: str) -> list[str]:
+    """The imports in a piece of code that call a folder by its own name.
+
+    The linter cannot tell them from relative imports, since it takes the folders for packages.
+    """
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.append(node.module or "")
+    return [top for name in names if (top := name.partition(".")[0]) in ("agent", "cli")]
+
+
+@pytest.mark.parametrize(("code", "expected"), OWN_NAMES)
+def test_a_folders_own_name_is_found(code: str, expected: list[str]) -> None:
+    """An absolute import of `agent` or `cli` is found at any depth, and no other import is."""
+    assert own_names(code) == expected
+
+
+def test_no_folder_is_imported_by_its_own_name() -> None:
+    """No file says `import agent` or `import cli`: installed, those names do not exist."""
+    folders = (*FOLDERS, "tests", "examples", "docs")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 50
+    assert [path for path in files if own_names(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.torch
+def test_a_training_that_was_asked_everything_loads_no_engine(training: Target) -> None:
+    """After a query, a stack and an eval, the training process holds nothing of the terminal's."""
+    assert training.run(str(training.pid), "query", "SELECT 1").returncode == 0
+    assert training.run(str(training.pid), "backtrace").returncode == 0
+    names = ("duckdb", "pyarrow", "click", "rich", "probing.cli", "agent", "cli")
+    code = f"import sys; print([name for name in {names} if name in sys.modules])"
+    done = training.run(str(training.pid), "eval", code)
+    assert done.stdout.strip() == "[]", done.stderr

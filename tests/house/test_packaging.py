@@ -1,0 +1,249 @@
+"""What an installation puts where, by each of the three ways to install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import HeaderParser
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from setuptools.config.pyprojecttoml import load_file
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOOK_FILES = {"probing.pth", "probing.start"}
+OFF: tuple[dict[str, str], ...] = (
+    {},
+    {"PROBING": ""},
+    {"PROBING": "0"},
+    {"PROBING": "off"},
+    {"PROBING": "OFF"},
+)
+
+pytestmark = pytest.mark.anypython
+
+
+def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a program that must succeed and be silent on stderr; returns what it printed."""
+    done = subprocess.run(
+        argv, cwd=cwd, env=clean_env() | (env or {}), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def clean_env() -> dict[str, str]:
+    """This process's environment without what would reach into the environment under test."""
+    unwanted = ("PROBING", "PYTHON", "COV", "VIRTUAL_ENV")
+    return {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
+
+
+def build(hook: str, source: Path, into: Path) -> Path:
+    """Call a hook of the build backend, as pip would; returns the file it made."""
+    into.mkdir()
+    code = f"import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
+    name = run(sys.executable, "-c", code, into, cwd=source).splitlines()[-1]
+    return into / name
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is needed to build, links kept as links."""
+    target = tmp_path_factory.mktemp("source")
+    junk = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("probing", "agent", "cli"):
+        shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=junk)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", *HOOK_FILES):
+        shutil.copy(ROOT / name, target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel built from the tree."""
+    return build("build_wheel", source, tmp_path_factory.mktemp("wheel") / "out")
+
+
+@pytest.fixture(scope="session")
+def wheel_from_sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel built from the unpacked source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    sdist = build("build_sdist", source, folder / "out")
+    shutil.unpack_archive(sdist, folder, filter="data")
+    return build("build_wheel", folder / sdist.name.removesuffix(".tar.gz"), folder / "wheel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A fresh virtual environment that holds nothing but this project.
+
+    Attributes:
+        before: What was in site-packages before.
+    """
+
+    python: Path
+    site_packages: Path
+    before: frozenset[str]
+
+    def added(self) -> set[str]:
+        """What the installation added at the top of site-packages, without its metadata."""
+        now = {path.name for path in self.site_packages.glob("*")}
+        return {name for name in now - self.before if not name.endswith(".dist-info")}
+
+    def run(self, *options: str, env: dict[str, str] | None = None) -> str:
+        """Run its Python outside of the source tree."""
+        return run(self.python, *options, cwd=self.site_packages, env=env)
+
+
+def install(wheel: Path, folder: Path) -> Installed:
+    """Install a wheel, without its dependencies, into a fresh environment."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
+    site_packages = next(folder.glob("lib/python*/site-packages"))
+    installed = Installed(
+        python=folder / "bin" / "python",
+        site_packages=site_packages,
+        before=frozenset(path.name for path in site_packages.iterdir()),
+    )
+    run(*pip(installed), "install", "--no-deps", "--no-index", wheel, cwd=ROOT)
+    return installed
+
+
+def pip(installed: Installed) -> tuple[str, ...]:
+    """This environment's pip, working on the other one."""
+    return (sys.executable, "-m", "pip", "--quiet", "--python", str(installed.python))
+
+
+@pytest.fixture(scope="session", params=["wheel", "wheel from sdist", "editable"])
+def installed(
+    request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    """The project installed in each of the three ways."""
+    folder = tmp_path_factory.mktemp("installed")
+    if request.param == "editable":
+        return install(build("build_editable", source, folder / "out"), folder / "venv")
+    fixture = request.param.replace(" ", "_")
+    return install(request.getfixturevalue(fixture), folder / "venv")
+
+
+def test_the_package_list_is_the_tree() -> None:
+    """`packages` in pyproject.toml names every folder with code, and no other."""
+    found = {"probing"}
+    for top in ("agent", "cli"):
+        for path in (ROOT / top).rglob("*.py"):
+            found.add(".".join(("probing", *path.relative_to(ROOT).parts[:-1])))
+    own = ROOT / "probing"
+    for path in (*own.glob("*/*.py"), *own.glob("job/*/*.py")):
+        found.add(".".join(path.relative_to(ROOT).parts[:-1]))
+    listed = load_file(ROOT / "pyproject.toml")["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted(found)
+
+
+@pytest.mark.parametrize("name", ["agent", "cli"])
+def test_the_links_lead_to_the_folders_beside_them(name: str) -> None:
+    """`probing/agent` and `probing/cli` are relative links, so that they survive a clone."""
+    link = ROOT / "probing" / name
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{name}"
+
+
+def test_only_probing_is_importable(installed: Installed) -> None:
+    """The installation adds one import name, and nothing called `agent` or `cli`."""
+    names = ("probing", "probing.agent", "probing.cli", "agent", "cli")
+    code = f"from importlib.util import find_spec; print([n for n in {names} if find_spec(n)])"
+    assert installed.run("-c", code).strip() == "['probing', 'probing.agent', 'probing.cli']"
+
+
+def test_the_hook_is_at_the_top_of_site_packages(installed: Installed) -> None:
+    """Both start-up files lie where Python looks for them, beside the package or its finder."""
+    others = {n for n in installed.added() if not n.startswith("__editable__")} - {"__pycache__"}
+    assert others - {"probing"} == HOOK_FILES
+
+
+@pytest.mark.parametrize("env", OFF, ids=str)
+def test_off_imports_nothing(installed: Installed, env: dict[str, str]) -> None:
+    """Unless it is switched on, no module of probing is imported at the start of Python."""
+    code = (
+        "import sys; print([name for name in sys.modules if name.partition('.')[0] == 'probing'])"
+    )
+    assert installed.run("-c", code, env=env).strip() == "[]"
+
+
+def test_on_runs_the_hook(installed: Installed) -> None:
+    """Switched on, every Python starts through `probing._boot`, without needing a dependency."""
+    code = "import sys; print('probing._boot' in sys.modules)"
+    assert installed.run("-c", code, env={"PROBING": "1"}).strip() == "True"
+
+
+def test_both_hook_files_name_the_same_callable(installed: Installed) -> None:
+    """The line of `probing.start` names a callable, and it is the one that `probing.pth` calls."""
+    module, _, function = (ROOT / "probing.start").read_text("utf-8").strip().partition(":")
+    line = (ROOT / "probing.pth").read_text("utf-8")
+    assert line.count("\n") == 1
+    assert f'__import__("{module}", fromlist=["{function}"]).{function}()' in line
+    code = f"import {module} as module; print(callable(module.{function}))"
+    assert installed.run("-c", code).strip() == "True"
+
+
+def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
+    """The installer knows every file, those of the hook included."""
+    installed = install(wheel, tmp_path / "venv")
+    run(*pip(installed), "uninstall", "--yes", "probing-agent", cwd=ROOT)
+    assert installed.added() == set()
+
+
+def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: Path) -> None:
+    """Every module is in the wheel exactly once, by its installed name, from both sources."""
+    pages = {f"probing/cli/render/{name}.html" for name in ("flamegraph", "memory_viz")}
+    expected = {"probing/py.typed", *pages, *HOOK_FILES}
+    for top, under in (("probing", ""), ("agent", "probing/"), ("cli", "probing/")):
+        files = (source / top).rglob("*.py")  # which does not follow the links in probing
+        expected |= {f"{under}{path.relative_to(source)}" for path in files}
+    for built in (wheel, wheel_from_sdist):
+        names = [n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n]
+        assert sorted(names) == sorted(expected)
+
+
+def wheel_metadata(wheel: Path) -> Message:
+    """The METADATA of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return HeaderParser().parsestr(archive.read(name).decode())
+
+
+def test_the_metadata_says_what_matters(wheel: Path) -> None:
+    """Name, supported Python, license file and console script are in the wheel."""
+    headers = wheel_metadata(wheel)
+    assert (headers["Name"], headers["Requires-Python"]) == ("probing-agent", ">=3.10")
+    assert (headers["License-Expression"], headers["License-File"]) == ("Apache-2.0", "LICENSE")
+    with zipfile.ZipFile(wheel) as archive:
+        scripts = next(n for n in archive.namelist() if n.endswith("entry_points.txt"))
+        assert "probing = probing.cli.main:main" in archive.read(scripts).decode()
+
+
+def test_no_extra_can_bring_torch(wheel: Path) -> None:
+    """Nothing that any extra requires, followed to the end, is torch or a CUDA library."""
+    seen: set[str] = set()
+    waiting = [Requirement(text) for text in wheel_metadata(wheel).get_all("Requires-Dist", [])]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            texts = metadata.distribution(name).requires or []
+        except metadata.PackageNotFoundError:
+            continue  # for another Python or platform
+        further = [Requirement(text) for text in texts]
+        waiting += [r for r in further if r.marker is None or r.marker.evaluate({"extra": ""})]
+    assert {"duckdb", "aiohttp", "pytest"} <= seen
+    seen.discard("nvidia-ml-py")  # one file of Python, which asks a driver that is there
+    assert not [name for name in seen if name.startswith(("torch", "nvidia", "triton"))]

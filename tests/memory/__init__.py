@@ -1,0 +1,1 @@
+"""Where the memory of real trainings is, and what runs out of it."""

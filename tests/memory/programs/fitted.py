@@ -1,0 +1,216 @@
+"""Trains one of several models, for predictions of its memory; or measures the memory of a step.
+
+``fitted.py WAY`` trains for ever, prints the loss of each step, and ``ready`` after some;
+``fitted.py WAY steps N`` ends after N; ``fitted.py WAY measure BATCH SEQ LAYERS`` prints the most
+bytes that the CPU's allocator handed out in a step of that shape, as torch.profiler counts them.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+_ROOT = Path(__file__).resolve().parents[3]
+_TOKENS, _DIM = 512, 128
+
+
+class Block(nn.Module):
+    """A perceptron with dropout, which is computed again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(_DIM)
+        self.up = nn.Linear(_DIM, 4 * _DIM)
+        self.down = nn.Linear(4 * _DIM, _DIM)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the perceptron's result."""
+        self.calls += 1
+        out: Tensor = x + functional.dropout(self.down(self.up(self.norm(x)).relu()), 0.1)
+        return out
+
+
+class Tied(nn.Module):
+    """A model that recomputes its blocks, and whose head is its embedding; called by keywords."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(num_hidden_layers=layers)
+        self.tokens = nn.Embedding(_TOKENS, _DIM)
+        self.blocks = nn.ModuleList(Block() for _ in range(layers))
+        self.head = nn.Linear(_DIM, _TOKENS, bias=False)
+        self.head.weight = self.tokens.weight
+        self.seen: list[float] = []
+
+    def forward(self, *, ids: Tensor) -> dict[str, Tensor]:
+        """Score the next token."""
+        x = self.tokens(ids)
+        for block in self.blocks[: self.config.num_hidden_layers]:
+            x = checkpoint(block, x, use_reentrant=False)
+        return {"scores": self.head(x)}
+
+
+class Asking(nn.Module):
+    """A model whose way depends on the value of a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale the result down when it is large."""
+        out: Tensor = self.layer(x)
+        return out / 2 if out.abs().max().item() > 1e6 else out
+
+
+def tied(batch: int, seq: int, layers: int) -> Callable[[], Tensor]:
+    """Two micro-batches with shifted labels; gradients are let go of after the step."""
+    model = Tied(layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = torch.randint(_TOKENS, (batch, seq))
+
+    def step() -> Tensor:
+        for _ in range(2):
+            scores = model(ids=ids)["scores"][:, :-1].contiguous()
+            loss = functional.cross_entropy(scores.view(-1, _TOKENS), ids[:, 1:].reshape(-1))
+            (loss / 2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+def gpt(batch: int, seq: int, layers: int) -> Callable[[], Tensor]:
+    """The bundled example."""
+    sys.path.append(str(_ROOT / "examples"))
+    script = importlib.import_module("train_gpt")
+    model = script.GPT(layers=layers, dim=256, heads=4, context=128)
+    optimizer = script.make_optimizer(model, lr=1e-3, weight_decay=0.1)
+    codes = torch.randint(len(script.ALPHABET), (batch, seq))
+
+    def step() -> Tensor:
+        loss = functional.cross_entropy(model(codes).flatten(0, 1), codes.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def cnn(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """The residual network of the benchmarks."""
+    sys.path.append(str(_ROOT / "tests" / "benchmarks" / "programs"))
+    model = importlib.import_module("cnn").make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images, labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def regression(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """A perceptron that learns numbers, each step with a batch of its own."""
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 2048))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> Tensor:
+        x, wanted = torch.randn(batch, 256), torch.randn(batch, 2048)
+        loss = functional.mse_loss(model(x), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def asking(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """A model that reads a number out of a tensor."""
+    model = Asking()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(batch, 8)
+
+    def step() -> Tensor:
+        loss = functional.mse_loss(model(x), x)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int, int, int]]] = {
+    "tied": (tied, (4, 64, 3)),
+    "gpt": (gpt, (4, 64, 6)),
+    "cnn": (cnn, (16, 0, 0)),
+    "regression": (regression, (512, 0, 0)),
+    "asking": (asking, (4, 0, 0)),
+}
+
+
+def measure(step: Callable[[], Tensor]) -> int:
+    """The most bytes handed out at one time in a step, with those that were there before it.
+
+    The profiler misses that what was there before it is freed. So the gradients, which alone come
+    and go, are freed first, and the second step under the profiler is like any other.
+    """
+    for _ in range(2):
+        step()
+    for thing in _tensors():
+        if thing.is_leaf:
+            thing.grad = None
+    there = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in _tensors()}
+    with torch.profiler.profile(profile_memory=True) as profile:
+        step()
+        step()
+    now = most = 0
+    results: Any = profile.profiler
+    for event in results.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return sum(there.values()) + most
+
+
+def _tensors() -> list[Tensor]:
+    """Every tensor that Python knows."""
+    return [thing for thing in gc.get_objects() if type(thing) in {Tensor, nn.Parameter}]
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    make, usual = WAYS[sys.argv[1]]
+    if sys.argv[2:3] == ["measure"]:
+        batch, seq, layers = map(int, sys.argv[3:6])
+        print(measure(make(batch, seq, layers)))
+    else:
+        step = make(*usual)
+        number = int(sys.argv[3]) if sys.argv[2:3] == ["steps"] else 0
+        done = 0
+        while not number or done < number:
+            print(float(step()).hex(), flush=True)
+            done += 1
+            if done == 3:
+                print("ready", flush=True)

@@ -1,0 +1,451 @@
+"""What every storage is used for, held against what torch itself tells of the same model."""
+
+from __future__ import annotations
+
+import gc
+import runpy
+import threading
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="these are facts about its tensors")
+
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
+
+from probing.agent.sources.data.inputs import Inputs
+from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
+from probing.agent.sources.steps.met import Met
+from probing.agent.sources.storage.births import Births
+from probing.agent.sources.storage.memory_look import MemoryLook
+from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
+from probing.agent.sources.storage.standing_survey import StandingSurvey
+from probing.agent.sources.storage.storages import Storage, storages_now, survey_now
+from probing.agent.sources.storage.surveyor import Surveyor, surveyor_of
+from probing.tables import MEMORY_CATEGORIES, MEMORY_SEGMENTS
+from tests.harness.targets import ROOT, wait_until
+
+pytestmark = pytest.mark.torch
+
+GPT = runpy.run_path(str(ROOT / "examples" / "train_gpt.py"), run_name="train_gpt")["GPT"]
+CATEGORY = [column.name for column in MEMORY_CATEGORIES.columns]
+
+
+class Training:
+    """A small language model, its optimizer and its batch, and what the agent knows of them."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._others = {(one.device, one.address) for one in storages_now(None)}
+        torch.manual_seed(0)
+        self.model = GPT(layers=2, dim=32, heads=2, context=16)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.codes = torch.randint(0, 14, (4, 16))
+        self.recording: Any = SimpleNamespace(
+            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None
+        )
+        self.recording.roots.add(self.model)
+        self.recording.inputs.batch_came({"codes": self.codes})
+
+    def storages(self, survey: Any = None) -> list[Storage]:
+        """The storages that came with it: other tests may have left others."""
+        return self.own(storages_now(self.recording, (), survey))
+
+    def own(self, found: Iterable[Storage]) -> list[Storage]:
+        """Those of some storages that came with it."""
+        return [one for one in found if (one.device, one.address) not in self._others]
+
+    def loss(self) -> Tensor:
+        """One forward pass."""
+        return cross_entropy(self.model(self.codes).flatten(0, 1), self.codes.flatten())
+
+    def step(self) -> None:
+        """One step, which leaves gradients."""
+        self.optimizer.zero_grad()
+        self.loss().backward()
+        self.optimizer.step()
+
+
+@pytest.fixture
+def trained() -> Iterator[Training]:
+    """A training after its first step, alone in the process."""
+    training = Training()
+    training.step()
+    yield training
+    surveyor_of(training.recording).close()
+
+
+def bytes_of(storages: list[Storage]) -> Counter[str]:
+    """What each category takes."""
+    sums: Counter[str] = Counter()
+    for one in storages:
+        sums[one.category] += one.bytes
+    return sums
+
+
+def new_storages(make: Callable[[], Any]) -> list[Storage]:
+    """The storages that something made brings about, while it is alive."""
+    before = {(one.device, one.address) for one in storages_now(None)}
+    made = make()
+    found = [one for one in storages_now(None) if (one.device, one.address) not in before]
+    assert made is not None
+    return found
+
+
+def test_three_ways_agree_on_the_activations(trained: Training) -> None:
+    """The graph walk finds what hooks on saved tensors see, and what torch's own tracker counts."""
+    kept = {p.untyped_storage().data_ptr() for p in trained.model.parameters()}
+    hooked: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in kept:
+            hooked[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = trained.loss()
+    sums = bytes_of(trained.storages())
+    walked = sums["activations"] + trained.codes.nbytes
+    assert walked == sum(hooked.values())
+    del loss
+    tracker = MemTracker()
+    tracker.track_external(trained.model, trained.optimizer, trained.codes)
+    with tracker:
+        loss = trained.loss()
+        counted = tracker.get_tracker_snapshot("current")[torch.device("cpu")]
+    assert counted["Activation"] + trained.codes.nbytes == pytest.approx(walked, abs=64)
+    assert loss.requires_grad
+
+
+def test_a_step_leaves_everything_in_its_category(trained: Training) -> None:
+    """Parameters, gradients and both moments of Adam are exact, and nothing else is left over."""
+    sums = bytes_of(trained.storages())
+    size = sum(parameter.nbytes for parameter in trained.model.parameters())
+    count = len(list(trained.model.parameters()))
+    assert sums["parameters"] == sums["gradients"] == size
+    assert sums["optimizer_state"] == 2 * size + 4 * count
+    assert sums["inputs"] == trained.codes.nbytes
+    assert sums["activations"] == 0
+    assert sums["other"] < 0.05 * sums.total()
+
+
+def test_names_are_those_of_the_modules(trained: Training) -> None:
+    """A parameter, its gradient and its state carry the module's name and the parameter's."""
+    wanted = "blocks.1.mlp.0"
+    found = {
+        (one.category, one.name)
+        for one in trained.storages()
+        if one.module == wanted and (one.name or "").startswith("weight")
+    }
+    assert found == {
+        ("parameters", "weight"),
+        ("gradients", "weight"),
+        ("optimizer_state", "weight.step"),
+        ("optimizer_state", "weight.exp_avg"),
+        ("optimizer_state", "weight.exp_avg_sq"),
+    }
+
+
+def test_a_survey_changes_nothing_but_the_time(trained: Training) -> None:
+    """With the old objects looked for beforehand, every storage is found just the same."""
+    loss = trained.loss()
+    gc.collect()
+    survey = survey_now()
+    gc.disable()
+    try:
+        fast = trained.storages(survey)
+        assert survey.is_good()
+        slow = trained.storages()
+    finally:
+        gc.enable()
+    assert bytes_of(fast) == bytes_of(slow)
+    assert loss.requires_grad
+
+
+@pytest.fixture
+def surveyor() -> Iterator[Surveyor]:
+    """One whose thread ends with the test."""
+    made = Surveyor()
+    yield made
+    made.close()
+
+
+def survey_threads() -> list[threading.Thread]:
+    """The threads that make surveys."""
+    return [one for one in threading.enumerate() if one.name == "probing-survey"]
+
+
+def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
+    """Whoever asks, it is the same one, and it ends when it is told to, after what is in hand."""
+    assert survey_threads() == []
+    assert surveyor.begin().result().is_good()
+    first = survey_threads()
+    asking = [threading.Thread(target=surveyor.begin) for _ in range(3)]
+    for one in asking:
+        one.start()
+        one.join()
+    assert survey_threads() == first
+    last = surveyor.begin()
+    surveyor.close()
+    surveyor.close()
+    first[0].join()
+    assert last.done()
+
+
+def test_the_surveyor_keeps_no_survey(surveyor: Surveyor) -> None:
+    """What it has made is gone as soon as who asked for it lets go."""
+    survey = weakref.ref(surveyor.begin().result())
+    wait_until(lambda: survey() is None, "the survey is gone")
+
+
+def test_a_standing_survey_is_renewed_once_it_is_old(surveyor: Surveyor) -> None:
+    """Who asks for an old one gets none, does not wait, and gets a good one later."""
+    standing = StandingSurvey(surveyor)
+    gc.collect()
+    gc.disable()
+    try:
+        assert standing.take() is None
+        assert wait_until(standing.take, "a new survey").is_good()
+    finally:
+        gc.enable()
+    standing.close()
+    assert standing.take() is None
+
+
+def test_saved_tensors_are_never_unpacked(trained: Training) -> None:
+    """Hooks that would compute something anew are not called; what they packed is counted."""
+
+    def refuse(_: Any) -> Tensor:
+        raise AssertionError("unpacked")
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (t.device, t.detach()), refuse):
+        loss = trained.loss()
+    assert bytes_of(trained.storages())["activations"] > 0
+    again = checkpoint(trained.model, trained.codes, use_reentrant=False)
+    plain = trained.model(trained.codes)
+    assert loss.requires_grad
+    assert again.requires_grad
+    assert plain.requires_grad
+
+
+def wide_view() -> Tensor:
+    """A single element of a large tensor."""
+    return torch.zeros(1000, 1000)[:1, :1]
+
+
+def tied() -> nn.Module:
+    """Two modules with one weight."""
+    model = nn.ModuleList([nn.Embedding(500, 128), nn.Linear(128, 500, bias=False)])
+    model[1].weight = model[0].weight
+    return model
+
+
+def sparse() -> Tensor:
+    """Three elements by their places: 3 * 2 * 8 bytes of indices, 3 * 4 of values."""
+    return torch.sparse_coo_tensor(
+        torch.tensor([[0, 1, 2], [0, 1, 2]]), torch.ones(3), (9, 9), check_invariants=False
+    ).coalesce()
+
+
+def nested() -> Tensor:
+    """Five numbers in two rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+
+class Touchy(Tensor):
+    """Fails whatever is asked of it."""
+
+    @classmethod
+    def __torch_function__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        raise AssertionError("code of a subclass ran")
+
+
+def wrapped() -> Tensor:
+    """A tensor of a class of the user's own."""
+    return torch.ones(7).as_subclass(Touchy)
+
+
+def fake() -> Any:
+    """A tensor that only pretends."""
+    with FakeTensorMode():
+        return torch.empty(1000)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        pytest.param(wide_view, [4_000_000], id="a view counts as its whole storage"),
+        pytest.param(tied, [256_000], id="a tied weight counts once"),
+        pytest.param(sparse, [12, 48], id="a sparse tensor counts as its parts"),
+        pytest.param(nested, [20], id="a nested tensor has no shape"),
+        pytest.param(wrapped, [28], id="no code of a subclass runs"),
+        pytest.param(lambda: torch.empty(9, device="meta"), [], id="meta has no memory"),
+        pytest.param(fake, [], id="fake has no memory"),
+        pytest.param(lambda: nn.LazyLinear(3, bias=False), [], id="lazy has none yet"),
+        pytest.param(lambda: torch.ones(4).expand(1000, 4), [16], id="expanding takes nothing"),
+        pytest.param(
+            lambda: torch.zeros(8, dtype=torch.int8), [8], id="an eighth-bit tensor in bytes"
+        ),
+    ],
+)
+def test_aliases_and_strange_tensors(make: Callable[[], Any], expected: list[int]) -> None:
+    """Every storage counts once, at its size, whatever kind of tensor is over it."""
+    assert sorted(one.bytes for one in new_storages(make)) == expected
+
+
+def test_a_look_at_a_function_keeps_none_of_its_variables() -> None:
+    """A tensor in a local variable is temporary, and dies with it although it was looked at."""
+
+    def work() -> tuple[list[Storage], list[Storage]]:
+        own = torch.zeros(1234)
+        during = [one for one in storages_now(None) if one.bytes == own.nbytes]
+        size, own = own.nbytes, torch.zeros(1)
+        return during, [one for one in storages_now(None) if one.bytes == size]
+
+    during, after = work()
+    assert [one.category for one in during] == ["temporary"]
+    assert after == []
+
+
+def test_a_convolutional_model_is_told_apart_too() -> None:
+    """Buffers of batch norms are exact, and what is not told apart is below five percent."""
+    gc.collect()
+    others = {(one.device, one.address) for one in storages_now(None)}
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    images = torch.randn(4, 3, 16, 16)
+    model(images).square().mean().backward()
+    optimizer.step()
+    gc.collect()
+    own = {"parameters", "gradients", "optimizer_state", "buffers"}
+    found = [one for one in storages_now(None) if (one.device, one.address) not in others]
+    buffers = [one for one in found if one.category == "buffers" and one.module == "1"]
+    assert sorted(one.bytes for one in buffers) == [8, 64, 64]
+    sums = bytes_of(found)
+    assert all(sums[category] > 0 for category in own)
+    assert sums["other"] < 0.05 * sums.total()
+
+
+def test_a_storage_is_told_from_one_that_lay_at_its_place() -> None:
+    """What came between two looks has its step, also where it lies in the place of another."""
+    births = Births()
+
+    def born(step: int | None) -> dict[int, int | None]:
+        found = storages_now(None, (), None, births.sighting(step))
+        return {one.address: one.born for one in found if one.bytes == 4 * 4321}
+
+    births.begin()
+    old = torch.zeros(4321)
+    place = old.data_ptr()
+    assert born(None) == {place: None}
+    del old
+    young = [torch.zeros(4321) for _ in range(3)]
+    assert born(5) == dict.fromkeys((one.data_ptr() for one in young), 5)
+    births.end()
+    births.begin()
+    assert born(None) == dict.fromkeys((one.data_ptr() for one in young), 5)
+    del young[0]
+    births.end()
+    assert len(births) == 2, "what is gone is let go of"
+    births.close()
+    assert len(births) == 0
+
+
+def look_at(training: Training) -> MemoryLook:
+    """A look over one step of a training that calls the agent by hand, as the real hooks do."""
+    recording = training.recording
+    recording.step, recording.training_thread, recording.memory_look = 7, 1, None
+    look = MemoryLook(recording)
+    assert not look.step_ended()
+    training.optimizer.zero_grad()
+    loss = training.loss()
+    recording.memory_look.backward_began(((loss,),))
+    loss.backward()
+    training.optimizer.step()
+    assert look.step_ended()
+    return look
+
+
+def test_activations_are_told_apart_by_module(trained: Training) -> None:
+    """Each is the module's in whose call it was saved, and the loss's own are nobody's."""
+    look = look_at(trained)
+    own = trained.own(look.moments[1].storages)
+    kept = [one for one in own if one.category == "activations"]
+    by_module = Counter[Any]()
+    for one in kept:
+        by_module[one.module] += one.bytes
+    hidden = 4 * 16 * 4 * 32 * 4  # batch, length, four times the width, bytes
+    assert by_module["blocks.0.mlp.1"] == by_module["blocks.1.mlp.1"] == hidden
+    scores = 4 * 16 * 14 * 4
+    assert by_module[None] == pytest.approx(scores, abs=64)
+
+
+def test_a_look_leaves_the_training_as_it_was(trained: Training) -> None:
+    """After the same two steps the weights are the same to the bit, and no hook is left."""
+    twin = Training()
+    twin.step()
+    twin.step()
+    look_at(trained)
+    pairs = zip(trained.model.parameters(), twin.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+    modules = trained.model.modules()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    assert trained.recording.memory_look is None
+
+
+def test_categories_sum_to_the_total(trained: Training) -> None:
+    """Of each moment, the categories sum to exactly what all storages take, and shares to one."""
+    moments = look_at(trained).moments
+    rows: list[dict[str, Any]] = [
+        dict(zip(CATEGORY, row, strict=True)) for row in category_rows(moments)
+    ]
+    for moment in moments:
+        own = [row for row in rows if row["moment"] == moment.moment]
+        assert sum(row["bytes"] for row in own) == sum(one.bytes for one in moment.storages)
+        assert sum(row["share"] for row in own) == pytest.approx(1.0)
+
+
+def test_pools_of_graphs_are_told_from_the_common_one() -> None:
+    """Three segments of two graphs, as torch's allocator lists them; none told, none said."""
+    segments = [
+        {"segment_pool_id": pool, "total_size": size}
+        for pool, size in (((0, 0), 1 << 30), ((0, 1), 2 << 20), ((0, 1), 4 << 20), ((0, 2), 8))
+    ]
+    assert graph_pools_of(segments) == GraphPools(2, (6 << 20) + 8)
+    assert graph_pools_of([]) == GraphPools(0, 0)
+    assert graph_pools_of(None) == graph_pools_of([{"total_size": 1}]) == GraphPools(None, None)
+    assert [pool_of(segment) for segment in segments] == [None, "0:1", "0:1", "0:2"]
+
+
+def test_segments_add_up() -> None:
+    """Allocated, pending and free bytes of a segment sum to what is reserved."""
+    segment = {
+        "device": 0, "address": 140_000, "total_size": 2_097_152, "allocated_size": 1_024,
+        "active_size": 1_536, "requested_size": 1_400, "stream": 0, "segment_type": "small",
+        "is_expandable": False,
+        "blocks": [
+            {"address": 140_000, "size": 1_024, "requested_size": 1_000,
+             "state": "active_allocated"},
+            {"address": 141_024, "size": 512, "requested_size": 400,
+             "state": "active_pending_free"},
+            {"address": 141_536, "size": 2_095_616, "requested_size": 0, "state": "inactive"},
+        ],
+    }  # fmt: skip
+    names = [column.name for column in MEMORY_SEGMENTS.columns]
+    row = dict(zip(names, next(segment_rows([segment])), strict=True))
+    parts = (row["allocated_bytes"], row["pending_bytes"], row["free_bytes"])
+    assert parts == (1_024, 512, 2_095_616)
+    assert sum(parts) == row["reserved_bytes"]
+    assert (row["rounding_bytes"], row["largest_free_bytes"]) == (24, 2_095_616)

@@ -1,0 +1,1 @@
+"""What is told of models, optimizers, data and numbers of real trainings."""

@@ -1,0 +1,106 @@
+"""Gradients: the table of one step, and the norm that is taken now and then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import probing
+from probing.agent.sources.numbers.gradient_rows import GradientSteps
+from probing.agent.sources.steps.interval import Interval
+from probing.arming import sample_gradients
+from probing.errors import ArmTimedOut
+from tests.harness.targets import DEADLINE_S, Target
+
+pytestmark = pytest.mark.torch
+
+
+def norms(target: Target) -> tuple[list[float], list[float | None]]:
+    """What the script knows of its norms, and what is on record."""
+    target.wait_for_output("ready")
+    known = [json.loads(line)["own_norm"] for line in target.output.splitlines() if "{" in line]
+    rows = probing.connect(target.pid).query(
+        "SELECT grad_norm FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
+    )
+    return known, [row["grad_norm"] for row in rows.to_pylist()]
+
+
+def test_the_norm_is_that_of_torch(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the script does not clip, each norm from the third step on is torch's."""
+    target = program("whole_steps", "unclipped")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    known, found = norms(target)
+    assert found[:2] == [None, None], "how long a step takes is not known yet"
+    assert found[2] == pytest.approx(known[2], rel=1e-6)
+
+
+def test_it_is_null_in_between(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With next to no budget there is one norm, and NULL in all steps after it."""
+    target = program("whole_steps", "unclipped", PROBING_OVERHEAD="0.000001")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    _, found = norms(target)
+    assert [norm is not None for norm in found] == [False, False, True, False]
+
+
+def test_the_interval_follows_from_cost_and_step() -> None:
+    """A norm that costs three times what a step may is taken at every third step."""
+    interval = Interval(0.01)
+    assert interval.is_due()
+    interval.taken(cost_ns=300, step_ns=10_000)
+    assert [interval.is_due() for _ in range(3)] == [False, False, True]
+
+
+def test_the_rows_are_those_of_the_script(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norms, names, sizes and the update's ratio are what plain SGD makes of the gradients."""
+    target = program("nonfinite", "well")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_output("ready")
+    found = sample_gradients(probing.connect(target.pid), 2, timeout_s=DEADLINE_S)
+    assert found.armed.done == 2
+    assert len(found.rows) == 8
+    assert {row["parameter"] for row in found.rows} == {
+        "first.weight", "first.bias", "last.weight", "last.bias",
+    }  # fmt: skip
+    for row in found.rows:
+        ratio = 0.01 * row["norm"] / row["weight_norm"]
+        assert row["update_ratio"] == pytest.approx(ratio, rel=1e-2)
+        assert row["nan_count"] == row["inf_count"] == 0
+        assert 0 < row["max_abs"] <= row["norm"] * (1 + 1e-6)
+
+
+def test_every_so_many_steps_by_setting(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gradients_every` samples one step in so many, without a look at finite elements."""
+    target = program("nonfinite", "well", "9", PROBING_GRADIENTS_EVERY="4")
+    assert target.process.wait(DEADLINE_S) == 0, target.output
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    rows = probing.connect(str(target.folder.path)).query("FROM python.gradients").to_pylist()
+    assert {row["step"] for row in rows} == {0, 4, 8}
+    assert {row["nan_count"] for row in rows} == {None}
+    assert all(row["norm"] > 0 for row in rows)
+
+
+def test_calls_of_a_model_alone_bring_gradients_no_nearer() -> None:
+    """Where no optimizer steps, the wait for gradients has an end, and says why."""
+    rows: Any = SimpleNamespace(has_optimizer=False, disarm=lambda _: None)
+    job = GradientSteps(rows, 1, 1)
+    began = job.moved_s
+    assert not job.step_ended()
+    assert job.moved_s == began, "a call of the model is no progress"
+    told = ArmTimedOut(30, 0, 1, notes=job.armed().notes)
+    assert "within 30 s (no optimizer has stepped since the agent came)" in told.message
+    rows.has_optimizer = True
+    assert not job.step_ended()
+    assert job.moved_s > began
+    assert job.armed().notes == ()

@@ -1,0 +1,1 @@
+"""Real jobs of several ranks."""

@@ -1,0 +1,97 @@
+"""What is left out of the record to keep its cost within a budget, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import probing
+from tests.harness.targets import Target
+
+pytestmark = pytest.mark.torch
+
+TinyModules = Callable[[str], tuple[Target, probing.Process]]
+
+
+@pytest.fixture
+def tiny_modules(program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch) -> TinyModules:
+    """Starts a training of 2,000 modules that do nothing and a large one, with a budget."""
+
+    def start(overhead: str) -> tuple[Target, probing.Process]:
+        target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD=overhead)
+        target.wait_for_output("ready")
+        monkeypatch.setenv("PROBING_HOME", str(target.home))
+        return target, probing.connect(target.pid)
+
+    return start
+
+
+def test_the_smallest_modules_are_left_out_and_named(tiny_modules: TinyModules) -> None:
+    """2,000 modules that do nothing cost more than a percent: they go, the large one stays."""
+    target, process = tiny_modules("1")
+    assert process.status().problems == ()
+    rows = process.query(
+        "SELECT step, max(thinned) AS thinned, max(rows) AS rows FROM probing.overhead"
+        " WHERE step IN (0, 39) GROUP BY step ORDER BY step"
+    ).to_pylist()
+    assert rows[0]["thinned"] == 0
+    assert rows[0]["rows"] > 2000
+    assert 1000 < rows[1]["thinned"] <= 2000
+    last = process.query(
+        "SELECT count(*) FILTER (module = 'large' AND stage = 'forward') AS large,"
+        " count(*) FILTER (module LIKE 'tiny.%') AS tiny,"
+        " count(*) FILTER (module = 'Model' AND stage = 'backward') AS backward"
+        " FROM python.torch_trace WHERE step = 39"
+    ).to_pylist()[0]
+    assert last["large"] == 1
+    assert last["backward"] == 1
+    assert last["tiny"] == 2000 - rows[1]["thinned"]
+    live = process.live("sources")
+    notes = [str(row[-1]) for row in live.rows if row[0] == "modules"]
+    assert "left out of most steps, to keep within the budget: tiny." in notes[0]
+    done = target.run(str(target.pid), "status")
+    assert done.returncode == 0, done.stderr
+    assert "left out of most steps, to keep within the budget: tiny." in done.stdout
+    assert "recording costs" in done.stdout
+
+
+def test_what_is_left_out_is_seen_now_and_then(tiny_modules: TinyModules) -> None:
+    """Of the steps from 65 to 128 one has every module, with its backward pass."""
+    target, process = tiny_modules("1")
+    target.wait_for_step(131)
+    rows = process.query(
+        "SELECT step, count(*) FILTER (module LIKE 'tiny.%' AND stage = 'forward') AS tiny,"
+        " count(*) FILTER (module = 'large' AND stage = 'backward') AS large,"
+        " (SELECT max(thinned) FROM probing.overhead o WHERE o.step = t.step) AS thinned"
+        " FROM python.torch_trace t WHERE step BETWEEN 65 AND 128 GROUP BY step"
+    ).to_pylist()
+    assert len(rows) == 64
+    whole = [row for row in rows if row["tiny"] == 2000]
+    assert [(row["large"], row["thinned"]) for row in whole] == [(1, 0)]
+    others = [row for row in rows if row["tiny"] != 2000]
+    assert all(row["tiny"] == 2000 - row["thinned"] < 1000 for row in others)
+
+
+def test_nothing_is_left_out_where_it_costs_little(tiny_modules: TinyModules) -> None:
+    """With a budget that is large enough, every module is in the record of every step."""
+    _, process = tiny_modules("100000")
+    rows = process.query(
+        "SELECT step, count(*) AS n FROM python.torch_trace"
+        " WHERE stage = 'forward' AND step < 40 GROUP BY step"
+    ).to_pylist()
+    assert {row["n"] for row in rows} == {2002}
+    assert {row["step"] for row in rows} == set(range(40))
+
+
+def test_that_the_training_was_held_is_no_cost(tiny_modules: TinyModules) -> None:
+    """An eval that holds the training makes a step long, and nothing is left out for it."""
+    _, process = tiny_modules("100000")
+    for _ in range(3):
+        process.eval("import time; time.sleep(0.2)")
+    longest = process.query(
+        "SELECT max(duration) AS duration, max(cost_s) AS cost_s FROM probing.overhead"
+        " WHERE step > 39"
+    ).to_pylist()[0]
+    assert longest["duration"] > 0.15
+    assert longest["cost_s"] < 0.15

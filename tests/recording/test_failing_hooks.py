@@ -1,0 +1,52 @@
+"""Every call that our hooks make fails in turn: the training stays the same, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults import Reached
+from tests.harness.targets import clean_env, program_path
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+
+@pytest.mark.fault("T6")
+@pytest.mark.parametrize(
+    "stride", [40, pytest.param(1, marks=pytest.mark.full)], ids=["some", "all"]
+)
+def test_hooks_that_fail_cost_the_record_at_most(
+    stride: int, tmp_path: Path, fault: Reached
+) -> None:
+    """Losses are bit-identical, nothing reaches the training, the reason is told, ours goes."""
+    done = subprocess.run(
+        [sys.executable, str(program_path("failing_hooks")), str(stride)],
+        env=clean_env(tmp_path / "home", PROBING="0"),
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    whole, *answers = map(json.loads, done.stdout.splitlines())
+    fault.equals("nothing fails: losses", whole["alone"], whole["losses"])
+    fault.equals("nothing fails: told", [], whole["problems"])
+    assert {"at_output", "_before", "_after", "call", "stand_in"} <= set(whole["hooks"])
+    fault.equals("what hooks return that torch did not return to them", [], whole["invented"])
+    assert len(answers) == -(-whole["sites"] // stride) > 10
+    assert sum(answer["raised"] > 0 for answer in answers) > len(answers) // 2
+    for answer in answers:
+        path, line, called = answer["site"]
+        got = (answer["losses"], answer["is_left"])
+        assert got == (whole["alone"], True), (path, line, called, answer)
+        states = [state for state, faults, _ in answer["sources"].values() if faults >= 3]
+        is_told = "InjectedError" in str(answer["problems"]) and set(states) <= {"failed"}
+        if not answer["raised"]:  # which calls there are depends on times that are measured
+            continue
+        told = "same losses, told"
+        fault.holds(f"{path} calling {called}", told,
+                    told if is_told else f"{answer['problems']} {answer['sources']}",
+                    is_kept=is_told)  # fmt: skip

@@ -1,0 +1,1 @@
+"""SQL of remote clients, and the worker that runs it."""

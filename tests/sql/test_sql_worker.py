@@ -1,0 +1,439 @@
+"""Remote SQL runs in a helper process: whatever it does there, the asking process lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from probing import process, sql_frames, wire
+from probing.agent.worker import SqlWorker
+from probing.agent.worker_process import WorkerProcess
+from probing.answer import Answer
+from probing.errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied
+from probing.rundir import ProcessFolder
+from probing.settings import Settings
+from probing.sql_frames import WorkerRequest
+from tests.faults import Reached
+from tests.harness.sql_fixtures import recorded_folder
+from tests.harness.targets import DEADLINE_S, ROOT, wait_until
+
+ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range + b.range = 3"
+UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))"
+DEADLY = "SELECT ((repeat('[', 20000) || repeat(']', 20000))::json::variant)"
+
+Test = Callable[[SqlWorker], Awaitable[None]]
+
+
+def with_worker(folder: ProcessFolder, test: Test, **settings: float) -> None:
+    """Run a test on an event loop with a worker that is closed at the end, whatever happens."""
+
+    async def main() -> None:
+        values = Settings(**{"query_timeout_s": DEADLINE_S, **settings})  # type: ignore[arg-type]
+        worker = SqlWorker(folder, lambda: values)
+        try:
+            await asyncio.wait_for(test(worker), 2 * DEADLINE_S)
+        finally:
+            worker.close()
+        assert not worker._killed
+        assert worker._idle is None
+
+    asyncio.run(main())
+
+
+async def ask(
+    worker: SqlWorker, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+) -> Answer:
+    """The whole answer to a statement."""
+    request = wire.QueryRequest(sql=sql, timeout_s=timeout_s, max_rows=max_rows)
+    return Answer.from_ipc(b"".join([piece async for piece in worker.query(request)]))
+
+
+def idle_pid(worker: SqlWorker) -> int:
+    """The process that waits for the next statement."""
+    assert worker._idle is not None
+    return worker._idle.pid
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProcessFolder:
+    """A run folder with rows, whose process has ended."""
+    return recorded_folder(tmp_path)
+
+
+def test_rows_and_types_arrive(folder: ProcessFolder) -> None:
+    """A remote answer is the local one; the process is kept for the next statement."""
+
+    async def test(worker: SqlWorker) -> None:
+        sql = "SELECT module, count(*) AS n FROM python.torch_trace GROUP BY 1 ORDER BY 1"
+        rows = (await ask(worker, sql)).to_pylist()
+        assert rows == [
+            {"module": "blocks.0.attn", "n": 34},
+            {"module": "fc1", "n": 34},
+            {"module": "fc2", "n": 34},
+        ]
+        pid = idle_pid(worker)
+        empty = await ask(worker, "SELECT step, duration FROM python.steps WHERE false")
+        assert empty.schema.types == [pa.int64(), pa.float64()]
+        assert idle_pid(worker) == pid
+
+    with_worker(folder, test)
+
+
+def test_errors_arrive_as_they_were_made(folder: ProcessFolder) -> None:
+    """Code, place and help of an error survive the way; the worker does, too."""
+
+    async def test(worker: SqlWorker) -> None:
+        with pytest.raises(RemoteError, match=r"Did you mean python\.steps") as caught:
+            await ask(worker, "SELECT 1 FROM python.stps")
+        assert (caught.value.code, caught.value.exit_code) == ("sql", 1)
+        assert caught.value.detail["position"] == 14
+        pid = idle_pid(worker)
+        with pytest.raises(RemoteError, match="DROP statement") as refused:
+            await ask(worker, "DROP VIEW python.steps")
+        assert (refused.value.code, refused.value.status) == ("sql_refused", 403)
+        # The process has ended: what its threads were inside of stands for their stacks.
+        last = await ask(worker, "SELECT DISTINCT source FROM python.backtrace")
+        assert last.to_pylist() == [{"source": "open rows"}]
+        assert idle_pid(worker) == pid
+
+    with_worker(folder, test)
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "settings", "rows"),
+    [(3, {}, 3), (None, {"query_max_rows": 7}, 7), (9, {"query_max_rows": 7}, 7)],
+)
+def test_the_smaller_limit_cuts_the_answer(
+    folder: ProcessFolder, max_rows: int | None, settings: dict[str, float], rows: int
+) -> None:
+    """Neither the client's nor the agent's limit on rows is passed, and the answer says so."""
+
+    async def test(worker: SqlWorker) -> None:
+        answer = await ask(worker, "FROM range(100)", max_rows=max_rows)
+        assert answer.to_arrow().num_rows == rows
+        assert f"after {rows} rows" in (answer.truncated or "")
+
+    with_worker(folder, test, **settings)
+
+
+def test_a_large_answer_arrives_whole(folder: ProcessFolder) -> None:
+    """Answers much larger than a pipe come piece by piece, to the last row."""
+
+    async def test(worker: SqlWorker) -> None:
+        answer = await ask(worker, "SELECT range, 'x' || range AS s FROM range(500000)")
+        table = answer.to_arrow()
+        assert table.num_rows == 500_000
+        assert table["s"][-1].as_py() == "x499999"
+
+    with_worker(folder, test)
+
+
+def test_a_statement_that_kills_the_worker_is_one_clients_error(folder: ProcessFolder) -> None:
+    """A segmentation fault of the engine is reported, and the next statement works."""
+
+    async def test(worker: SqlWorker) -> None:
+        with pytest.raises(SqlWorkerDied, match="signal 11"):
+            await ask(worker, DEADLY)
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+
+    with_worker(folder, test)
+
+
+def test_a_worker_killed_between_statements_is_replaced(folder: ProcessFolder) -> None:
+    """Nobody sees an error when the idle process disappears."""
+
+    async def test(worker: SqlWorker) -> None:
+        await ask(worker, "SELECT 1")
+        pid = idle_pid(worker)
+        os.kill(pid, 9)
+        wait_until(lambda: process.start_time(pid) is None, "its end")
+        await ask(worker, "SELECT 1")
+        assert idle_pid(worker) != pid
+
+    with_worker(folder, test)
+
+
+@pytest.mark.parametrize("sql", [ENDLESS, UNSTOPPABLE])
+def test_a_statement_is_ended_at_its_deadline(folder: ProcessFolder, sql: str) -> None:
+    """What can be interrupted is; what cannot is killed a second later; the next one works."""
+
+    async def test(worker: SqlWorker) -> None:
+        await ask(worker, "SELECT 1")
+        started = time.monotonic()
+        with pytest.raises(QueryTimedOut, match=r"limit of 0\.7 s"):
+            await ask(worker, sql, timeout_s=0.7)
+        assert time.monotonic() - started < 3
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+
+    with_worker(folder, test)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT format('{:>2000000000}', 5)",
+        "SELECT list(range) FROM range(100000000)",
+    ],
+)
+def test_a_memory_bomb_is_refused(folder: ProcessFolder, sql: str) -> None:
+    """Neither the engine's limit nor, where that is ignored, the process's can be passed."""
+
+    async def test(worker: SqlWorker) -> None:
+        with pytest.raises(RemoteError) as caught:
+            await ask(worker, sql)
+        assert caught.value.code == "sql_too_large"
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+
+    with_worker(folder, test, query_memory_mib=64)
+
+
+def test_an_idle_worker_goes(folder: ProcessFolder) -> None:
+    """A process that nobody asks is ended and reaped; the next statement starts another."""
+
+    async def test(worker: SqlWorker) -> None:
+        await ask(worker, "SELECT 1")
+        pid = idle_pid(worker)
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        await ask(worker, "SELECT 1")
+        assert idle_pid(worker) != pid
+
+    with_worker(folder, test, worker_idle_s=0.1)
+
+
+def test_a_client_that_goes_away_takes_its_statement_with_it(folder: ProcessFolder) -> None:
+    """Cancelling the asking task ends the process at once; the next statement works."""
+
+    async def test(worker: SqlWorker) -> None:
+        await ask(worker, "SELECT 1")
+        pid = idle_pid(worker)
+        task = asyncio.ensure_future(ask(worker, ENDLESS))
+        await until(lambda: any(used.pid == pid for used in worker._in_use))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+
+    with_worker(folder, test)
+
+
+def test_a_client_that_stops_reading_holds_nobody_up(folder: ProcessFolder) -> None:
+    """While one answer waits for its reader, another statement runs; leaving ends the process."""
+
+    async def test(worker: SqlWorker) -> None:
+        sql = "SELECT range, 'x' || range FROM range(500000)"
+        slow = worker.query(wire.QueryRequest(sql=sql))
+        first = await slow.__anext__()
+        assert first
+        (in_use,) = worker._in_use
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+        await slow.aclose()
+        await until(lambda: not Path(f"/proc/{in_use.pid}").exists())
+
+    with_worker(folder, test)
+
+
+def test_statements_wait_for_each_other(folder: ProcessFolder) -> None:
+    """One statement runs at a time; one that cannot get its turn in time says why."""
+
+    async def test(worker: SqlWorker) -> None:
+        long = asyncio.ensure_future(ask(worker, ENDLESS))
+        await until(worker._turn.locked)
+        with pytest.raises(Busy):
+            await ask(worker, "SELECT 1", timeout_s=0.2)
+        long.cancel()
+        answers = await asyncio.gather(*(ask(worker, f"SELECT {n} AS n") for n in range(5)))
+        assert [answer.to_pylist() for answer in answers] == [[{"n": n}] for n in range(5)]
+
+    with_worker(folder, test)
+
+
+def test_a_change_of_the_memory_setting_takes_effect(folder: ProcessFolder) -> None:
+    """A worker that was limited by another value is replaced."""
+
+    async def main() -> None:
+        values = [Settings(query_memory_mib=512)]
+        worker = SqlWorker(folder, lambda: values[0])
+        try:
+            await ask(worker, "SELECT 1")
+            pid = idle_pid(worker)
+            values[0] = Settings(query_memory_mib=100)
+            await ask(worker, "SELECT 1")
+            assert idle_pid(worker) != pid
+        finally:
+            worker.close()
+
+    asyncio.run(main())
+
+
+def test_close_ends_what_runs(folder: ProcessFolder) -> None:
+    """After `close` no process is left, and the statement in hand ends with an error."""
+
+    async def test(worker: SqlWorker) -> None:
+        task = asyncio.ensure_future(ask(worker, ENDLESS))
+        await until(lambda: any(used._is_ready for used in worker._in_use))
+        (in_use,) = worker._in_use
+        worker.close()
+        assert not in_use.is_alive()
+        with pytest.raises(SqlWorkerDied, match="signal 9"):
+            await task
+
+    with_worker(folder, test)
+
+
+def test_the_worker_is_limited_and_bare(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It inherits no descriptor and no variable that would put an agent into it, and is nice."""
+    monkeypatch.setenv("PROBING", "1")
+    monkeypatch.setenv("SECRET", "x")
+    inherited = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+
+    async def test(worker: SqlWorker) -> None:
+        await ask(worker, "SELECT 1")
+        proc = Path(f"/proc/{idle_pid(worker)}")
+        names = {v.partition(b"=")[0] for v in (proc / "environ").read_bytes().split(b"\0")}
+        assert not names & {b"PROBING", b"SECRET", b"PYTHONPATH"}
+        assert not (proc / "fd" / str(inherited)).exists()
+        limits = (proc / "limits").read_text()
+        assert f"{(512 << 20) + (2 << 30)}" in limits
+        assert int((proc / "stat").read_text().rpartition(")")[2].split()[16]) >= 10
+
+    try:
+        with_worker(folder, test)
+    finally:
+        os.close(inherited)
+
+
+def test_the_worker_ends_with_its_parent(folder: ProcessFolder) -> None:
+    """A process that is killed leaves no SQL worker behind, not even one in a statement."""
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from probing import wire
+from probing.agent.worker import SqlWorker
+from probing.rundir import folder_at
+from probing.settings import Settings
+
+async def main():
+    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), Settings)
+    async for _ in worker.query(wire.QueryRequest(sql="SELECT 1")):
+        pass
+    print(worker._idle.pid, flush=True)
+    async for _ in worker.query(wire.QueryRequest(sql={ENDLESS!r})):
+        pass
+
+asyncio.run(main())
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+    finally:
+        parent.kill()
+        parent.communicate()
+    wait_until(lambda: process.start_time(pid) is None, "the worker's end")
+
+
+def test_asking_loads_no_engine_into_the_process(folder: ProcessFolder) -> None:
+    """The process that asks imports neither DuckDB nor pyarrow nor numpy."""
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from probing import wire
+from probing.agent.worker import SqlWorker
+from probing.rundir import folder_at
+from probing.settings import Settings
+
+async def main():
+    worker = SqlWorker(folder_at(Path({str(folder.path)!r})), Settings)
+    pieces = [p async for p in worker.query(wire.QueryRequest(sql="FROM python.steps"))]
+    worker.close()
+    return sum(map(len, pieces))
+
+size = asyncio.run(main())
+print(size > 0, sorted({{"duckdb", "pyarrow", "numpy"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True []\n", "")
+
+
+def test_a_worker_that_cannot_work_says_why(tmp_path: Path) -> None:
+    """A folder that is none, and a program that cannot be started, give a sentence each."""
+
+    async def test(worker: SqlWorker) -> None:
+        with pytest.raises(RemoteError, match="not the run folder"):
+            await ask(worker, "SELECT 1")
+
+    with_worker(ProcessFolder(tmp_path, 1, 1), test)
+
+
+def test_a_python_that_is_not_there_is_reported(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the interpreter cannot be started again, the client is told."""
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(SqlWorkerDied, match="cannot be started"):
+        WorkerProcess(folder, 64)
+
+
+def test_frames_are_what_they_say() -> None:
+    """A frame is a little-endian length and the bytes."""
+    assert sql_frames.LENGTH.pack(3) + b"abc" == b"\x03\0\0\0abc"
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Let the loop run until something holds."""
+    end = time.monotonic() + DEADLINE_S
+    while not fact():
+        assert time.monotonic() < end, "not in time"
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("Q2")
+def test_a_statement_that_nobody_ends_is_ended(folder: ProcessFolder, fault: Reached) -> None:
+    """Processor time and memory of the worker have limits of the kernel's, should we not act."""
+
+    async def test() -> None:
+        worker = WorkerProcess(folder, 512)
+        try:
+            await worker.wait_ready()
+            question = WorkerRequest(
+                sql=UNSTOPPABLE,
+                timeout_s=2.0,
+                max_rows=1,
+                max_bytes=1,
+                memory_mib=512,
+                max_sql_bytes=1 << 16,
+            )
+            with pytest.raises(RemoteError):  # what cannot be interrupted is left behind
+                await asyncio.wait_for(worker.ask(question), DEADLINE_S)
+            wait_until(worker.is_gone, "the end of the worker", 4 * DEADLINE_S)
+            told = (-signal.SIGXCPU, worker._popen.returncode)
+            fault.equals("a statement that goes on: how its worker ends", *told)
+        finally:
+            worker.kill()
+            worker.release()
+            worker.wait()
+
+    asyncio.run(test())

@@ -1,0 +1,1 @@
+"""Stacks and states of real processes."""

@@ -1,0 +1,50 @@
+"""What trainings that are stuck in PyTorch wait for, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+import probing
+from probing.wire import Backtrace
+from tests.harness.targets import Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+WAITS = {
+    "dataloader": (
+        "dataloader",
+        r"waiting for a batch from (a DataLoader worker|DataLoader worker \d+ \(pid \d+\))",
+    ),
+    "all_reduce": ("all_reduce", "waiting for the other ranks in the collective all_reduce"),
+    "join_group": ("join_group", r"waiting for the other ranks to join \(init_process_group\)"),
+    "backward": ("backward", "sleeping"),
+}
+
+
+@pytest.mark.parametrize("mode", WAITS)
+def test_the_wait_is_told_in_pytorchs_terms(
+    mode: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent and both together tell a batch, a collective and a rendezvous from a mere lock."""
+    target = program("stuck_torch", mode)
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
+    func, says = WAITS[mode]
+
+    def look(kinds: set[str]) -> Backtrace | None:
+        trace = job.backtrace(native="native" in kinds)
+        main = trace.threads[0]
+        is_told = re.fullmatch(says, main.waiting or "") is not None
+        is_there = is_told and func in [frame.func for frame in main.frames]
+        return trace if is_there and kinds <= {frame.kind for frame in main.frames} else None
+
+    seen = wait_until(lambda: look({"python"}), f"{mode}: {says}")
+    # What stands in for functions of torch says nothing about the job.
+    assert [frame.file for frame in seen.threads[0].frames if "/agent/sources/" in frame.file] == []
+    wait_until(lambda: look({"python", "native"}), f"{mode}: {says}, with C functions")
+    assert "returned" not in target.output

@@ -1,0 +1,1 @@
+"""What the training survives, and what is left when it does not."""

@@ -1,0 +1,1 @@
+"""What needs no process: rules, formats, formulas and pages, by themselves."""

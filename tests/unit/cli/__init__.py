@@ -1,0 +1,1 @@
+"""What words on the command line mean, and what is drawn."""

@@ -1,0 +1,352 @@
+"""What the words on the command line mean: endpoints, commands, texts, formats, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import click
+import pytest
+
+from probing import process
+from probing.cli.catalog import find_table
+from probing.cli.formats import FORMATS, choose_format
+from probing.cli.group import COMMANDS, probing
+from probing.cli.main import run
+from probing.cli.syntax import find_syntax_error
+from probing.cli.target import Target
+from probing.client import connect
+from probing.errors import BadSetting, NotProbing, UsageError
+from probing.rundir import RunDirectory
+from probing.settings import find
+from probing.tables import TABLES
+from tests.harness.targets import clean_env
+
+pytestmark = pytest.mark.anypython
+
+ASKED = (
+    "add one of backtrace, hang, stragglers, diff, query, eval, jobs, repl, act, profile, arm,"
+    " gradients, leak, summary, dataloaders, labels, memory, oom, fit, status, tables or config"
+)
+
+
+def parse(*words: str) -> tuple[click.Context, click.Context]:
+    """The contexts of the group and of the command that the words name."""
+    group = probing.make_context("probing", list(words))
+    private = "_protected_args" if hasattr(group, "_protected_args") else "protected_args"
+    protected: list[str] = getattr(group, private)
+    name, *rest = protected + group.args
+    command = probing.get_command(group, name)
+    assert command is not None
+    return group, command.make_context(name, rest, parent=group)
+
+
+def fault(*words: str) -> str:
+    """The sentence with which the words are refused."""
+    with pytest.raises((UsageError, click.UsageError)) as caught:
+        parse(*words)
+    return str(getattr(caught.value, "message", ""))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["4242", "query", "SELECT 1"],
+        ["-t", "4242", "query", "SELECT 1"],
+        ["--target", "4242", "query", "SELECT 1"],
+        ["query", "-t", "4242", "SELECT 1"],
+        ["query", "SELECT 1", "--target=4242"],
+    ],
+)
+def test_endpoint_may_stand_in_any_place(words: list[str]) -> None:
+    """The endpoint as a word, and as an option before or after the command, is one thing."""
+    _, command = parse(*words)
+    assert Target.of(command).endpoints == ("4242",)
+    assert command.params["sql"] == "SELECT 1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--timeout", "5", "x", "backtrace"],
+        ["x", "--timeout", "5", "backtrace"],
+        ["x", "backtrace", "--timeout", "5"],
+        ["--timeout", "9", "x", "backtrace", "--timeout", "5"],
+    ],
+)
+def test_time_limit_may_stand_in_any_place(words: list[str]) -> None:
+    """--timeout is taken before and after the command; the last one counts."""
+    _, command = parse(*words)
+    target = Target.of(command)
+    assert (target.endpoints, target.timeout_s) == (("x",), 5.0)
+
+
+def test_several_endpoints_keep_their_order() -> None:
+    """Endpoints are asked in the order in which they were named, wherever they stand."""
+    _, command = parse("-t", "node1:8080", "-t", "[::1]:8", "query", "-t", "rank:0", "SELECT 1")
+    assert Target.of(command).endpoints == ("node1:8080", "[::1]:8", "rank:0")
+
+
+def test_a_process_may_be_called_like_a_mistyped_command() -> None:
+    """A word before a real command is the endpoint, however it looks."""
+    _, command = parse("evals", "backtrace")
+    assert Target.of(command).endpoints == ("evals",)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["qurey", "4242"], "there is no command 'qurey'. Did you mean query?"),
+        (["qurey"], "there is no command 'qurey'. Did you mean query?"),
+        (["qurey", "4242", "SELECT 1"], "there is no command 'qurey'. Did you mean query?"),
+        (["4242", "qery", "SELECT 1"], "there is no command 'qery'. Did you mean query?"),
+        (["host:80", "backtrase"], "there is no command 'backtrase'. Did you mean backtrace?"),
+        (["-t", "x", "evil", "1"], "there is no command 'evil'. Did you mean eval?"),
+        (["train", "zzz"], "there is no command 'zzz'."),
+        (["", "backtrace"], "the endpoint is empty."),
+        (["-t", "", "backtrace"], "the endpoint is empty."),
+        (
+            ["4242"],
+            f"nothing is asked of 4242: {ASKED}.",
+        ),
+        (
+            ["-t", "a:1", "--timeout", "3"],
+            f"nothing is asked of a:1: {ASKED}.",
+        ),
+    ],
+)
+def test_wrong_words_get_one_sentence(words: list[str], sentence: str) -> None:
+    """A mistyped or missing command is named, with the nearest one there is."""
+    assert fault(*words) == sentence
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "soon"])
+def test_time_limit_must_be_positive(limit: str) -> None:
+    """A time limit that no answer can keep is refused."""
+    assert "--timeout" not in fault("x", "backtrace", "--timeout", limit)
+
+
+def test_text_may_begin_with_dashes() -> None:
+    """SQL that opens with a comment is no option, with options before it and after it."""
+    sql = "-- slowest\nSELECT 1"
+    _, command = parse("4242", "query", "--format", "csv", sql, "--max-rows", "3")
+    assert command.params["sql"] == sql
+    assert (command.params["given"], command.params["max_rows"]) == ("csv", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "listen", "rest"),
+    [
+        (["train.py", "--lr", "1"], None, ("train.py", "--lr", "1")),
+        (["--listen", "h:1", "train.py"], "h:1", ("train.py",)),
+        (["--listen=h:1", "train.py", "--listen", "x"], "h:1", ("train.py", "--listen", "x")),
+        (["-m", "pkg.train", "--listen", "x"], None, ("-m", "pkg.train", "--listen", "x")),
+        (["train.py", "--help"], None, ("train.py", "--help")),
+        (["train.py", "--", "-t", "x"], None, ("train.py", "--", "-t", "x")),
+    ],
+)
+def test_run_leaves_the_script_its_arguments(
+    words: list[str], listen: str | None, rest: tuple[str, ...]
+) -> None:
+    """Everything from the script's name on belongs to the script, whatever it is called."""
+    _, command = parse("run", *words)
+    assert (command.params["listen"], command.params["words"]) == (listen, rest)
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "is_terminal", "chosen"),
+    [
+        (None, None, True, "table"),
+        (None, None, False, "jsonl"),
+        ("csv", None, True, "csv"),
+        ("arrow", None, False, "arrow"),
+        (None, "a.PARQUET", True, "parquet"),
+        (None, "dir.x/a.ndjson", False, "jsonl"),
+        ("json", "a.csv", True, "json"),
+        *((None, f"x{suffix}", True, form) for form, ends in FORMATS.items() for suffix in ends),
+    ],
+)
+def test_format_is_chosen(
+    given: str | None, output: str | None, is_terminal: bool, chosen: str
+) -> None:
+    """--format counts first, then the file's suffix, then whether a person looks."""
+    assert choose_format(given, output, is_terminal=is_terminal) == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "word"),
+    [("arrow", None, "terminal"), ("parquet", None, "terminal"), (None, "answer", "--format")],
+)
+def test_format_is_refused(given: str | None, output: str | None, word: str) -> None:
+    """Binary data never reaches a terminal, and a format is never guessed."""
+    with pytest.raises(UsageError) as caught:
+        choose_format(given, output, is_terminal=True)
+    assert word in f"{caught.value.message} {caught.value.help}"
+
+
+def test_table_is_found_by_either_name() -> None:
+    """A table answers to its name with the schema and without."""
+    for table in TABLES:
+        assert find_table(table.name) is find_table(table.full_name) is table
+    with pytest.raises(UsageError, match=r"Did you mean python\.torch_trace\?"):
+        find_table("python.torch_trac")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence", "excerpt"),
+    [
+        ("x = 1\ny = = 2", "line 2: invalid syntax", "y = = 2\n    ^"),
+        ("print('a'", "line 1: '(' was never closed", "print('a'\n     ^"),
+    ],
+)
+def test_syntax_error_has_its_place(source: str, sentence: str, excerpt: str) -> None:
+    """Code that cannot be parsed is refused with the line and a caret."""
+    assert find_syntax_error(source) == (sentence, excerpt)
+
+
+@pytest.mark.parametrize("source", ["1\x00", "(" * 5000, "-" * 100_000 + "1"])
+def test_hopeless_code_gets_a_sentence(source: str) -> None:
+    """Code that breaks the parser itself is a sentence as well."""
+    found = find_syntax_error(source)
+    assert found is not None
+    assert found[0]
+
+
+@pytest.mark.parametrize("source", ["", "x", "'\\d'", "def f():\n  return 1\nf()", "é = 1"])
+def test_good_code_passes(source: str) -> None:
+    """Code that Python takes is not refused, and warns nobody."""
+    assert find_syntax_error(source) is None
+
+
+HEAVY = {"aiohttp", "duckdb", "numpy", "pyarrow", "rich", "torch"}
+
+
+def _loaded_by(words: list[str], **env: str) -> set[str]:
+    """The heavy libraries that a command line has imported when it ends."""
+    program = (
+        "import sys\n"
+        "from probing.cli.main import run\n"
+        f"code = run({words!r})\n"
+        "print('loaded', *sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**clean_env(Path("/nonexistent")), **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stderr.rpartition("loaded ")[2].split()
+    assert "click" in loaded
+    return HEAVY & set(loaded)
+
+
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    """Help is shown without a library that takes longer to import than to read."""
+    assert _loaded_by(words) == set()
+
+
+def complete(line: str, home: Path) -> list[str]:
+    """What the shell is offered for the last word of a line."""
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "probing"],
+        env={
+            **clean_env(home),
+            "_PROBING_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
+    assert not HEAVY & imported
+    return [row.partition(",")[2] for row in done.stdout.splitlines()]
+
+
+def test_shell_completes(tmp_path: Path) -> None:
+    """Commands, running processes, tables, settings and formats are offered, where they fit."""
+    directory = RunDirectory(tmp_path / "home")
+    pid, started = os.getpid(), process.start_time(os.getpid())
+    assert started is not None
+    directory.create_folder(pid, started)
+    directory.create_folder(pid, started + 1)  # ended: the pid is used again
+    home = directory.path
+    assert complete("probing ", home) == [*COMMANDS, str(pid)]
+    assert complete(f"probing {str(pid)[:2]}", home) == [str(pid)]
+    assert complete("probing -t ", home) == [str(pid)]
+    assert complete(f"probing {pid} b", home) == ["backtrace"]
+    assert complete(f"probing {pid} tables torch", home) == ["torch_trace"]
+    assert complete(f"probing {pid} tables python.st", home) == ["python.steps"]
+    assert complete(f"probing {pid} tables probing.o", home) == ["probing.overhead"]
+    assert complete(f"probing {pid} query --format mark", home) == ["markdown"]
+    assert complete(f"probing {pid} config recor", home) == ["recording="]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["4242", "query", "SELECT", "1"], "query takes its text as one argument, and '1' is left"),
+        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing ENDPOINT eval "..."`'),
+        (["list", "4242"], "list takes no further argument, but '4242' was given."),
+        (["localhost", "status"], "a host needs its port, as in localhost:9741"),
+        (["node1.example.com", "status"], "a host needs its port, as in node1.example.com:9741"),
+        (["train.py", "status"], "there is no process called 'train.py'"),
+        (["rank:5", "status"], "there is no process of rank 5 on this machine, and no record"),
+        (["-t", "rank:5", "status"], "there is no process of rank 5 on this machine, and no"),
+    ],
+)
+def test_what_is_easily_forgotten_is_told(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Quotes around a text, the port of a host, an option's name: each has its own sentence."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path))
+    assert run(words) in (2, 3)
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_server_without_tls_is_told_apart() -> None:
+    """An https address of something that speaks plain HTTP: the sentence names the other scheme."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(NotProbing, match="does not speak TLS; it may be reached without"):
+            connect(f"https://127.0.0.1:{server.server_address[1]}").status()
+        server.shutdown()
+
+
+def test_a_misspelt_setting_is_put_right() -> None:
+    """The error names the setting that is spelt most like it."""
+    with pytest.raises(BadSetting, match="no such setting; the nearest is keep_hours"):
+        find("keep_hour")
+
+
+@pytest.mark.parametrize(("group", "some"), [("act", "cleanup"), ("file", "diff")])
+def test_a_group_without_a_command_names_its_commands(
+    group: str, some: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence with the commands there are, not a page of help that calls itself an error."""
+    words = ["1", group] if group == "act" else [group]
+    assert run(words) == UsageError.exit_code
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {group} needs one of checkpoint, ")
+    assert some in first
+    assert second == f"`probing {group} --help` shows how it is used."
+
+
+def test_the_line_of_memory_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that asks for JSON is refused with a way out, and is not handed text."""
+    assert run(["1", "memory", "--line", "--format", "json"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "--line prints text, and no json" in said
+    assert "query --format json" in said

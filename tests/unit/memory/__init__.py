@@ -1,0 +1,1 @@
+"""Rules and formats of memory, from figures made by hand."""

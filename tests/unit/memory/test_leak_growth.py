@@ -1,0 +1,45 @@
+"""What has grown is added up by module, type and device, and told by phase."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.leaks.growth import OUTSIDE, PARTS, grouped, phase_changes
+from tests.unit.memory.leak_samples import FIRST, GROWTH_ROWS, STEPS, phase_rows
+
+pytestmark = pytest.mark.anypython
+
+LAST = FIRST + STEPS
+
+
+@pytest.mark.parametrize("by", PARTS)
+def test_groups_add_up_to_all_growth(by: str) -> None:
+    """However it is added up, the sum is what all tensors have grown by, the largest part first."""
+    groups = grouped(GROWTH_ROWS, by)
+    growths = [group.last_bytes - group.first_bytes for group in groups]
+    assert sum(growths) == 23 * 4096
+    assert sum(group.tensors for group in groups) == 23
+    assert growths == sorted(growths, reverse=True)
+
+
+def test_a_module_is_one_group_and_none_is_one_too() -> None:
+    """All categories of a module are one, and what no module owns is named as such."""
+    groups = {group.name: group for group in grouped(GROWTH_ROWS, "module")}
+    assert set(groups) == {"blocks.0.mlp", "blocks.1.mlp", OUTSIDE}
+    assert (groups["blocks.0.mlp"].first_bytes, groups["blocks.0.mlp"].tensors) == (4096, 16)
+    assert groups[OUTSIDE].tensors == -1
+
+
+def test_phases_add_up_to_what_is_kept() -> None:
+    """The phases of whole steps sum to the growth per step; a healthy training sums to nothing."""
+    kept = phase_changes(phase_rows(kept=64), FIRST + 1, LAST)
+    assert [change.bytes_per_step for change in kept] == [0, 800, -636, -100]
+    assert {change.figure for change in kept} == {"allocated"}
+    healthy = phase_changes(phase_rows(kept=0), FIRST + 1, LAST)
+    assert sum(change.bytes_per_step for change in healthy) == 0
+
+
+def test_phases_of_steps_that_are_not_whole_on_record_are_not_told() -> None:
+    """Where the end of a step is missing, no change is made up."""
+    rows = [row for row in phase_rows(kept=64) if row["step"] != FIRST + 3]
+    assert phase_changes(rows, FIRST + 1, LAST) == ()

@@ -1,0 +1,222 @@
+"""What sees errors for want of memory: the allocator's callback, and the guard around steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="these are facts about its optimizers")
+
+import torch
+
+from probing.agent.recorder import Names, RingWriter
+from probing.agent.safe_points import SafePoints
+from probing.agent.sources.accelerator import Accelerator, OutOfMemory
+from probing.agent.sources.calls.module_backward import ModuleBackward
+from probing.agent.sources.calls.module_names import ModuleNames
+from probing.agent.sources.memory.sampler import MemorySampler
+from probing.agent.sources.out_of_memory.ooms import Ooms
+from probing.agent.sources.out_of_memory.rows import OomRings
+from probing.agent.sources.out_of_memory.step_errors import StepErrors
+from probing.agent.sources.steps.phases import FORWARD
+from probing.agent.sources.steps.recording import Recording
+from probing.agent.sources.steps.step_rows import StepRows
+from probing.names import decode_names
+from probing.ring_peek import RingPeek
+from probing.tables import (
+    MICRO_BATCHES,
+    OOM_CATEGORIES,
+    OOM_GROWTH,
+    OOM_PHASES,
+    OOMS,
+    STEPS,
+    TORCH_TRACE,
+)
+from tests.harness.accelerators import NoAccelerator
+
+pytestmark = pytest.mark.torch
+
+GIB = 1 << 30
+TEXT = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.11 GiB of"
+    " which 1.25 GiB is free. Of the allocated memory 50.00 GiB is allocated by PyTorch, and"
+    " 27.00 GiB is reserved by PyTorch but unallocated."
+)
+
+
+class FullDevice(NoAccelerator):
+    """A device that comes into use when it is told to, and whose allocator then tells of errors."""
+
+    def __init__(self) -> None:
+        self.is_in_use = False
+        self.told: list[OutOfMemory] = []
+
+    def watch_out_of_memory(self, told: OutOfMemory) -> bool:
+        """Once it is in use."""
+        if self.is_in_use:
+            self.told.append(told)
+        return self.is_in_use
+
+    def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
+        """As recorded on a device."""
+        return 50 * GIB + index, 77 * GIB
+
+
+class Watched:
+    """A recording without a training, and what it writes of errors."""
+
+    def __init__(self, folder: Path, accelerator: Accelerator) -> None:
+        self.folder = folder
+        tables = (TORCH_TRACE, STEPS, MICRO_BATCHES, OOMS, OOM_CATEGORIES, OOM_GROWTH)
+        self.rings = [RingWriter(folder / t.name, t, 64) for t in tables]
+        trace, steps, batches, *rings = self.rings
+        rows = StepRows(steps, batches, accelerator)
+        names = Names(folder / "names")
+        self.recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
+        self.recording.training_thread = self.recording.threads.state.native_id
+        sampler = MemorySampler(accelerator)
+        backward = ModuleBackward(self.recording, sampler)
+        self.ooms = Ooms(
+            self.recording, ModuleNames(names), backward, accelerator, OomRings(*rings)
+        )
+        self.ooms.start()
+
+    def fail(self) -> None:
+        """A call of a module fails as on a device that is full."""
+        try:
+            raise torch.OutOfMemoryError(TEXT)
+        except RuntimeError:
+            self.ooms.raised(FORWARD)
+
+    def written(self) -> list[dict[str, Any]]:
+        """The rows of python.ooms."""
+        texts = decode_names((self.folder / "names").read_bytes())
+        with RingPeek(self.folder / OOMS.name) as ring:
+            found = [ring.row(seq) for seq in range(1, ring.newest_seq() + 1)]
+        rows: list[dict[str, Any]] = [dict(row.values) for row in found if row is not None]
+        for row in rows:
+            row["phase"] = OOM_PHASES[row["phase"]]
+            row.update({name: texts[row[name] or 0] for name in ("device", "error")})
+        return rows
+
+
+@pytest.fixture
+def device() -> FullDevice:
+    """A device that is not in use yet."""
+    return FullDevice()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, device: FullDevice) -> Iterator[Watched]:
+    """A recording that watches it."""
+    made = Watched(tmp_path, device)
+    yield made
+    made.ooms.close()
+    for ring in made.rings:
+        ring.close()
+
+
+def test_the_allocator_is_asked_once_it_is_in_use(watched: Watched, device: FullDevice) -> None:
+    """Not before: torch would crash; and not twice, since torch forgets no function."""
+    watched.ooms.step_began()
+    assert device.told == []
+    assert watched.ooms.remains() == []
+    device.is_in_use = True
+    watched.ooms.step_began()
+    watched.ooms.step_began()
+    assert len(device.told) == 1
+    assert len(watched.ooms.remains()) == 1
+
+
+def test_the_allocators_word_and_the_exception_are_one_row(
+    watched: Watched, device: FullDevice
+) -> None:
+    """The exact figures are the allocator's, the text is the exception's."""
+    device.is_in_use = True
+    watched.ooms.step_began()
+    exact = 2 * GIB + 512
+    device.told[0](1, exact, 79 * GIB, GIB)
+    (before,) = watched.written()
+    assert (before["requested_bytes"], before["error"]) == (exact, None)
+    watched.fail()
+    (row,) = watched.written()
+    assert row["device"] == "cuda:1"
+    assert (row["requested_bytes"], row["free_bytes"], row["total_bytes"]) == (exact, GIB, 79 * GIB)
+    assert (row["allocated_bytes"], row["reserved_bytes"]) == (50 * GIB + 1, 77 * GIB)
+    assert row["error"].startswith("OutOfMemoryError: CUDA out of memory.")
+
+
+def test_another_error_is_another_row(watched: Watched, device: FullDevice) -> None:
+    """An exception for another size than the allocator told is not taken for the same."""
+    device.is_in_use = True
+    watched.ooms.step_began()
+    device.told[0](1, GIB, 79 * GIB, GIB)
+    watched.fail()
+    assert [row["requested_bytes"] for row in watched.written()] == [GIB, 2 * GIB]
+
+
+def test_the_callback_does_nothing_once_recording_is_off(
+    watched: Watched, device: FullDevice
+) -> None:
+    """Torch keeps the function for good; it must not write to rings that are closed."""
+    device.is_in_use = True
+    watched.ooms.step_began()
+    watched.ooms.stop()
+    device.told[0](1, GIB, 79 * GIB, GIB)
+    assert watched.written() == []
+    assert watched.ooms.guard.faults == 0
+
+
+def test_an_exception_counts_once_on_its_way_up(watched: Watched) -> None:
+    """Seen at every module that it leaves, it is one row; raised again in the same place, two."""
+
+    def inner() -> None:
+        try:
+            raise torch.OutOfMemoryError(TEXT)
+        except RuntimeError:
+            watched.ooms.raised(FORWARD)
+            raise
+
+    def outer() -> None:
+        try:
+            inner()
+        except RuntimeError:
+            watched.ooms.raised(FORWARD)
+            raise
+
+    for count in (1, 2):
+        with contextlib.suppress(RuntimeError):
+            outer()
+        assert len(watched.written()) == count
+
+
+class Failing(torch.optim.SGD):
+    """An optimizer whose step fails."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Fail."""
+        raise MemoryError
+
+
+def test_the_guard_of_steps_comes_and_goes() -> None:
+    """It sees what leaves a step, also one that a scheduler has wrapped, and leaves no trace."""
+    seen: list[str] = []
+    errors = StepErrors(lambda: seen.append("failed"))
+    model = torch.nn.Linear(2, 2)
+    optimizer = Failing(model.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.ConstantLR(optimizer)
+    before = dict(vars(Failing))
+    for count in (1, 2):
+        errors.watch(optimizer)
+        with pytest.raises(MemoryError):
+            optimizer.step()
+        assert len(seen) == count
+        assert dict(vars(Failing)) == before
+        errors.stop()
+        with pytest.raises(MemoryError):
+            optimizer.step()
+        assert len(seen) == count

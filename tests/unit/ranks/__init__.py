@@ -1,0 +1,1 @@
+"""Verdicts over ranks and the discovery of ranks, from facts made by hand."""

@@ -1,0 +1,127 @@
+"""Who holds up a job, told from tables with a known answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.ranks.clocks import align_clocks
+from probing.ranks.stragglers import find_stragglers
+from tests.unit.ranks.rank_samples import ddp_job
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.mark.parametrize("waits", ["blocked", "sync", "arrival"])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_a_slow_backward_is_found_though_all_steps_take_equally_long(
+    ranks: int, waits: str
+) -> None:
+    """The rank with 200 ms more in backward is the only one blamed, with phase, time and place."""
+    job = ddp_job(ranks, extra_s=lambda rank, _: 0.2 if rank == 1 else 0.0, waits=waits)
+    durations = [step.duration_s for one in job for step in one.steps]
+    assert max(durations) < 1.1 * min(durations)
+    report = find_stragglers(job)
+    (found,) = report.stragglers
+    assert found.rank == 1
+    assert found.excess_s == pytest.approx(0.2, abs=0.01)
+    assert (found.slow_steps, found.steps) == (20, 20)
+    assert (found.last_in, found.collectives) == (20, 20)
+    assert found.late_s == pytest.approx(0.2, abs=0.01)
+    worst = max(found.phases, key=lambda phase: found.phases[phase])
+    assert worst == "backward"
+    assert found.phases["backward"] == pytest.approx(0.2, abs=0.01)
+    assert found.phases["forward"] < 0.01
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("ranks", [2, 4, 16])
+def test_noise_alone_makes_nobody_a_straggler(ranks: int, seed: int) -> None:
+    """Ranks that differ by chance are told healthy, and by how much they differ is told."""
+    report = find_stragglers(ddp_job(ranks, noise_s=0.004, seed=seed))
+    assert report.stragglers == ()
+    assert report.spread_s is not None
+    assert 0.0005 < report.spread_s < 0.02
+
+
+def test_one_slow_step_makes_no_straggler() -> None:
+    """A rank that needs a second more in one step of twenty is not blamed for it."""
+    report = find_stragglers(
+        ddp_job(extra_s=lambda rank, step: 1.0 if (rank, step) == (1, 9) else 0.0)
+    )
+    assert report.stragglers == ()
+    assert [pace.slow_steps for pace in report.ranks] == [0, 1, 0, 0]
+    assert not any(pace.is_slow_at_times for pace in report.ranks)
+
+
+def test_a_rank_that_is_slow_at_times_is_told_apart() -> None:
+    """Every fifth step slow is told, with its excess in those steps, and is no straggler."""
+    report = find_stragglers(
+        ddp_job(extra_s=lambda rank, step: 0.4 if rank == 3 and step % 5 == 0 else 0.0)
+    )
+    assert report.stragglers == ()
+    (found,) = [pace for pace in report.ranks if pace.is_slow_at_times]
+    assert (found.rank, found.slow_steps) == (3, 4)
+    assert found.excess_s == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_slow_host_is_named() -> None:
+    """Where all ranks of one host are slow, and no others, the host is named; half is enough."""
+    job = ddp_job(8, hosts=2, extra_s=lambda rank, _: 0.1 if rank >= 4 else 0.0)
+    report = find_stragglers(job)
+    assert [pace.rank for pace in report.ranks if pace.is_straggler] == [4, 5, 6, 7]
+    assert report.slow_hosts == ("node1",)
+    assert report.slow_devices == ()
+
+
+def test_a_slow_device_is_named() -> None:
+    """Where the same device is slow on every host, its number is named."""
+    job = ddp_job(8, hosts=4, extra_s=lambda rank, _: 0.1 if rank % 2 == 1 else 0.0)
+    report = find_stragglers(job)
+    assert report.slow_devices == (1,)
+    assert report.slow_hosts == ()
+
+
+def test_clocks_of_hosts_are_aligned_by_the_ends_of_collectives() -> None:
+    """Clocks that are 5 s apart blame nobody, and the offset is found to the millisecond."""
+    offsets = [0.0, 5.0, -2.0]
+    extra = 0.05
+    job = ddp_job(
+        6, hosts=3, clock_s=lambda host: offsets[host],
+        extra_s=lambda rank, _: extra if rank == 5 else 0.0,
+    )  # fmt: skip
+    clocks = align_clocks(job)
+    assert clocks.offsets_s["node1"] - clocks.offsets_s["node0"] == pytest.approx(5.0, abs=1e-3)
+    assert clocks.offsets_s["node2"] - clocks.offsets_s["node0"] == pytest.approx(-2.0, abs=1e-3)
+    assert clocks.error_s is not None
+    assert clocks.error_s < 1e-3
+    (found,) = find_stragglers(job).stragglers
+    assert found.rank == 5
+    assert found.late_s == pytest.approx(extra, abs=0.01)
+
+
+def test_the_stages_of_a_pipeline_are_not_compared() -> None:
+    """Ranks that take part in other kinds of collectives are another cohort."""
+    heavy = ddp_job(8, extra_s=lambda rank, _: 0.2 if rank >= 6 else 0.0)
+    import dataclasses
+
+    staged = [
+        dataclasses.replace(
+            one,
+            collectives=tuple(
+                dataclasses.replace(c, group=f"dp{one.rank // 6}", size=6 if one.rank < 6 else 2)
+                for c in one.collectives
+            ),
+        )
+        for one in heavy
+        if isinstance(one.rank, int)
+    ]
+    report = find_stragglers(staged)
+    assert report.cohorts == (tuple(range(6)), (6, 7))
+    assert report.stragglers == ()
+
+
+def test_nothing_told_is_nothing_found() -> None:
+    """Ranks without a step give an empty report, and two steps are too few to blame anybody."""
+    assert find_stragglers([]).ranks == ()
+    few = ddp_job(steps=2, extra_s=lambda rank, _: 0.5 if rank == 1 else 0.0)
+    assert find_stragglers(few).stragglers == ()

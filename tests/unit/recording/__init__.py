@@ -1,0 +1,1 @@
+"""The parts of the recorder, each by itself."""

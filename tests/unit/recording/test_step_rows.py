@@ -1,0 +1,177 @@
+"""Numbers of a step that come from a device later than the step ends, told by a made-up device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.agent.recorder import RingWriter
+from probing.agent.sources.accelerator import PendingNumber, PendingNumbers
+from probing.agent.sources.model.model_flops import peak_of
+from probing.agent.sources.numbers.number import Number
+from probing.agent.sources.steps.phases import BACKWARD, FORWARD
+from probing.agent.sources.steps.step_rows import StepEnd, StepRows
+from probing.ring import NULL_FLOAT
+from probing.ring_peek import RingPeek
+from probing.tables import MICRO_BATCHES, STEPS
+from tests.harness.accelerators import NoAccelerator
+
+pytestmark = pytest.mark.anypython
+
+
+class Pending:
+    """A number that comes when it is told to."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+        self.has_come = False
+
+    def is_here(self) -> bool:
+        """Whether it has come."""
+        return self.has_come
+
+    def value(self) -> float:
+        """The number."""
+        assert self.has_come
+        return self._value
+
+
+class JustComing(Pending):
+    """A number that comes in the moment after it was first asked for."""
+
+    def is_here(self) -> bool:
+        """Whether it had come before."""
+        had_come, self.has_come = self.has_come, True
+        return had_come
+
+
+class Device(NoAccelerator):
+    """An accelerator whose marks are numbers of seconds, which are known when it is told to."""
+
+    def __init__(self) -> None:
+        self._marks: Iterator[float] = iter([1.0, 3.5, 4.0, 8.0])
+        self.pending: list[Pending] = []
+
+    def allocated_bytes(self) -> int | None:
+        """Nothing."""
+        return None
+
+    def copy_number(self, tensor: Any) -> PendingNumber | None:
+        """Numbers are made by the test."""
+        raise AssertionError(tensor)
+
+    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+        """Nor are several read."""
+        raise AssertionError(tensor)
+
+    def mark(self) -> float:
+        """The next moment."""
+        return next(self._marks)
+
+    def between(self, first: Any, last: Any) -> PendingNumber:
+        """What lies between two moments."""
+        self.pending.append(Pending(last - first))
+        return self.pending[-1]
+
+    def device_name(self) -> str | None:
+        """A name that is known."""
+        return "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def rings(tmp_path: Path) -> Iterator[tuple[RingWriter, RingWriter]]:
+    """The rings of both tables."""
+    made = tuple(RingWriter(tmp_path / t.name, t, 64) for t in (STEPS, MICRO_BATCHES))
+    yield made[0], made[1]
+    for ring in made:
+        ring.close()
+
+
+def run_step(rows: StepRows, losses: list[tuple[Number, Number | None]], start_ns: int) -> None:
+    """A step of one micro-batch for each loss, with the share that it is."""
+    rows.open(start_ns, 0, 1)
+    now = start_ns
+    for loss, share in losses:
+        rows.phases.enter(FORWARD, now)
+        rows.phases.leave(now + 10)
+        rows.lost(loss, share)
+        rows.phases.enter(BACKWARD, now + 10)
+        now += 30
+        rows.phases.leave(now)
+    rows.close(now, StepEnd(now - start_ns, 0, 0, 0.5, None))
+
+
+def steps(tmp_path: Path) -> list[dict[str, Any]]:
+    """The rows of python.steps."""
+    return rows_of(tmp_path, "steps")
+
+
+def rows_of(tmp_path: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    with RingPeek(tmp_path / table) as ring:
+        found = [ring.row(seq) for seq in range(1, ring.newest_seq() + 1)]
+    return [dict(row.values) for row in found if row is not None]
+
+
+def test_what_comes_late_is_written_late(
+    rings: tuple[RingWriter, RingWriter], tmp_path: Path
+) -> None:
+    """A row is complete at once, and gets its loss and its device time when they are there."""
+    device = Device()
+    rows = StepRows(*rings, device)
+    loss = Pending(2.0)
+    run_step(rows, [(Number(NULL_FLOAT, loss), None)], 100)
+    first = steps(tmp_path)[0]
+    assert first["duration_ns"] == 30
+    assert (first["loss"], first["loss_finite"], first["device_s"]) == (None, None, None)
+    loss.has_come = True
+    run_step(rows, [(Number(1.0), None)], 200)
+    assert steps(tmp_path)[0]["device_s"] is None, "it is still on its way"
+    device.pending[0].has_come = True
+    run_step(rows, [(Number(math.nan), None)], 300)
+    first, _, third = steps(tmp_path)
+    assert (first["loss"], first["loss_finite"], first["device_s"]) == (2.0, True, 2.5)
+    assert math.isnan(third["loss"])
+    assert not third["loss_finite"]
+
+
+def test_a_loss_divided_for_accumulation_is_summed(
+    rings: tuple[RingWriter, RingWriter], tmp_path: Path
+) -> None:
+    """Where they are shares that add up to one: the sum; else the mean."""
+    rows = StepRows(*rings, Device())
+    run_step(rows, [(Number(1.0), Number(0.5)), (Number(2.0), Number(0.5))], 0)
+    run_step(rows, [(Number(1.0), None), (Number(2.0), None)], 100)
+    run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
+    assert [row["loss"] for row in steps(tmp_path)] == [3.0, 1.5, 1.5]
+
+
+def test_what_comes_while_its_row_is_written_is_not_lost(
+    rings: tuple[RingWriter, RingWriter], tmp_path: Path
+) -> None:
+    """Whenever the device has finished with a loss, it gets into the rows."""
+    rows = StepRows(*rings, NoAccelerator())
+    run_step(rows, [(Number(NULL_FLOAT, JustComing(3.0)), None)], 1000)
+    assert rows_of(tmp_path, "micro_batches")[0]["loss"] == 3.0
+    assert rows_of(tmp_path, "steps")[0]["loss"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("Tesla T4", 65e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA GeForce RTX 9999", None),
+        (None, None),
+    ],
+)
+def test_peaks_go_by_the_device(name: str | None, peak: float | None) -> None:
+    """A device's name as the driver writes it; an unknown one has no peak."""
+    assert peak_of(name) == peak

@@ -1,0 +1,186 @@
+"""Stored rows become Arrow rows: types, units and NULLs as the tables declare them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing import ring, wire
+from probing.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
+from probing.errors import BadRequest, NoPermission
+from probing.ring_reader import read_ring
+from probing.rundir import ProcessFolder
+from probing.tables import BACKTRACE, RECORDED_TABLES, STEPS, TABLES, TORCH_TRACE, Column, Table
+from tests.harness.ring_writer import CLOCK_OFFSET_NS, RingWriter, trace_values, trace_writer
+from tests.harness.sql_fixtures import NAMES, recorded_folder
+
+TEXTS = [None, *NAMES]
+
+
+def load_trace(writer: RingWriter, path: Path, columns: set[str] | None = None) -> pa.Table:
+    """The rows of a ring as a table, checked to be sound."""
+    table = to_arrow(read_ring(writer.save(path / "x.ring")), TEXTS, columns)
+    table.validate(full=True)
+    return table
+
+
+def test_a_completed_row_has_every_declared_column(tmp_path: Path) -> None:
+    """Names, words, units and times come out as they are documented."""
+    table = load_trace(trace_writer(rows=2), tmp_path)
+    assert table.schema.equals(schema_of(TORCH_TRACE), check_metadata=True)
+    assert table.to_pylist()[1] == {
+        "step": 0,
+        "module": "blocks.0.attn",
+        "stage": "optimizer",
+        "duration": pytest.approx(20e-9),
+        "allocated": 2.0,
+        "class": "Net",
+        "root": "Net",
+        "depth": 2,
+        "recomputed": False,
+        "training": True,
+        "failed": False,
+        "thread_id": 77,
+        "start_ns": CLOCK_OFFSET_NS + 2000,
+        "duration_ns": 20,
+        "allocated_bytes": 2 << 20,
+        "seq": 2,
+    }
+
+
+def test_what_closes_a_row_is_null_while_it_is_open(tmp_path: Path) -> None:
+    """The state decides, even when a closing column has been written already."""
+    writer = trace_writer(rows=1)
+    number = writer.open(**trace_values(2))
+    at = ring.HEADER_SIZE + number * writer.layout.row_size + writer.layout.close_offset
+    writer.data[at : at + 16] = b"\x01" * 16
+    row = load_trace(writer, tmp_path).to_pylist()[1]
+    closing = {"duration", "duration_ns", "allocated", "allocated_bytes", "failed"}
+    assert {name for name, value in row.items() if value is None} == closing
+
+
+def test_sentinels_are_null(tmp_path: Path) -> None:
+    """NULL integers, names, words and booleans come out as NULL; so do the columns made of them."""
+    writer = trace_writer()
+    writer.write(
+        module=0, stage=200, training=2, start_ns=ring.NULL_INT, allocated_bytes=ring.NULL_INT
+    )
+    row = load_trace(writer, tmp_path).to_pylist()[0]
+    nulls = {name for name, value in row.items() if value is None}
+    assert {"module", "stage", "training", "allocated_bytes", "allocated"} <= nulls
+    assert "duration" not in nulls
+
+
+def test_a_name_that_is_not_in_the_file_yet_is_null(tmp_path: Path) -> None:
+    """A number beyond the names file leads nowhere."""
+    writer = trace_writer()
+    writer.write(module=5)
+    assert load_trace(writer, tmp_path)["module"].to_pylist() == [None]
+
+
+@given(st.floats(width=64))
+def test_a_measured_nan_is_not_null(tmp_path_factory: pytest.TempPathFactory, x: float) -> None:
+    """Every float but the one sentinel survives, NaN included."""
+    table = Table(
+        name="undeclared",
+        doc="",
+        kind="recorded",
+        columns=(Column(name="loss", type="float64", doc="A measurement."),),
+    )
+    writer = RingWriter(table, capacity=4)
+    writer.write(loss=x)
+    writer.write(loss=ring.NULL_FLOAT)
+    loaded = load_trace(writer, tmp_path_factory.mktemp("nan"))
+    first, second = loaded["loss"].to_pylist()
+    assert second is None
+    assert first == x or (math.isnan(first) and math.isnan(x))
+
+
+def test_columns_that_are_not_needed_are_null(tmp_path: Path) -> None:
+    """The schema stays; what was not asked for is NULL."""
+    table = load_trace(trace_writer(rows=3), tmp_path, {"module", "duration"})
+    assert table.schema.equals(schema_of(TORCH_TRACE))
+    filled = {name for name in table.schema.names if table[name].null_count == 0}
+    assert filled == {"module", "duration"}
+
+
+def test_an_older_writers_missing_column_is_null(tmp_path: Path) -> None:
+    """A ring without a column that is declared today is still that table."""
+    older = Table(
+        name="torch_trace",
+        doc="",
+        kind="recorded",
+        columns=tuple(c for c in TORCH_TRACE.columns if c.name not in ("depth", "duration_ns")),
+    )
+    writer = RingWriter(older, capacity=8)
+    writer.write(**trace_values(1))
+    row = load_trace(writer, tmp_path).to_pylist()[0]
+    assert (row["depth"], row["duration"], row["step"]) == (None, None, 0)
+    assert row["allocated_bytes"] == 1 << 20
+
+
+def test_without_a_ring_a_recorded_table_is_empty(tmp_path: Path) -> None:
+    """A process that never recorded gives no rows, with the right types."""
+    for table in RECORDED_TABLES:
+        loaded = RecordedTable(table, ProcessFolder(tmp_path, 1, 1)).load(None)
+        assert loaded.num_rows == 0
+        assert loaded.schema.equals(schema_of(table))
+
+
+def test_without_a_names_file_names_are_null(tmp_path: Path) -> None:
+    """Rows are shown even when their names are lost."""
+    folder = recorded_folder(tmp_path)
+    folder.names.unlink()
+    loaded = RecordedTable(STEPS, folder).load(frozenset({"step", "optimizer"}))
+    assert loaded["optimizer"].null_count == loaded.num_rows > 0
+
+
+def test_a_ring_that_may_not_be_opened_says_so(tmp_path: Path) -> None:
+    """An error of the operating system names the file."""
+    folder = ProcessFolder(tmp_path, 1, 1)
+    folder.ring("steps").symlink_to(folder.ring("steps"))
+    with pytest.raises(NoPermission, match=r"steps\.ring cannot be read"):
+        RecordedTable(STEPS, folder).load(None)
+
+
+def test_every_field_carries_its_meaning() -> None:
+    """Each Arrow field of each table holds the declared sentence and unit."""
+    for table in TABLES:
+        for field, column in zip(schema_of(table), table.columns, strict=True):
+            assert field.metadata[b"doc"].decode() == column.doc
+            assert field.metadata.get(b"unit", b"").decode() == (column.unit or "")
+
+
+def test_live_rows_take_the_declared_types() -> None:
+    """Missing columns are NULL, unknown ones are left out, no rows keep the types."""
+    live = wire.LiveRows(
+        table="backtrace", columns=("func", "lineno", "new"), rows=(("f", 3, 1), (None, None, 2))
+    )
+    table = live_to_arrow(live)
+    assert table.schema.equals(schema_of(BACKTRACE))
+    assert table.select(["func", "lineno", "file"]).to_pylist() == [
+        {"func": "f", "lineno": 3, "file": None},
+        {"func": None, "lineno": None, "file": None},
+    ]
+    empty = live_to_arrow(wire.LiveRows(table="threads", columns=(), rows=()))
+    assert empty.schema.field("cpu_s").type == pa.float64()
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        wire.LiveRows(table="no_such", columns=(), rows=()),
+        wire.LiveRows(table="backtrace", columns=("lineno",), rows=((1, 2),)),
+        wire.LiveRows(table="backtrace", columns=("lineno",), rows=(("x",),)),
+        wire.LiveRows(table="backtrace", columns=("lineno",), rows=((2**70,),)),
+    ],
+)
+def test_live_rows_that_make_no_sense_are_refused(live: wire.LiveRows) -> None:
+    """An answer that does not fit its table is an error, not a crash."""
+    with pytest.raises(BadRequest):
+        live_to_arrow(live)

@@ -1,0 +1,1 @@
+"""Messages, settings, run folders and texts."""
