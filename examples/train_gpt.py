@@ -142,6 +142,7 @@ class Trainer:
             for the device.
         grad_norm: The norm of the last step's gradients, before clipping.
         grad_clip: The norm that gradients are clipped to.
+        pause: Seconds to rest after each step.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Trainer:
         checkpoint_every: int,
         log_every: int,
         grad_clip: float,
+        pause: float = 0.0,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -166,6 +168,7 @@ class Trainer:
         self.checkpoint_every = checkpoint_every
         self.log_every = log_every
         self.grad_clip = grad_clip
+        self.pause = pause
         self.current_step = 0
         self.is_stopping = False
         self.loss = torch.tensor(math.nan)
@@ -185,6 +188,8 @@ class Trainer:
                 self.save_checkpoint()
             if self.is_stopping or self.current_step == steps:
                 return
+            if self.pause:
+                time.sleep(self.pause)
 
     def stop(self, signum: int, _frame: FrameType | None) -> None:
         """Have the training end after the step in hand: a handler for Ctrl-C.
@@ -248,6 +253,7 @@ def parse_options() -> argparse.Namespace:
     add("--weight-decay", type=float, default=0.1)
     add("--grad-clip", type=float, default=1.0)
     add("--warmup", type=int, default=100, help="steps until the learning rate is reached")
+    add("--pause", type=float, default=0.0, help="seconds to rest after each step")
     add("--seed", type=int, default=0)
     add("--log-every", type=int, default=10, help="steps from one printed line to the next")
     add("--checkpoint-every", type=int, default=100, help="steps; 0: write none")
@@ -285,6 +291,7 @@ if __name__ == "__main__":
         checkpoint_every=options.checkpoint_every,
         log_every=options.log_every,
         grad_clip=options.grad_clip,
+        pause=options.pause,
     )
     signal.signal(signal.SIGINT, trainer.stop)
     trainer.train(options.steps)

@@ -12,7 +12,9 @@ import pytest
 
 import probing
 from tests import faults
+from tests.harness import sharing, warm
 from tests.harness.jobs import Job, StartJob, start_job
+from tests.harness.leftovers import Leftovers
 from tests.harness.targets import Target, start_program, start_training
 
 
@@ -25,10 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C even where a shell has started the tests in its background and so muted it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # the one process that sees the whole run
+        config.stash[_LEFTOVERS] = Leftovers()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,6 +53,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             os.kill(target.pid, signal.SIGCONT if is_used else signal.SIGSTOP)
 
 
+_LEFTOVERS = pytest.StashKey[Leftovers]()
 _trainings: list[Target] = []
 _reached: list[faults.Reached] = []
 
@@ -67,10 +72,28 @@ def fault(request: pytest.FixtureRequest) -> Iterator[faults.Reached]:
     _reached.append(reached)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what was reached, if that was asked for."""
+    """Keep what was reached, if that was asked for, and fail if something was left behind."""
     if session.config.option.record_faults:
         faults.record(faults.RESULTS, _reached, platform.python_version())
+    warm.stop()
+    leftovers = session.config.stash.get(_LEFTOVERS, None)
+    if leftovers is not None and (left := leftovers.find()):
+        print("\nThe tests have left behind:", *left, sep="\n  ")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _machine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Let a test that is marked `alone` run while no other does, in any worker."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent
+    with sharing.turn(folder, alone=request.node.get_closest_marker("alone") is not None):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 _READ_AT_START = (
     "ARROW", "COVERAGE", "DUCKDB", "GLIBC", "KMP", "LANG", "LC_", "LD_", "MALLOC", "MKL", "OMP",
     "OPENBLAS", "PYTHON", "TORCH", "TZ",
@@ -113,7 +115,9 @@ class _Server:
     def __init__(self, kind: str) -> None:
         self._socket, theirs = socket.socketpair()
         self._lock = threading.Lock()
-        argv = [sys.executable, str(ROOT / "tests" / "harness" / "warm_server.py"), kind]
+        self._folder = tempfile.TemporaryDirectory(prefix="warm-")
+        self.door = Path(self._folder.name) / "door"
+        argv = [sys.executable, str(HERE / "warm_server.py"), kind, str(self.door)]
         with theirs:
             self._process = subprocess.Popen(argv, cwd=ROOT, env=_ENV, stdin=theirs.fileno())
         self._answers = self._socket.makefile("rb")
@@ -141,6 +145,7 @@ class _Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._folder.cleanup()
 
 
 _ENV = {name: value for name, value in os.environ.items() if not name.startswith("PROBING")}
@@ -182,6 +187,18 @@ def start(
         return Forked(server, words, server.ask(request, places)["pid"])
     finally:
         os.close(null)
+
+
+def commands_on_path(folder: Path) -> Path:
+    """Make a folder with `probing` and `python`, as an installation puts them on PATH."""
+    place = folder / "bin"
+    place.mkdir()
+    forward = f'-IS "{HERE / "forward.py"}" "{_server("commands").door}"'
+    for name, options in (("python", ""), ("probing", forward)):
+        path = place / name
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
+        path.chmod(0o755)
+    return place
 
 
 def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:

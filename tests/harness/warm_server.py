@@ -1,6 +1,6 @@
 """A Python that has imported what is slow to import, and forks programs that need it.
 
-    python tests/harness/warm_server.py torch|commands
+    python tests/harness/warm_server.py torch|commands SOCKET
 
 Rules of this file: runs in a process of its own, one thread, with the request socket as its
 standard input. A forked program is what ``python SCRIPT`` would be, spared some imports:
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import array
 import ctypes
+import io
 import json
 import mmap
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -77,12 +79,30 @@ def _show_as(argv: list[str], env: dict[str, str]) -> None:
         raise OSError(ctypes.get_errno(), "this kernel lets no process change its command line")
 
 
+def _renew_streams() -> None:
+    """Make the text streams anew, as Python does at its start, for they know their files."""
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        raw = io.FileIO(place, "w" if place else "r", closefd=False)
+        raw.name = f"<{name}>"
+        text = io.TextIOWrapper(
+            raw if place else io.BufferedReader(raw),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=raw.isatty(),
+            write_through=True,  # as PYTHONUNBUFFERED has it
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
 def become(argv: list[str], env: dict[str, str], cwd: Path) -> Callable[[], object]:
     """Make this process one that was started so; returns what then is to be run."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
     _show_as(argv, env)
+    _renew_streams()
     sys.orig_argv[:] = argv
     flag, words = argv[1], argv[2:]
     main = types.ModuleType("__main__")
@@ -125,28 +145,54 @@ def _reap(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-def _serve(server: socket.socket) -> Callable[[], object] | None:
-    """Answer requests; returns in a forked child, with what it is to run."""
-    while (received := _receive(server)) is not None:
-        request, streams = received
-        if "reap" in request:
-            answer: dict[str, Any] = {"code": _reap(request["reap"])}
-        else:
-            sys.stdout.flush()
-            pid = os.fork()
-            if not pid:
-                server.close()
-                for place, descriptor in enumerate(streams):
-                    os.dup2(descriptor, place)
-                    os.close(descriptor)
-                if request["session"]:
-                    os.setsid()
-                return become(request["argv"], request["env"], Path(request["cwd"]))
-            answer = {"pid": pid}
-        for descriptor in streams:
-            os.close(descriptor)
-        server.sendall(json.dumps(answer).encode() + b"\n")
-    return None
+def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] | None:
+    """Answer requests; returns in a forked child, with what it is to run.
+
+    Args:
+        server: Whoever started this process; it ends with it.
+        door: Where shells of the tests come in.
+    """
+    clients = [server]
+    while True:
+        for ready in select.select([door, *clients], [], [])[0]:
+            if ready is door:
+                clients.append(door.accept()[0])
+            elif (received := _receive(ready)) is not None:
+                pid = _answer(ready, *received)
+                if not pid:
+                    for one in (door, *clients):
+                        one.close()
+                    return _become_asked(received[0])
+            elif ready is server:
+                return None
+            else:
+                clients.remove(ready)
+                ready.close()
+
+
+def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
+    """Do what is asked; returns 0 in a forked child."""
+    if "reap" in request:
+        answer: dict[str, Any] = {"code": _reap(request["reap"])}
+    else:
+        sys.stdout.flush()
+        answer = {"pid": os.fork()}
+        if not answer["pid"]:
+            for place, descriptor in enumerate(streams):
+                os.dup2(descriptor, place)
+    for descriptor in streams:
+        os.close(descriptor)
+    if answer.get("pid") == 0:
+        return 0
+    client.sendall(json.dumps(answer).encode() + b"\n")
+    return os.getpid()
+
+
+def _become_asked(request: dict[str, Any]) -> Callable[[], object]:
+    """Make this process the one that is asked for."""
+    if request["session"]:
+        os.setsid()
+    return become(request["argv"], request["env"], Path(request["cwd"]))
 
 
 def _warm_up(kind: str) -> None:
@@ -169,12 +215,15 @@ def _start() -> Callable[[], object] | None:
     """Warm up and serve."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     server = socket.socket(fileno=os.dup(0))
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(sys.argv[2])
+    door.listen()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
     _warm_up(sys.argv[1])
     server.sendall(b"warm\n")
-    return _serve(server)
+    return _serve(server, door)
 
 
 if __name__ == "__main__":

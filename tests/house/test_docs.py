@@ -21,6 +21,7 @@ from probing.routes import ROUTES
 from probing.settings import SETTINGS
 from probing.tables import TABLES
 from tests.faults import FAULTS, RESULTS, cases_of, read_results
+from tests.harness import warm
 from tests.harness.targets import DEADLINE_S, ROOT, Target, start_training
 
 DOCS = ROOT / "docs"
@@ -71,12 +72,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `probing` and `python`, as an installation puts them on PATH."""
-    folder = tmp_path_factory.mktemp("bin")
-    for name, options in (("python", ""), ("probing", "-m probing ")):
-        path = folder / name
-        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options}"$@"\n')
-        path.chmod(0o755)
-    return folder
+    return warm.commands_on_path(tmp_path_factory.mktemp("docs"))
 
 
 @pytest.mark.torch

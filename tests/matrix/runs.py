@@ -59,17 +59,20 @@ class Asked:
     def ask(self, question: Question) -> tuple[subprocess.CompletedProcess[str], float]:
         """The answer to a question, and how long it took."""
         words = [word.format(pid=self.pid) if word == "{pid}" else word for word in question.argv]
-        argv = [*self.row.asker, sys.executable, "-m", "probing", *words]
         began = time.monotonic()
-        done = subprocess.run(
-            argv,
-            cwd=self.target.cwd,
-            env=self.target.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+        if self.row.asker:
+            argv = [*self.row.asker, sys.executable, "-m", "probing", *words]
+            done = subprocess.run(
+                argv,
+                cwd=self.target.cwd,
+                env=self.target.env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+            )
+        else:
+            done = self.target.run(*words)
         return done, time.monotonic() - began
 
     def states(self) -> set[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import warm
 from tests.harness.targets import DEADLINE_S, Target, program_path, wait_until
 from tests.house.test_docs import HANG, blocks
 
@@ -110,7 +111,7 @@ def test_a_section(
         target.kill()
     env = {
         **target.env,
-        "PATH": f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{warm.commands_on_path(tmp_path)}{os.pathsep}{os.environ['PATH']}",
         "PID": str(target.pid),
     }
     printed = ""
@@ -132,14 +133,3 @@ def test_a_section(
         folder = target.folder.path.name
         saved = [f"backtrace-{target.pid}.json", f"torch_trace-{target.pid}.parquet", folder]
         assert all((tmp_path / name).exists() for name in saved)
-
-
-def commands(folder: Path) -> Path:
-    """A folder with `probing` and `python`, as an installation puts them on PATH."""
-    place = folder / "bin"
-    place.mkdir()
-    for name, options in (("python", ""), ("probing", "-m probing ")):
-        path = place / name
-        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options}"$@"\n')
-        path.chmod(0o755)
-    return place
