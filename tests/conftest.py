@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import probing
+from probing import stacks
 from tests import faults
 from tests.harness import sharing, warm
 from tests.harness.jobs import Job, StartJob, start_job
@@ -37,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes an accelerator or very long, unless it is asked for by its marker."""
-    for marker in ("gpu", "full"):
+    for marker in ("gpu", "nightly"):
         if marker not in config.option.markexpr:
             special = [item for item in items if item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=special)
@@ -49,8 +50,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Have the session's training rest while others are tested: it would take a core of theirs."""
     is_used = "training" in getattr(item, "fixturenames", ())
     for target in _trainings:
-        if target.process.poll() is None:
-            os.kill(target.pid, signal.SIGCONT if is_used else signal.SIGSTOP)
+        if target.process.poll() is not None or is_used != stacks.is_stopped(target.pid):
+            continue
+        os.kill(target.pid, signal.SIGCONT if is_used else signal.SIGSTOP)
+        if is_used:  # it makes progress, as a training does that nobody has stopped
+            target.wait_for_step(target.step() + 1)
 
 
 _LEFTOVERS = pytest.StashKey[Leftovers]()

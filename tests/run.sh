@@ -3,33 +3,22 @@
 #
 #   sh tests/run.sh               everything, on this Python, the oldest and the newest that are found
 #   sh tests/run.sh quick         within a minute: what one runs after each edit
-#   sh tests/run.sh ARGUMENTS     the checks, then pytest with ARGUMENTS
+#   sh tests/run.sh pythons       what needs no torch, on every Python that is found
+#   sh tests/run.sh trainings     the tests, with the lines counted that run in trainings
+#   sh tests/run.sh ARGUMENTS     pytest with ARGUMENTS
 #
 # Goes on after a failure, and fails at the end if anything did. scripts/nightly has the rest.
+# WORKERS says how many tests run at once: most of them wait for processes most of the time.
 set -eu
 cd "$(dirname "$0")/.."
 TESTS_ROOT=$(pwd -P)
 export TESTS_ROOT
-
-# Several tests run at once: most of them wait for processes most of the time.
-WORKERS=${WORKERS:-3}
 failed=
 
-# Runs a check; what it prints is shown when it is over, so that several may run at once.
 check() {
-    if [ "${quiet:-}" ]; then
-        log=$(mktemp)
-        "$@" >"$log" 2>&1 || {
-            failed="$failed
+    echo "== $*"
+    "$@" || failed="$failed
   $*"
-            cat "$log"
-        }
-        rm -f "$log"
-    else
-        echo "== $*"
-        "$@" || failed="$failed
-  $*"
-    fi
 }
 
 # Prints an interpreter of that version if there is one that runs.
@@ -42,81 +31,80 @@ find_python() {
     done
 }
 
-# Prints the versions of Python to test beside the one in use: the oldest and the newest there are,
-# or all of them.
+# Prints the versions that are found but for the one in use.
 other_versions() {
-    found=
     for version in 3.10 3.11 3.12 3.13 3.14; do
-        if [ -n "$(find_python $version)" ]; then
-            found="$found $version"
+        if [ "$version" != "$used" ] && [ -n "$(find_python $version)" ]; then
+            echo $version
         fi
     done
-    used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    if [ "${ALL_PYTHONS:-}" ]; then
-        set -- $found
-    else
-        set -- $found
-        oldest=${1:-}
-        for newest; do :; done
-        set -- $oldest ${newest:-}
-    fi
-    for version; do
-        [ "$version" = "$used" ] || echo "$version"
-    done | sort -u
+}
+
+# Runs what needs no torch on other Pythons.
+on_pythons() {
+    versions=$1
+    shift
+    for version in $versions; do
+        venv=.venv-$version
+        VENV=$venv PYTHON=$(find_python "$version") WITHOUT_TORCH=1 sh examples/venv.sh dev
+        check "$venv/bin/python" -m pytest -q -n 2 --dist loadfile -p no:cacheprovider "$@"
+    done
+    [ -z "$failed" ]
 }
 
 checks() {
     check $bin/ruff check .
     check $bin/ruff format --check .
-    check $bin/mypy
     check $bin/lint-imports
-    check $bin/python docs/generate.py --check
-    [ -z "$failed" ]
 }
 
-# Runs the tests that need no torch on other Pythons.
-other_pythons() {
-    for version in $(other_versions); do
-        venv=.venv-$version
-        VENV=$venv PYTHON=$(find_python "$version") WITHOUT_TORCH=1 sh examples/venv.sh dev
-        check "$venv/bin/python" -m pytest -q -n 2 --dist loadfile \
-            -m "anypython and not slow" -p no:cacheprovider
-    done
-    [ -z "$failed" ]
-}
-
-# Counts lines and branches in every Python that is started, but not in trainings: traced, they are
-# so much slower that they are no longer what is tested.
+# Runs the tests, and counts lines and branches in every Python that they start.
 counted() {
-    COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml "$@"
+    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
+    rm -f .coverage .coverage.*
+    COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml \
+        check $bin/python -m pytest -q -n "${WORKERS:-3}" --dist loadfile "$@"
+    $bin/python -m coverage combine --quiet
 }
 
 sh examples/venv.sh dev
 bin=.venv/bin
+used=$($bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-if [ "${1:-}" = quick ]; then
-    quiet=yes
-    check $bin/ruff check .
-    check $bin/ruff format --check .
-    check $bin/lint-imports
-    check $bin/python -m pytest -q -n 2 --dist loadfile -m "quick or not slow" tests/unit tests/house/test_layers.py
-elif [ $# -gt 0 ]; then
-    checks || true
-    check $bin/python -m pytest "$@"
-else
-    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
-    logs=$(mktemp -d)
-    trap 'rm -rf "$logs"' EXIT
-    { checks && other_pythons; } >"$logs/checks" 2>&1 &
-    checks=$!
-    rm -f .coverage .coverage.*
-    check counted $bin/python -m pytest -q -n "$WORKERS" --dist loadfile
-    wait $checks || failed="$failed
-  the checks, or the tests on other Pythons"
-    cat "$logs/checks"
-    $bin/python -m coverage combine --quiet
+case "${1:-}" in
+quick)
+    checks
+    check $bin/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/unit
+    ;;
+pythons)
+    on_pythons "$(other_versions)" -m anypython || true
+    ;;
+trainings)
+    TESTS_TRACE_TRAININGS=1 counted
     $bin/python -m coverage report
-fi
+    ;;
+"")
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    {
+        checks
+        check $bin/mypy
+        check $bin/python docs/generate.py --check
+        others=$(other_versions)
+        ends=$(echo "$others" | sed -n '1p;$p' | sort -u)
+        on_pythons "$ends" -m "anypython and not slow"
+    } >"$log" 2>&1 &
+    beside=$!
+    counted
+    wait $beside || failed="$failed
+  the checks, or the tests on other Pythons: see above"
+    cat "$log"
+    $bin/python -m coverage report
+    ;;
+*)
+    check $bin/python -m pytest "$@"
+    ;;
+esac
 
 if [ -n "$failed" ]; then
     echo "failed:$failed" >&2

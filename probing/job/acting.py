@@ -75,6 +75,7 @@ class _Acting:
     def act(self, asked: Asked) -> Together:
         """See `act_together`."""
         count, limit_s = len(self._members), self._timeout_s
+        began = time.monotonic()
         prepared = self._ask(
             self._members,
             lambda process, _: process.prepare_act(asked, ranks=count, timeout_s=limit_s),
@@ -82,7 +83,8 @@ class _Acting:
         places = {o.member: o.value for o in prepared if o.value is not None}
         failure = _first_failure(prepared) or no_place(places, limit_s)
         if failure is None:
-            position, more = meeting_place(list(places.values()))
+            spent_s = time.monotonic() - began
+            position, more = meeting_place(list(places.values()), spent_s)
             agreed = self._commit(places, position, more)
             failure = _first_failure(agreed)
         if failure is not None:
@@ -157,14 +159,18 @@ class _Acting:
         )
 
 
-def meeting_place(places: Sequence[Prepared]) -> tuple[int, int]:
+def meeting_place(places: Sequence[Prepared], spent_s: float = 0.0) -> tuple[int, int]:
     """A position that no rank has reached, and how many steps later the place is.
 
     That is as many as pass while the word goes round.
+
+    Args:
+        spent_s: How long it took to hear from all ranks: on a busy machine, or over a slow network,
+            telling them takes as long.
     """
     position = max(place.position for place in places) + 1
     steps = [place.step_s for place in places if place.step_s is not None]
-    margin_s = _MARGIN_S + _MARGIN_PER_RANK_S * len(places)
+    margin_s = _MARGIN_S + _MARGIN_PER_RANK_S * len(places) + 2 * spent_s
     return position, math.ceil(margin_s / min(steps, default=_STEP_S))
 
 

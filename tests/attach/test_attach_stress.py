@@ -44,8 +44,8 @@ if os.getpid() == {pid}:  # and not a child that was forked before the code ran
 
 
 def short_and_full(few: int, many: int) -> pytest.MarkDecorator:
-    """Run a test for a few rounds, and with `-m full` for many."""
-    full = pytest.param(many, marks=pytest.mark.full)
+    """Run a test for a few rounds, and with `-m nightly` for many."""
+    full = pytest.param(many, marks=pytest.mark.nightly)
     return pytest.mark.parametrize("rounds", [few, full], ids=["short", "full"])
 
 

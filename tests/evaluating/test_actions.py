@@ -235,7 +235,7 @@ def test_what_is_in_force_ends_with_the_agent(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "times", [100, pytest.param(5000, marks=pytest.mark.full)], ids=["hundreds", "thousands"]
+    "times", [100, pytest.param(5000, marks=pytest.mark.nightly)], ids=["hundreds", "thousands"]
 )
 def test_no_checkpoint_is_torn_where_plain_copies_are(
     program: Callable[..., Target], connect: Connect, times: int

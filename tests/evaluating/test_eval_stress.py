@@ -20,7 +20,7 @@ ENOUGH = 1_000_000_000
     "seconds",
     [
         pytest.param(4, marks=pytest.mark.slow),
-        pytest.param(600, marks=pytest.mark.full),
+        pytest.param(600, marks=pytest.mark.nightly),
     ],
 )
 def test_a_looped_gradient_check_changes_nothing(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent.parent
 TESTS = ROOT / "tests"
 DEADLINE_S = 60.0
+_SETTINGS: dict[str, str] = {}
+"""What targets are told beyond the defaults."""
 
 
 def wait_until(fact: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
@@ -40,17 +42,28 @@ def wait_until(fact: Callable[[], T | None], what: str, deadline_s: float = DEAD
 def clean_env(home: Path, **extra: str) -> dict[str, str]:
     """This environment without any setting of probing, but with a run directory of its own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PROBING", "XDG_RUNTIME"))}
+    env = {k: v for k, v in env.items() if k not in warm.at_start(env)} | warm.at_start()
     env.update(
         PROBING_HOME=str(home),
-        PROBING_OVERHEAD="100000",  # nothing is left out of the record of a tiny model
-        PROBING_RINGS_MIB="64",  # nor where little of the disk is free
+        PROBING_RINGS_MIB="64",  # many processes at once, on a disk that may have little room
         PYTHONPATH=str(ROOT),
         PYTHONUNBUFFERED="1",
         OMP_NUM_THREADS="1",
         COLUMNS="120",
     )
+    env.update(_SETTINGS)
     env.update(extra)
     return env
+
+
+@contextlib.contextmanager
+def recorded_whole() -> Iterator[None]:
+    """Have targets leave nothing out of their record, which of a tiny model they else do."""
+    _SETTINGS["PROBING_OVERHEAD"] = "100000"
+    try:
+        yield
+    finally:
+        del _SETTINGS["PROBING_OVERHEAD"]
 
 
 def start(argv: Sequence[str], *, is_warm: bool | None = None, **how: Any) -> warm.Process:
@@ -63,6 +76,7 @@ def start(argv: Sequence[str], *, is_warm: bool | None = None, **how: Any) -> wa
         is_warm = any(word.endswith(".py") and imports_torch(word) for word in argv[1:])
     if is_warm:
         return warm.start(argv, **how)
+    how["env"] = warm.without_counting(how["env"])
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, **how)
 
 

@@ -25,8 +25,10 @@ from typing import IO, Protocol
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+TRACE_TRAININGS = "TESTS_TRACE_TRAININGS"
+"""Set where lines of trainings are counted, too: they are slower then."""
 _READ_AT_START = (
-    "ARROW", "COVERAGE", "DUCKDB", "GLIBC", "KMP", "LANG", "LC_", "LD_", "MALLOC", "MKL", "OMP",
+    "ARROW", "DUCKDB", "GLIBC", "KMP", "LANG", "LC_", "LD_", "MALLOC", "MKL", "OMP",
     "OPENBLAS", "PYTHON", "TORCH", "TZ",
 )  # fmt: skip
 """How variables begin that Python or a library reads as it is loaded."""
@@ -118,8 +120,9 @@ class _Server:
         self._folder = tempfile.TemporaryDirectory(prefix="warm-")
         self.door = Path(self._folder.name) / "door"
         argv = [sys.executable, str(HERE / "warm_server.py"), kind, str(self.door)]
+        env = _ENV if kind == "commands" else without_counting(_ENV)
         with theirs:
-            self._process = subprocess.Popen(argv, cwd=ROOT, env=_ENV, stdin=theirs.fileno())
+            self._process = subprocess.Popen(argv, cwd=ROOT, env=env, stdin=theirs.fileno())
         self._answers = self._socket.makefile("rb")
         self.owner = os.getpid()
         assert self._answers.readline() == b"warm\n", "the warm Python did not start"
@@ -206,11 +209,25 @@ def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     is_plain = argv[0] == sys.executable and len(argv) > 1
     if not is_plain or (argv[1].startswith("-") and argv[1] not in {"-m", "-c"}):
         return False
-    return _at_start(env) == _at_start(_ENV)
+    return at_start(env) == at_start(_ENV)
 
 
-def _at_start(env: Mapping[str, str]) -> dict[str, str]:
-    """What an environment tells a process that starts."""
+def without_counting(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a training: coverage counts no lines of it, unless that is asked for.
+
+    Traced, it is so much slower that it is no longer what is tested.
+    """
+    if TRACE_TRAININGS in env:
+        return dict(env)
+    return {name: value for name, value in env.items() if not name.startswith("COVERAGE")}
+
+
+def at_start(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What an environment tells a process that starts; that of this run, if None is given.
+
+    Torch, once it is imported in this process, too, sets such variables.
+    """
+    env = _ENV if env is None else env
     return {
         name: value
         for name, value in env.items()

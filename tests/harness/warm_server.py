@@ -139,10 +139,9 @@ def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     return json.loads(b"".join(parts)), list(descriptors)
 
 
-def _reap(pid: int) -> int | None:
-    """How a child has ended, as subprocess counts it; None while it runs."""
-    found, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if found else None
+def _reap(pid: int) -> int:
+    """How a child has ended, as subprocess counts it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] | None:

@@ -115,7 +115,7 @@ class Guarded:
         return str(self.job.query(sql).to_pylist()[0]["note"])
 
 
-FULL = pytest.mark.full
+FULL = pytest.mark.nightly
 Start = Callable[[str], Guarded]
 
 

@@ -180,7 +180,7 @@ def test_a_sharded_training_is_told_what_works(tmp_path: Any) -> None:
         job.reap()
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_ranks_that_train_by_themselves_are_told_how_to_ask_them(tmp_path: Any) -> None:
     """Their steps begin no collective of the job: none is the same on all, and one is asked alone.
 

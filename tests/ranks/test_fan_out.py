@@ -221,7 +221,7 @@ def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:
     assert {o.member.rank for o in outcomes if o.state == "failed"} == gone
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_who_is_silent_costs_nobody_else(nodes: Nodes) -> None:
     """With the first of a group stopped, the others answer in time, and it is told to be late."""
     members = _without(nodes, {0, 5})

@@ -20,7 +20,9 @@ ALWAYS = {"reducer", "wrong_shape", "subgroup_deadlock"}
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(fault, id=fault.name, marks=() if fault.name in ALWAYS else [pytest.mark.full])
+        pytest.param(
+            fault, id=fault.name, marks=() if fault.name in ALWAYS else [pytest.mark.nightly]
+        )
         for fault in FAULTS
     ],
 )
@@ -35,7 +37,7 @@ def test_the_rank_to_blame(job: StartJob, fault: Fault) -> None:
         assert sorted([*fault.named, *verdict["victims"]]) == [0, 1, 2, 3]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_a_healthy_job(job: StartJob) -> None:
     """No verdict, asked again and again."""
     started = start(job, HEALTHY)

@@ -19,7 +19,7 @@ from probing.union.query import Union
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 from tests.harness.targets import ROOT, Target, wait_until
 
-pytestmark = [pytest.mark.anypython, pytest.mark.full]
+pytestmark = [pytest.mark.anypython, pytest.mark.nightly]
 
 QUERIES = (
     "SELECT rank, count(*) AS n FROM python.steps GROUP BY rank ORDER BY rank",

@@ -20,7 +20,7 @@ def test_calls_lie_between_the_marks_of_their_step(
     The made-up device's clock goes on by a second at each mark. Every step is timed, since the
     budget allows it; rows come with a later step, so the last ones are still missing.
     """
-    target = program("timed_device", PROBING="0", PROBING_OVERHEAD="100000")
+    target = program("timed_device", PROBING="0")
     target.wait_for_output("ready")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 @pytest.mark.fault("T6")
 @pytest.mark.parametrize(
-    "stride", [40, pytest.param(1, marks=pytest.mark.full)], ids=["some", "all"]
+    "stride", [40, pytest.param(1, marks=pytest.mark.nightly)], ids=["some", "all"]
 )
 def test_hooks_that_fail_cost_the_record_at_most(
     stride: int, tmp_path: Path, fault: Reached

@@ -14,11 +14,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 PROGRAM = "frameworks"
 WAYS = (
     "trainer",
-    "accelerated",
     "lit",
     *(
-        pytest.param(way, marks=pytest.mark.full)
-        for way in ("trainer_whole", "accelerated_bf16", "lit_whole")
+        pytest.param(way, marks=pytest.mark.nightly)
+        for way in ("accelerated", "trainer_whole", "accelerated_bf16", "lit_whole")
     ),
 )
 

@@ -46,7 +46,7 @@ def test_modules_on_a_device(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a step that is timed, layers take no longer than their root, nor that than the step."""
-    target = program("on_cuda", PROBING="1", PROBING_OVERHEAD="100000")
+    target = program("on_cuda", PROBING="1")
     target.wait_for_output("ready")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     rows = (
@@ -68,7 +68,7 @@ def test_memory_of_a_device(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its allocator's figures are in order at each phase; the whole device's come by NVML only."""
-    target = program("on_cuda", PROBING="1", PROBING_OVERHEAD="100000")
+    target = program("on_cuda", PROBING="1")
     target.wait_for_output("ready")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)

@@ -208,7 +208,7 @@ time.sleep(600)
 @pytest.mark.slow
 @pytest.mark.fault("N4")
 @pytest.mark.parametrize(
-    "times", [8, pytest.param(160, marks=pytest.mark.full)], ids=["few", "many"]
+    "times", [8, pytest.param(160, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 def test_clients_that_take_no_answer_are_given_up(
     target: Target, fault: Reached, times: int
@@ -253,7 +253,7 @@ def has_places(target: Target, before: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.fault("N2")
 @pytest.mark.parametrize(
-    "count", [5_000, pytest.param(100_000, marks=pytest.mark.full)], ids=["few", "many"]
+    "count", [5_000, pytest.param(100_000, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 def test_malformed_requests_are_refused(target: Target, fault: Reached, count: int) -> None:
     """None makes the server fail, print or grow, and good requests are served all the while."""

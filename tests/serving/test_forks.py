@@ -60,7 +60,7 @@ def ends_under_load(
 
 
 @pytest.mark.fault("T4")
-@pytest.mark.parametrize("forks", [100, pytest.param(400, marks=pytest.mark.full)])
+@pytest.mark.parametrize("forks", [100, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_storm_of_forks(
     forks: int,
     program: Callable[..., Target],
@@ -94,7 +94,7 @@ def test_a_fork_waits_for_a_ring_that_is_being_made(
 
 @pytest.mark.fault("T4")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.nightly)])
 def test_workers_of_loaders(
     method: str,
     rounds: int,

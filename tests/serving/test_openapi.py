@@ -22,7 +22,7 @@ WAITING = ("labels", "act", "repeat", "live")
 @pytest.mark.fault("N2")
 @pytest.mark.parametrize(
     ("examples", "left_out", "most_s"),
-    [(2, WAITING, 300), pytest.param(100, (), 3600, marks=pytest.mark.full)],
+    [(2, WAITING, 300), pytest.param(100, (), 3600, marks=pytest.mark.nightly)],
     ids=["few", "many"],
 )
 def test_the_description_is_kept_to(

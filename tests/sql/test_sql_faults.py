@@ -277,7 +277,7 @@ def test_random_statements_are_all_answered(folder: ProcessFolder, fault: Reache
     fuzz(folder, fault, seed=7, seconds=0, least=80)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.fault("Q4")
 def test_random_statements_are_all_answered_for_long(folder: ProcessFolder, fault: Reached) -> None:
     """The same for ten minutes."""

@@ -16,6 +16,15 @@ from tests.matrix.rows import ROWS
 from tests.matrix.runs import Runs
 
 
+ALWAYS = frozenset(
+    {
+        "busy", "all_reduce", "gil_regex", "hung-gil", "d_state_gil", "stopped", "killed",
+        "segfault", "other_user", "no_ptrace", "sub_interpreter",
+    }
+)  # fmt: skip
+"""One row for each way to be unable to answer; the others are asked nightly."""
+
+
 def why_not_root(row: Row) -> str:
     """Why this user, or this kernel, does not let the row be set up; nothing when it does.
 
@@ -32,6 +41,8 @@ def why_not_root(row: Row) -> str:
 def marked(row: Row) -> object:
     """The row as a parameter, with the marks of its test."""
     marks = [pytest.mark.torch if row.needs_torch else pytest.mark.anypython]
+    if row.name not in ALWAYS:
+        marks.append(pytest.mark.nightly)
     if row.is_slow:
         marks.append(pytest.mark.slow)
     if row.needs_root:
@@ -95,4 +106,5 @@ def test_the_missing_permission_and_the_command_that_grants_it(
 
 def test_the_matrix_has_every_row_once() -> None:
     """Rows are told apart by their names, as tests are, and by their titles, as lines are."""
+    assert {row.name for row in ROWS} > ALWAYS
     assert len({row.name for row in ROWS}) == len({row.title for row in ROWS}) == len(ROWS)

@@ -90,7 +90,7 @@ def rounds(whole: Answer, few: int | None) -> Iterator[str]:
 
 @pytest.mark.fault("R1")
 @pytest.mark.parametrize(
-    "few", [3, pytest.param(None, marks=pytest.mark.full)], ids=["some", "all"]
+    "few", [3, pytest.param(None, marks=pytest.mark.nightly)], ids=["some", "all"]
 )
 def test_a_failing_system_call_costs_the_record_at_most(
     few: int | None, ask: Callable[..., Answer], fault: Reached

@@ -66,7 +66,7 @@ def asked(job: probing.Process) -> str:
 
 @pytest.mark.anypython
 @pytest.mark.fault("T1")
-@pytest.mark.parametrize("rounds", [10, pytest.param(500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [10, pytest.param(500, marks=pytest.mark.nightly)])
 def test_sigkill_at_any_moment_costs_the_row_in_the_making(
     rounds: int, tmp_path: Path, fault: Reached
 ) -> None:
@@ -100,7 +100,7 @@ _HELD = {"figures": 64, "calls": 32}
 
 @pytest.mark.torch
 @pytest.mark.fault("T1")
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.nightly)])
 def test_sql_of_a_dead_process_has_what_it_had_committed(
     kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Reached
 ) -> None:

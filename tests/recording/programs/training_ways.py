@@ -229,7 +229,8 @@ def fsdp2() -> None:
     fully_shard(model, mesh=mesh)
     train(model, parts=2)
     # What is sharded refers to its process group in a circle. A group that lives until the process
-    # ends can abort it, of torch's own accord: once in many runs, without any agent, too.
+    # ends can abort it, agent or not: "terminate called without an active exception", see
+    # https://github.com/pytorch/pytorch/issues/190489.
     del model, mesh, block
     gc.collect()
     torch.distributed.destroy_process_group()

@@ -329,7 +329,7 @@ def test_eight_readers_of_a_ring_that_is_overwritten_all_the_time(
     books_at_the_end(process, path, fault)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.fault("S2")
 def test_ten_minutes_of_readings_are_one_history(
     live_writer: tuple[subprocess.Popen[str], Path], fault: faults.Reached
