@@ -6,6 +6,7 @@ to do is asked once per command and handed to the renderers.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -16,7 +17,7 @@ from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
 from .render.errors import render_error
-from .render.text import escape_controls
+from .render.text import escape_controls, harmless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,10 @@ def accept_any_text() -> None:
 
 
 def write(text: str) -> None:
-    """Write text to stdout, ending it with a line break where it lacks one."""
+    """Write text to stdout, ending it with a line break where it lacks one.
+
+    On a terminal, control characters are written out; in a file or a pipe the text is as it is.
+    """
     if text:
         _write(text if text.endswith("\n") else f"{text}\n")
 
@@ -71,8 +75,14 @@ def write_json(value: Any) -> None:
 def write_chunks(chunks: Iterable[bytes]) -> None:
     """Write bytes to stdout as they come."""
     flush()
+    if not sys.stdout.isatty():
+        for chunk in chunks:
+            _write_bytes(chunk)
+        return
+    decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
     for chunk in chunks:
-        _write_bytes(chunk)
+        _write(decode(chunk))
+    _write(decode(b"", final=True))
 
 
 def flush() -> None:
@@ -123,7 +133,7 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
 
 def _write(text: str) -> None:
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     except OSError as error:
         _translate(error)

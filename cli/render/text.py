@@ -10,6 +10,7 @@ import textwrap
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _INDENT = "    "
 _WIDEST_DOC = 96
 
@@ -25,6 +26,16 @@ def escape_controls(text: str) -> str:
 def escape_lines(text: str) -> str:
     """As `escape_controls`, but line breaks and tabs stay."""
     return _BREAKING.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def harmless(text: str) -> str:
+    r"""The text for a terminal that others' words must not steer: `\u009b`; colours stay.
+
+    As JSON escapes it, since it may be JSON.
+    """
+    parts = _COLOR.split(text)
+    parts[::2] = [_BREAKING.sub(lambda m: f"\\u{ord(m[0]):04x}", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def render_age(seconds: float | None) -> str:

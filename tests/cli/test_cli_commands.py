@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -411,6 +412,32 @@ def on_a_terminal(training: Target, *words: str, columns: int = 60, **extra: str
     os.close(main)
     process.wait(DEADLINE_S)
     return shown.decode().replace("\r\n", "\n")
+
+
+HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\u202ed"
+"""A window's title, a cleared screen and a text turned round, if a terminal is told so."""
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl", "markdown", "table"])
+def test_what_a_process_says_does_not_steer_a_terminal(form: str, training: Target) -> None:
+    """Control characters are written out on a terminal and left alone in a pipe."""
+    sql = "SELECT chr(27) || ']0;title' || chr(7) || 'b' || chr(155) || '2Jc' || chr(8238) AS x"
+    words = [str(training.pid), "query", "--format", form, sql]
+    shown = on_a_terminal(training, *words, columns=200, NO_COLOR="1")
+    assert "title" in shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown), shown
+    if form in ("csv", "markdown"):
+        piped = training.run(*words).stdout
+        assert "\u202e" in piped
+
+
+def test_what_an_eval_prints_does_not_steer_a_terminal(training: Target) -> None:
+    """An eval's output is escaped on a terminal and whole in a pipe; colours are colours."""
+    words = [str(training.pid), "eval", f"print({HOSTILE!a}); print('\\x1b[31mred\\x1b[0m')"]
+    shown = on_a_terminal(training, *words)
+    assert "\x1b[31mred\x1b[0m" in shown
+    assert not re.search("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202e]|\x1b[^[]", shown), shown
+    assert HOSTILE in training.run(*words).stdout
 
 
 def test_a_terminal_gets_a_table(training: Target) -> None:

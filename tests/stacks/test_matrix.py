@@ -15,7 +15,6 @@ from tests.matrix.cells import Row
 from tests.matrix.rows import ROWS
 from tests.matrix.runs import Runs
 
-
 ALWAYS = frozenset(
     {
         "busy", "all_reduce", "gil_regex", "hung-gil", "d_state_gil", "stopped", "killed",

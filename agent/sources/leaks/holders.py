@@ -91,6 +91,15 @@ class _Walk:
         self.is_cut = self.has_cycle = False
         self.holder: Holder | None = None
 
+    def forget_the_gone(self) -> None:
+        """Keep the identities only of what cannot have gone: what is on the way is held."""
+        self.seen.clear()
+        for waiting in self.queue:
+            node: _Node | None = waiting
+            while node is not None and id(node.thing) not in self.seen:
+                self.seen.add(id(node.thing))
+                node = node.inner
+
 
 class HolderSearch:
     """Looks for the holders of storages.
@@ -122,8 +131,14 @@ class HolderSearch:
         self._advance(walk, self._places)
 
     def renew(self) -> None:
-        """Time has passed: names are to be read anew."""
+        """Time has passed: names are to be read anew, and what was met may have gone.
+
+        Where it was, something else may be by now, which has not been looked at.
+        """
         self._places = None
+        for walk in self._walks:
+            if walk is not None:
+                walk.forget_the_gone()
 
     def holders(self) -> list[Holder]:
         """One for each that was asked for."""

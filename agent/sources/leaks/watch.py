@@ -33,7 +33,7 @@ LEAST_BIRTHS = 3
 _MOST_GROUPS = 12
 _MOST_SEARCHED = 8
 _HOLD_NS = 40_000_000
-_SEARCH_NS = 20 * 1_000_000_000
+_SEARCH_NS = 60 * 1_000_000_000
 _NUMBER = re.compile(r"\d+")
 
 Key = tuple[str, int, int]
