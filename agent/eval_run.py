@@ -31,6 +31,7 @@ from .frame_names import Place, find_thread, thread_of
 from .namespace import Names
 from .output import Capture, OutputSwitch
 from .safe_points import AGENT_THREAD_PREFIX
+from .sources.collectives.alone import AloneCode
 from .sources.numbers.tensor_texts import without_graph
 from .stillness import Training
 from .value_texts import represent
@@ -48,12 +49,14 @@ class Shared:
 
     Attributes:
         sessions: The last value of each prompt.
+        alone: Keeps it out of collectives.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.output = OutputSwitch()
         self.settings = settings
         self.sessions: dict[str, Any] = {}
+        self.alone = AloneCode()
 
     def keep(self, session: str, value: Any) -> None:
         """Keep what ``_`` stands for in a prompt's next line; of many prompts, the newest."""
@@ -131,7 +134,7 @@ class Run:
         capture = self._shared.output.begin(self._shared.settings.eval_max_bytes)
         start = time.monotonic()
         try:
-            with self._limited(moment):
+            with self._shared.alone.refusing(), self._limited(moment):
                 value, kind, described = self._run(names, capture)
         finally:
             self._shared.output.end()
