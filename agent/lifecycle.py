@@ -20,6 +20,7 @@ from ..rundir import ProcessFolder, write_private
 from ..settings import Settings
 from . import forks
 from .crashes import CrashRecorder
+from .file_limit import require_room
 from .guard import try_each
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
@@ -128,11 +129,12 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
 
     Raises:
         ProbingError: The run directory is not safe to use.
-        OSError: The run folder or the socket cannot be made.
+        OSError: The run folder or the socket cannot be made, or the program needs the descriptors.
     """
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
             agent = Agent(settings, _own_folder(settings))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import mmap
 import os
 import struct
 import threading
@@ -37,6 +36,7 @@ from ..ring import (
     layout_of,
 )
 from ..tables import Table
+from .mapped_file import MappedFile
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
@@ -242,13 +242,14 @@ class RingWriter:
         fd = os.open(path, _CREATE if earlier is None else _AGAIN, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)
-            self.buffer = mmap.mmap(fd, size)
+            self._file = MappedFile(fd, size)
         except OSError as error:
             os.unlink(path)
             reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
             raise RingError(table.name, reason) from None
         finally:
             os.close(fd)
+        self.buffer = self._file.view
         self.clock_offset_ns = CLOCK_OFFSET_NS
         self._write_header(capacity)
         self._words = itertools.count((newest + 1) * 4, 4)
@@ -351,8 +352,8 @@ class RingWriter:
         """
         if word - self._released >= every << 2:
             self._released = word
-            self.buffer.madvise(mmap.MADV_DONTNEED)
+            self._file.release_pages()
 
     def close(self) -> None:
         """Unmap the file; what is in it stays."""
-        self.buffer.close()
+        self._file.close()

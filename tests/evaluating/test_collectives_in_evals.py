@@ -1,4 +1,4 @@
-"""Collectives in code that is sent: refused where one rank runs it alone, before they are entered."""
+"""Collectives in code that is sent: refused, before they are entered, where one rank runs it."""
 
 from __future__ import annotations
 
