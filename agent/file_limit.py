@@ -26,6 +26,6 @@ def require_room() -> None:
         return
     raise OSError(
         f"of the {most} files that the process may have open only {max(free, 0)} are free; the"
-        f" agent needs {_OWN_FILES} and leaves {SPARE_FILES} to the program: `ulimit -n 1024` allows"
-        " more"
+        f" agent needs {_OWN_FILES} and leaves {SPARE_FILES} to the program: raise the limit, as"
+        " `ulimit -n 1024` does"
     )

@@ -47,6 +47,9 @@ _MAX_NAMES_BYTES = 16 << 20
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
+_WRITABLE, _FIXED = 0o600, 0o400
+"""The rights on a ring while it is made, and then: who would cut a file short that is mapped here
+kills this process, so not even its owner may do that by mistake."""
 
 
 class Names:
@@ -239,10 +242,13 @@ class RingWriter:
             path.unlink(missing_ok=True)
         self.problem = _problem(table, rows, capacity)
         size = HEADER_SIZE + capacity * self.layout.row_size
-        fd = os.open(path, _CREATE if earlier is None else _AGAIN, 0o600)
+        if earlier is not None:
+            path.chmod(_WRITABLE)
+        fd = os.open(path, _CREATE if earlier is None else _AGAIN, _WRITABLE)
         try:
             os.posix_fallocate(fd, 0, size)
             self._file = MappedFile(fd, size)
+            os.fchmod(fd, _FIXED)
         except OSError as error:
             os.unlink(path)
             reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
