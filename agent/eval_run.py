@@ -49,6 +49,8 @@ class Shared:
 
     Attributes:
         sessions: The last value of each prompt.
+        names: What they have assigned.
+        covers: What was assigned in each prompt, that the script has by the same names.
         alone: Keeps it out of collectives.
     """
 
@@ -56,6 +58,8 @@ class Shared:
         self.output = OutputSwitch()
         self.settings = settings
         self.sessions: dict[str, Any] = {}
+        self.names: dict[str, Any] = {}
+        self.covers: dict[str, dict[str, Any]] = {}
         self.alone = AloneCode()
 
     def keep(self, session: str, value: Any) -> None:
@@ -65,6 +69,15 @@ class Shared:
         for oldest in list(self.sessions)[:-_MOST_SESSIONS]:
             self.sessions.pop(oldest, None)
 
+    def covers_of(self, session: str | None) -> dict[str, Any]:
+        """As `covers`; of many prompts, the newest."""
+        if session is None:
+            return {}
+        found = self.covers[session] = self.covers.pop(session, {})
+        for oldest in list(self.covers)[:-_MOST_SESSIONS]:
+            self.covers.pop(oldest, None)
+        return found
+
 
 class Code(NamedTuple):
     """What is to be run, and whose names it sees."""
@@ -73,6 +86,7 @@ class Code(NamedTuple):
     thread: str | None = None
     frame: int | None = None
     session: str | None = None
+    assigns: bool = False
 
 
 class Moment(NamedTuple):
@@ -152,6 +166,7 @@ class Run:
             step=step,
             thread=thread,
             left=threads_left(before),
+            hidden=tuple(names.hidden),
         )
 
     def _names(self, *, is_held: bool) -> tuple[Names, str]:
@@ -166,6 +181,9 @@ class Run:
             Place(thread.native_id or 0, code.frame, is_chosen),
             self._training.names(),
             last=last,
+            kept=self._shared.names,
+            covers=self._shared.covers_of(code.session),
+            assigns=code.assigns,
             is_held=is_held and thread.native_id == training_thread,
         )
         return names, thread.name

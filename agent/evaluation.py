@@ -42,7 +42,7 @@ class Evaluation:
         self.where: str | None = None
         self._now = request.now
         self._training = training
-        code = Code(request.code, request.thread, request.frame, request.session)
+        code = Code(request.code, request.thread, request.frame, request.session, request.assign)
         self._run = Run(code, training, shared)
         self._started = time.monotonic()
         self._why = ""

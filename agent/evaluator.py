@@ -113,9 +113,10 @@ class Evaluator:
         one.work.cancel(f"cancelled by {sender}")
 
     def last_value(self, session: str | None) -> dict[str, object]:
-        """What ``_`` stands for in a prompt."""
+        """What ``_`` stands for in a prompt, and what code has assigned."""
         sessions = self._shared.sessions
-        return {"_": sessions[session]} if session in sessions else {}
+        last = {"_": sessions[session]} if session in sessions else {}
+        return {**self._shared.names, **last}
 
     def _limit(self, asked_s: float | None) -> float:
         """A time limit: the one asked for, or that of the settings."""

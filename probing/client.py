@@ -63,6 +63,7 @@ class Process(Protocol):
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
     ) -> wire.EvalResult:
         """Run Python code in it, at a safe point unless `now`.
 
@@ -72,6 +73,8 @@ class Process(Protocol):
             thread: Whose locals it sees, by name or number; None for the training thread.
             frame: Which frame of that thread, 0 being the innermost of the script's.
             session: Evals with the same one share ``_``, the last value.
+            assign: Whether what the code assigns goes into the script; else the script's names
+                stay as they are, and the result names those that the code has assigned.
             unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
                 the process; only on this machine. See `probing.injection.holder`.
         """
@@ -85,6 +88,7 @@ class Process(Protocol):
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """Run Python code in it at the end of every so many steps; gives results as they come.
 

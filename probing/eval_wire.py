@@ -23,6 +23,7 @@ class EvalRequest:
         frame: The one frame of it whose locals it sees, 0 being the innermost of the script's;
             None for all of them.
         session: What the lines of one prompt have in common: ``_`` is the last value of such.
+        assign: Whether what it assigns goes into the script.
     """
 
     code: str
@@ -31,6 +32,7 @@ class EvalRequest:
     thread: str | None = None
     frame: int | None = None
     session: str | None = None
+    assign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class RepeatRequest:
         timeout_s: How long each wait for a step, and each run, may take.
         thread: As of an `EvalRequest`.
         frame: The same.
+        assign: The same.
     """
 
     code: str
@@ -51,6 +54,7 @@ class RepeatRequest:
     timeout_s: float | None = None
     thread: str | None = None
     frame: int | None = None
+    assign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ class EvalResult:
         step: The training step at that moment, if one is counted.
         thread: The thread whose locals it saw, by name; None where there was none.
         left: The names of threads that it has left running.
+        hidden: The names of the script that it has assigned and that are as they were.
     """
 
     output: str
@@ -82,6 +87,7 @@ class EvalResult:
     step: int | None
     thread: str | None = None
     left: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

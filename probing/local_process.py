@@ -85,6 +85,7 @@ class LocalProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe and self._folder.is_alive():
@@ -93,7 +94,13 @@ class LocalProcess:
             return eval_in_holder(self._folder.pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
         with self._asking("it can run no code any more") as agent:
             return agent.eval(
-                code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+                code,
+                timeout_s=timeout_s,
+                now=now,
+                thread=thread,
+                frame=frame,
+                session=session,
+                assign=assign,
             )
 
     def eval_steps(
@@ -105,11 +112,18 @@ class LocalProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         with self._asking("it makes no steps any more") as agent:
             yield from agent.eval_steps(
-                code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+                code,
+                every=every,
+                times=times,
+                timeout_s=timeout_s,
+                thread=thread,
+                frame=frame,
+                assign=assign,
             )
 
     def jobs(self) -> EvalJobs:

@@ -85,12 +85,19 @@ class RemoteProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
             raise _only_there(self.label, "an unsafe eval")
         request = wire.EvalRequest(
-            code=code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+            code=code,
+            timeout_s=timeout_s,
+            now=now,
+            thread=thread,
+            frame=frame,
+            session=session,
+            assign=assign,
         )
         wait_s = (timeout_s or self._timeout_s) + GRACE_S
         data = ask(self._address, "eval", body=request, timeout_s=wait_s)
@@ -105,10 +112,17 @@ class RemoteProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         request = RepeatRequest(
-            code=code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+            code=code,
+            every=every,
+            times=times,
+            timeout_s=timeout_s,
+            thread=thread,
+            frame=frame,
+            assign=assign,
         )
         return results_of(self._address, request, timeout_s or self._timeout_s)
 

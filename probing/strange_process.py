@@ -67,6 +67,7 @@ class StrangeProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
@@ -84,6 +85,7 @@ class StrangeProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         raise self._no_agent()

@@ -46,6 +46,7 @@ def gather_results(
             unsafe=code.unsafe,
             thread=code.thread,
             frame=code.frame,
+            assign=code.assign,
         )
 
     outcomes = asking.ask(run, grace_s=_GRACE_S)
