@@ -95,7 +95,7 @@ class Names:
         with self._lock:  # writing lets other threads run
             if name in self._numbers:
                 return self._numbers[name]
-            record = encode_name(name)
+            record = encode_name(name, self._count + 1)
             if self._size + len(record) > _MAX_NAMES_BYTES:
                 return NULL_NAME
             # The name is in the file before any row can refer to it.

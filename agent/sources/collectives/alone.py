@@ -135,9 +135,9 @@ def _mode() -> Any:
     own calls come here again; with tensors that are only traced nothing is sent.
     """
     modes: Any = sys.modules["torch.utils._python_dispatch"]
-    usual: Any = sys.modules["torch._C"]._disabled_torch_dispatch_impl  # type: ignore[attr-defined]
+    usual: Any = sys.modules["torch._C"]._disabled_torch_dispatch_impl
 
-    class Refusing(modes.TorchDispatchMode):  # type: ignore[misc, name-defined]
+    class Refusing(modes.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -157,7 +157,7 @@ def _mode() -> Any:
 def _size_in(arguments: Iterable[Any]) -> int:
     """How many ranks the group has that is among the arguments of an operator."""
     world: Any = sys.modules[_WORLD]
-    group_class: Any = sys.modules[_C10D].ProcessGroup  # type: ignore[attr-defined]
+    group_class: Any = sys.modules[_C10D].ProcessGroup
     for argument in arguments:
         try:
             if isinstance(argument, group_class):

@@ -20,7 +20,7 @@ PATIENCE_S = 0.5
 """How long the fork has time to come too early."""
 
 making, is_late = threading.Event(), threading.Event()
-map_file = recorder.MappedFile
+map_file = MappedFile
 
 
 def map_slowly(*args: Any, **kwargs: Any) -> MappedFile:
@@ -32,7 +32,7 @@ def map_slowly(*args: Any, **kwargs: Any) -> MappedFile:
 
 if __name__ == "__main__":
     agent = lifecycle.start(Settings.from_env(os.environ))
-    recorder.MappedFile = map_slowly  # type: ignore[assignment, misc]
+    recorder.MappedFile = map_slowly  # type: ignore[attr-defined]
     threading.Thread(target=agent.make_ring, args=(EVALS, 64)).start()
     making.wait()
     threading.Timer(PATIENCE_S, is_late.set).start()
