@@ -97,12 +97,14 @@ class Moment(NamedTuple):
         waited_s: How long that was waited for.
         limit_s: The time limit that was asked for.
         left_s: How much of it is left.
+        is_together: Whether all ranks of the job run it at this step.
     """
 
     where: str
     waited_s: float
     limit_s: float
     left_s: float
+    is_together: bool = False
 
 
 class Run:
@@ -148,7 +150,7 @@ class Run:
         capture = self._shared.output.begin(self._shared.settings.eval_max_bytes)
         start = time.monotonic()
         try:
-            with self._shared.alone.refusing(), self._limited(moment):
+            with self._collectives(moment), self._limited(moment):
                 value, kind, described = self._run(names, capture)
         finally:
             self._shared.output.end()
@@ -168,6 +170,12 @@ class Run:
             left=threads_left(before),
             hidden=tuple(names.hidden),
         )
+
+    def _collectives(self, moment: Moment) -> contextlib.AbstractContextManager[None]:
+        """Keeps the code out of them, unless all ranks run it."""
+        if moment.is_together:
+            return contextlib.nullcontext()
+        return self._shared.alone.refusing()
 
     def _names(self, *, is_held: bool) -> tuple[Names, str]:
         """Where names come from, and the name of the thread that has them."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
-    from .eval_wire import Completions, EvalJobs
+    from .eval_wire import Appointment, Completions, EvalCommit, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -86,6 +86,7 @@ class LocalProcess:
         frame: int | None = None,
         session: str | None = None,
         assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe and self._folder.is_alive():
@@ -101,7 +102,13 @@ class LocalProcess:
                 frame=frame,
                 session=session,
                 assign=assign,
+                together=together,
             )
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """See `Process`."""
+        with self._asking("it can run no code any more") as agent:
+            agent.commit_eval(commit)
 
     def eval_steps(
         self,

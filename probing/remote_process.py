@@ -16,7 +16,15 @@ from .errors import (
     UsageError,
 )
 from .eval_client import results_of
-from .eval_wire import CancelRequest, CompleteRequest, Completions, EvalJobs, RepeatRequest
+from .eval_wire import (
+    Appointment,
+    CancelRequest,
+    CompleteRequest,
+    Completions,
+    EvalCommit,
+    EvalJobs,
+    RepeatRequest,
+)
 from .fit import FitAnswer
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer, LabelsRequest
@@ -86,6 +94,7 @@ class RemoteProcess:
         frame: int | None = None,
         session: str | None = None,
         assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
@@ -98,10 +107,15 @@ class RemoteProcess:
             frame=frame,
             session=session,
             assign=assign,
+            together=together,
         )
         wait_s = (timeout_s or self._timeout_s) + GRACE_S
         data = ask(self._address, "eval", body=request, timeout_s=wait_s)
         return _received(wire.EvalResult, data)
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """See `Process`."""
+        ask(self._address, "eval_commit", body=commit, timeout_s=self._timeout_s)
 
     def eval_steps(
         self,

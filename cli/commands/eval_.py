@@ -98,7 +98,9 @@ def command(
     call it is in may end early, and half-changed data of that call is the code's to meet.
 
     Of several processes equal results are shown once, with the ranks that gave them, the odd ones
-    first. Each runs the code at a safe point of its own, and the step is told where they differ.
+    first. All ranks of a job run the code at one step, so that it may begin collectives; where they
+    have no step in common each runs it by itself, and a note says why. Code that one rank runs by
+    itself is kept out of collectives, which would hang the job.
     """
     from ..syntax import find_syntax_error
 
@@ -164,7 +166,7 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     from ..ranks import asking_of, exit_code, tell_outcomes
     from ..render.evaluations import plain_results, render_results
 
-    results, outcomes = gather_results(
+    results, outcomes, why = gather_results(
         asking_of(target),
         code,
         limit_s=target.timeout_s,
@@ -175,6 +177,8 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     else:
         folded = fold_results(results)
         terminal.write(render_results(folded, color=terminal.screen().color))
+    if why is not None:
+        terminal.note(f"each has run it by itself, not at one step of all ({why})")
     for sentence in hidden_notes(results.values()):
         terminal.note(sentence)
     tell_outcomes(outcomes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +143,50 @@ def test_what_a_sharded_model_needs_of_others_is_refused(fsdp: Ranks, name: str)
     own = fsdp.process(0).eval("next(model.parameters()).to_local().shape")
     assert own.value == "torch.Size([4, 4])", own
     fsdp.wait_for_steps(3)
+
+
+TOGETHER = """
+import torch, torch.distributed as dist
+tensor = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(tensor)
+print(f'Sum across ranks: {tensor.item()}')
+"""
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_all_ranks_run_code_at_one_step(kind: str, request: pytest.FixtureRequest) -> None:
+    """A collective in it is entered by all of them, and the job goes on."""
+    ranks: Ranks = request.getfixturevalue(kind)
+    for _ in range(3):
+        done = ranks.job.run("-t", "all", "eval", TOGETHER)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        assert done.stdout.strip() == "ranks 0-1:  Sum across ranks: 3"
+        assert "by itself" not in done.stderr
+    told = ranks.job.run("-t", "all", "eval", TOGETHER, "--json")
+    steps = {result["step"] for result in json.loads(told.stdout)}
+    assert len(steps) == 1, told.stdout
+    ranks.wait_for_steps(3)
+
+
+def test_a_part_of_the_ranks_is_refused(ddp: Ranks) -> None:
+    """One of two that is asked as if it were several runs the code alone."""
+    done = ddp.job.run("-t", "rank:0,0", "eval", TOGETHER)
+    assert done.returncode != 0
+    assert "was not entered" in done.stdout + done.stderr
+    ddp.wait_for_steps(3)
+
+
+def test_ranks_that_do_not_train_run_it_by_themselves(tmp_path: Path) -> None:
+    """There is no step to meet at: what needs no collective is answered, with a note."""
+    job = start_job("ranks", "by_hand", ranks=2, cwd=tmp_path)
+    try:
+        job.wait_for_output("done")
+        done = job.run("-t", "all", "eval", "1 + 1")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == "ranks 0-1:  2"
+        assert "each has run it by itself, not at one step of all (rank 0: it makes" in done.stderr
+        refused = job.run("-t", "all", "eval", TOGETHER)
+        assert refused.returncode == 1
+        assert "was not entered" in refused.stdout + refused.stderr
+    finally:
+        job.reap()
