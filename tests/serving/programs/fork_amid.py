@@ -32,7 +32,7 @@ def map_slowly(*args: Any, **kwargs: Any) -> MappedFile:
 
 if __name__ == "__main__":
     agent = lifecycle.start(Settings.from_env(os.environ))
-    recorder.MappedFile = map_slowly  # type: ignore[assignment]
+    recorder.MappedFile = map_slowly  # type: ignore[assignment, attr-defined]
     threading.Thread(target=agent.make_ring, args=(EVALS, 64)).start()
     making.wait()
     threading.Timer(PATIENCE_S, is_late.set).start()
