@@ -18,11 +18,10 @@ from aiohttp.abc import AbstractStreamWriter
 
 from ..settings import Settings
 from . import forks
+from .file_limit import SPARE_FILES
 from .sockets import peer_of
 
 LOOK_S = 0.25
-_SPARE_FILES = 64
-"""Descriptors that are left to the host, whatever the settings say."""
 
 
 class Connection:
@@ -132,7 +131,7 @@ class Connections:
         """Whether one more may be held; makes another one go where it must."""
         self._forget_closed()
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if files != resource.RLIM_INFINITY and connection.fileno() >= files - _SPARE_FILES:
+        if files != resource.RLIM_INFINITY and connection.fileno() >= files - SPARE_FILES:
             return False  # the lowest free number is that high: the host needs the rest
         if len(self._open) < self._settings().max_connections:
             return True

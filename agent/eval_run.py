@@ -31,6 +31,7 @@ from .frame_names import Place, find_thread, thread_of
 from .namespace import Names
 from .output import Capture, OutputSwitch
 from .safe_points import AGENT_THREAD_PREFIX
+from .sources.collectives.alone import AloneCode
 from .sources.numbers.tensor_texts import without_graph
 from .stillness import Training
 from .value_texts import represent
@@ -48,12 +49,18 @@ class Shared:
 
     Attributes:
         sessions: The last value of each prompt.
+        names: What they have assigned.
+        covers: What was assigned in each prompt, that the script has by the same names.
+        alone: Keeps it out of collectives.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.output = OutputSwitch()
         self.settings = settings
         self.sessions: dict[str, Any] = {}
+        self.names: dict[str, Any] = {}
+        self.covers: dict[str, dict[str, Any]] = {}
+        self.alone = AloneCode()
 
     def keep(self, session: str, value: Any) -> None:
         """Keep what ``_`` stands for in a prompt's next line; of many prompts, the newest."""
@@ -61,6 +68,15 @@ class Shared:
         self.sessions[session] = without_graph(value)
         for oldest in list(self.sessions)[:-_MOST_SESSIONS]:
             self.sessions.pop(oldest, None)
+
+    def covers_of(self, session: str | None) -> dict[str, Any]:
+        """As `covers`; of many prompts, the newest."""
+        if session is None:
+            return {}
+        found = self.covers[session] = self.covers.pop(session, {})
+        for oldest in list(self.covers)[:-_MOST_SESSIONS]:
+            self.covers.pop(oldest, None)
+        return found
 
 
 class Code(NamedTuple):
@@ -70,6 +86,7 @@ class Code(NamedTuple):
     thread: str | None = None
     frame: int | None = None
     session: str | None = None
+    assigns: bool = False
 
 
 class Moment(NamedTuple):
@@ -80,12 +97,14 @@ class Moment(NamedTuple):
         waited_s: How long that was waited for.
         limit_s: The time limit that was asked for.
         left_s: How much of it is left.
+        is_together: Whether all ranks of the job run it at this step.
     """
 
     where: str
     waited_s: float
     limit_s: float
     left_s: float
+    is_together: bool = False
 
 
 class Run:
@@ -131,7 +150,7 @@ class Run:
         capture = self._shared.output.begin(self._shared.settings.eval_max_bytes)
         start = time.monotonic()
         try:
-            with self._limited(moment):
+            with self._collectives(moment), self._limited(moment):
                 value, kind, described = self._run(names, capture)
         finally:
             self._shared.output.end()
@@ -149,7 +168,14 @@ class Run:
             step=step,
             thread=thread,
             left=threads_left(before),
+            hidden=tuple(names.hidden),
         )
+
+    def _collectives(self, moment: Moment) -> contextlib.AbstractContextManager[None]:
+        """Keeps the code out of them, unless all ranks run it."""
+        if moment.is_together:
+            return contextlib.nullcontext()
+        return self._shared.alone.refusing()
 
     def _names(self, *, is_held: bool) -> tuple[Names, str]:
         """Where names come from, and the name of the thread that has them."""
@@ -163,6 +189,9 @@ class Run:
             Place(thread.native_id or 0, code.frame, is_chosen),
             self._training.names(),
             last=last,
+            kept=self._shared.names,
+            covers=self._shared.covers_of(code.session),
+            assigns=code.assigns,
             is_held=is_held and thread.native_id == training_thread,
         )
         return names, thread.name

@@ -9,17 +9,25 @@ back into the training is closed until it is done. Whatever it raises is its res
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from ..errors import EvalCancelled, EvalTimedOut
+from ..eval_wire import EvalCommit, EvalJob
 from ..wire import EVAL_INTERRUPTED, EvalRequest, EvalResult
 from .eval_record import Outcome
 from .eval_run import Code, Moment, Run, Shared
 from .safe_points import Visit
 from .stillness import Stillness, Training
 
+if TYPE_CHECKING:
+    from .sources.actions.meeting import Meeting
+
 _POLL_S = 0.05
+_PATIENCE_S = 5.0
+"""How long who asked has for telling the place of an appointment."""
 
 
 class Evaluation:
@@ -42,21 +50,25 @@ class Evaluation:
         self.where: str | None = None
         self._now = request.now
         self._training = training
-        code = Code(request.code, request.thread, request.frame, request.session)
+        code = Code(request.code, request.thread, request.frame, request.session, request.assign)
         self._run = Run(code, training, shared)
         self._started = time.monotonic()
         self._why = ""
         self._visit: Visit | None = None
+        self._together = request.together
+        self._meeting: Meeting | None = None
+        self._is_together = False
 
     def work(self) -> Outcome:
         """Wait for the right moment, run the code, set the result; says how it ended."""
         safe_points = self._training.safe_points
-        visit = self._visit = safe_points.request(self.limit_s + 1.0)
         try:
+            visit = self._visit = self._meet() or safe_points.request(self.limit_s + 1.0)
             self.where = self._wait(visit)
             waited = time.monotonic() - self._started
+            left_s = self.limit_s - waited
             result = self._run.execute(
-                Moment(self.where, waited, self.limit_s, self.limit_s - waited)
+                Moment(self.where, waited, self.limit_s, left_s, self._is_together)
             )
             outcome = outcome_of(result, self._run, is_cancelled=bool(self._why))
             self.future.set_result(result)
@@ -65,8 +77,81 @@ class Evaluation:
             outcome = Outcome(state, type(error).__name__)
             self.future.set_exception(error)
         finally:
-            safe_points.withdraw(visit)
+            if self._visit is not None:
+                safe_points.withdraw(self._visit)
         return outcome
+
+    def meets(self, meeting: str) -> bool:
+        """Whether it waits for other ranks at an appointment."""
+        return self._together is not None and self._together.meeting == meeting
+
+    def settle(self, commit: EvalCommit) -> None:
+        """Take the place where it is run.
+
+        Raises:
+            EvalCancelled: The training has come by it already.
+        """
+        meeting = self._meeting
+        if meeting is None or commit.position is None:
+            self._together = None
+            if meeting is not None:
+                meeting.go_apart()
+        elif not meeting.agree(commit.position, commit.more):
+            raise EvalCancelled("this rank has come by the agreed step already")
+
+    def told(self, job: EvalJob) -> EvalJob:
+        """A job with what it says of its appointment."""
+        together, meeting = self._together, self._meeting
+        if together is None:
+            return job
+        is_ready = meeting is not None and meeting.apart is None
+        return dataclasses.replace(
+            job,
+            meeting=together.meeting,
+            prepared=meeting.prepared(job.number) if meeting is not None and is_ready else None,
+            apart=meeting.apart if meeting is not None else None,
+        )
+
+    def _meet(self) -> Visit | None:
+        """Come to the place where all ranks run it; None where it is run by itself.
+
+        Raises:
+            EvalTimedOut: The training has not come there.
+            EvalCancelled: Nobody wants it any more.
+        """
+        if self._together is None:
+            return None
+        from .sources.actions.meeting import Meeting
+        from .training import TorchTraining
+
+        training = self._training
+        if not (isinstance(training, TorchTraining) and training.is_recording()):
+            return None
+        meeting = self._meeting = Meeting(training, self._together.ranks, self.limit_s + 1.0)
+        try:
+            while not meeting.is_apart and meeting.visit is None:
+                self._check_meeting(meeting)
+                meeting.settled.wait(_POLL_S)
+        finally:
+            meeting.leave()
+            self._visit = meeting.visit
+        if meeting.visit is not None:
+            self._is_together = True
+            meeting.take_device()
+        return meeting.visit
+
+    def _check_meeting(self, meeting: Meeting) -> None:
+        """Give up where nobody waits, or nothing comes."""
+        if self._why:
+            raise EvalCancelled(f"it was {self._why}")
+        waited_s = time.monotonic() - self._started
+        if waited_s > self.limit_s:
+            raise EvalTimedOut(
+                f"the training did not come within {self.limit_s:g} s to the step that the ranks"
+                " had agreed on, so the code was not run."
+            )
+        if waited_s > _PATIENCE_S and not meeting.has_agreed:
+            meeting.go_apart()
 
     def cancel(self, why: str) -> None:
         """Interrupt the code, or do not run it at all."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from ..errors import BadRequest, Busy, NoSuchJob, RequestTooLarge
-from ..eval_wire import MOST_TIMES, EvalJob, EvalJobs, RepeatRequest
+from ..eval_wire import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
 from ..wire import EvalRequest
 from .asked_record import Sender
 from .eval_record import EvalRecord, Outcome
@@ -112,10 +112,26 @@ class Evaluator:
             raise NoSuchJob(number)
         one.work.cancel(f"cancelled by {sender}")
 
+    def commit(self, commit: EvalCommit) -> None:
+        """Say where code is run that waits for other ranks.
+
+        Raises:
+            BadRequest: None does for these.
+            EvalCancelled: The training has come by that place already.
+        """
+        with self._lock:
+            works = [one.work for one in self._in_hand.values()]
+        for work in works:
+            if isinstance(work, Evaluation) and work.meets(commit.meeting):
+                work.settle(commit)
+                return
+        raise BadRequest("no eval waits for that appointment")
+
     def last_value(self, session: str | None) -> dict[str, object]:
-        """What ``_`` stands for in a prompt."""
+        """What ``_`` stands for in a prompt, and what code has assigned."""
         sessions = self._shared.sessions
-        return {"_": sessions[session]} if session in sessions else {}
+        last = {"_": sessions[session]} if session in sessions else {}
+        return {**self._shared.names, **last}
 
     def _limit(self, asked_s: float | None) -> float:
         """A time limit: the one asked for, or that of the settings."""
@@ -155,6 +171,12 @@ class Evaluator:
 def _job(number: int, one: _InHand) -> EvalJob:
     """What a client is told of an eval in hand."""
     place = one.work.place()
+    job = _job_of(number, one, place)
+    return one.work.told(job) if isinstance(one.work, Evaluation) else job
+
+
+def _job_of(number: int, one: _InHand, place: str | None) -> EvalJob:
+    """The same, of any kind."""
     state = "left behind" if one.work.is_overdue else ("running" if place else "waiting")
     return EvalJob(
         number=number,

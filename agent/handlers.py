@@ -116,6 +116,12 @@ class Handlers:
             raise evaluation.overdue()
         return _json(result.result())
 
+    async def eval_commit(self, request: web.Request) -> web.StreamResponse:
+        """See the route."""
+        commit = await _body(request, eval_wire.EvalCommit)
+        self._evaluator.commit(commit)
+        return _json(commit)
+
     async def repeat(self, request: web.Request) -> web.StreamResponse:
         """See the route. A client that goes away ends it."""
         question = await _body(request, eval_wire.RepeatRequest)

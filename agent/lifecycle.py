@@ -12,14 +12,17 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from .. import process, rundir
 from ..errors import ProbingError
+from ..file_systems import unfit_for_records
 from ..rundir import ProcessFolder, write_private
 from ..settings import Settings
 from . import forks
 from .crashes import CrashRecorder
+from .file_limit import require_room
 from .guard import try_each
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
@@ -128,14 +131,16 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
 
     Raises:
         ProbingError: The run directory is not safe to use.
-        OSError: The run folder or the socket cannot be made.
+        OSError: The run folder or the socket cannot be made, or the program needs the descriptors.
     """
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
             agent = Agent(settings, _own_folder(settings))
+            agent.problems.extend(_moved(agent))
             agent.places, agent.depart = arrival.places, _depart
             forks.watch(_forked)
             running = _running = Running(agent, arrival)
@@ -246,6 +251,17 @@ def _own_folder(settings: Settings) -> ProcessFolder:
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     directory = rundir.RunDirectory(rundir.default_path(settings, runtime_dir=runtime_dir))
     return directory.create_folder(os.getpid(), process.start_time(os.getpid()) or 0)
+
+
+def _moved(agent: Agent) -> Iterator[str]:
+    """What to say where the record is not in the place that was asked for."""
+    home, folder = agent.settings.home, agent.folder.path
+    why = unfit_for_records(Path(home)) if home else None
+    if why is not None and folder.parent != Path(home):
+        yield (
+            f"the record is in {folder}, not in PROBING_HOME: {home} is on {why}, so that a mapped"
+            " file there can kill the training"
+        )
 
 
 def _ended() -> None:

@@ -5,8 +5,10 @@ the live ``__main__``, then in the locals of the training thread's frames from t
 then among what was seen in recorded calls (`model`, `optimizer`). What was seen comes before the
 locals of installed packages: a framework's `step` counts something else; only its `model` is what
 the user has given it. A frame that the user has chosen comes before all of these. What the code
-assigns goes to the local variable that has the name, or else into ``__main__``. Once the code is
-done, nothing of the frames is kept.
+assigns is its own: code that is sent later sees it, the script does not, and a name that the script
+has is only hidden by it while the code runs. Where that was asked for, it goes to the local
+variable that has the name, or else into ``__main__``. Once the code is done, nothing of the frames
+is kept.
 """
 
 from __future__ import annotations
@@ -34,7 +36,13 @@ class Names:
     Args:
         found: Names that recorded calls have shown, such as ``model``.
         last: What ``_`` stands for, where it stands for anything.
+        kept: What earlier code has assigned.
+        covers: What earlier lines of this prompt have, by names that the script has, too.
+        assigns: Whether what is assigned goes into the script.
         is_held: Whether the thread stands still.
+
+    Attributes:
+        hidden: The names of the script that the code has assigned, and that are as they were.
     """
 
     def __init__(
@@ -43,11 +51,18 @@ class Names:
         found: Mapping[str, Any],
         *,
         last: Mapping[str, Any] | None = None,
+        kept: dict[str, Any] | None = None,
+        covers: dict[str, Any] | None = None,
+        assigns: bool = False,
         is_held: bool = False,
     ) -> None:
         self._place = place
         self._found = found
         self._last = last or {}
+        self.kept = {} if kept is None else kept
+        self.covers = {} if covers is None else covers
+        self.assigns = assigns
+        self.hidden: list[str] = []
         self._is_held = is_held
         self._frames: list[tuple[FrameType, dict[str, Any]]] | None = None
         self._known: dict[str, Any] = {}
@@ -66,7 +81,7 @@ class Names:
         self._frames, self._is_held, self._last = None, False, {}
         self._known.clear()
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str) -> Any:  # noqa: C901 - the order of places, in one place
         """What a name stands for.
 
         Raises:
@@ -87,6 +102,8 @@ class Names:
                 return frame.f_globals[name]
         if name in self.main:
             return self.main[name]
+        if name in self.kept:
+            return self.kept[name]
         try:
             return self._find_known(name)
         except KeyError:
@@ -102,8 +119,27 @@ class Names:
             return False
         return True
 
+    def keep(self, name: str, value: Any) -> bool:
+        """Note what the code has assigned; says whether code that is sent later sees it."""
+        if name.startswith("__"):
+            return False
+        if not self._is_scripts(name):
+            self.kept[name] = value
+            return True
+        if name in self.covers and self.covers[name] is value:
+            return False
+        if self.find(name) is not value and name not in self.hidden:
+            self.hidden.append(name)
+            self.covers[name] = value
+        return False
+
+    def _is_scripts(self, name: str) -> bool:
+        """Whether the script has a name: a global one, or a local one of a frame."""
+        frames = self._frames if self._frames is not None else self._looked()
+        return name in self.main or any(name in values for _, values in frames)
+
     def assign(self, name: str, value: Any) -> None:
-        """Give a name another value."""
+        """Give a name another value, in the script."""
         if self._place.is_chosen or name not in self.main:
             frames = self._frames or []
             for index, (frame, values) in enumerate(frames):
@@ -118,23 +154,31 @@ class Names:
         self.main[name] = value
 
     def delete(self, name: str) -> None:
-        """Forget a name of ``__main__``.
+        """Forget a name that code has assigned, or of ``__main__`` where that was asked for.
 
         Raises:
             KeyError: There is none.
         """
-        del self.main[name]
+        if self.assigns and name in self.main:
+            del self.main[name]
+        else:
+            del self.kept[name]
 
     def needs_frames(self, code: CodeType) -> bool:
         """Whether code uses names that ``__main__`` does not have and that are known otherwise."""
-        if self._place.is_chosen:
+        if self._place.is_chosen or self.kept or not self.assigns:
             return True
         missing = {n for n in names_in(code) if n not in self.main and not hasattr(builtins, n)}
         return any(self.has(name) for name in missing | (self._last.keys() & set(names_in(code))))
 
     def own_names(self) -> set[str]:
         """The names of ``__main__`` and of the frames."""
-        return {*self._last, *self.main, *(n for _, values in self._looked() for n in values)}
+        return {
+            *self._last,
+            *self.kept,
+            *self.main,
+            *(n for _, values in self._looked() for n in values),
+        }
 
     def hint(self, name: str) -> str:
         """A sentence about a name that stands for nothing."""
@@ -142,7 +186,10 @@ class Names:
             return f"probing knows {name} where a training has one; it has seen none here."
         origins = self._origins(self._near(name))
         if name in origins:  # Python says so of one that cannot be deleted, too
-            return f"{name} is {origins[name]}; only global names of the script can be deleted."
+            return (
+                f"{name} is {origins[name]}; what code has assigned can be deleted, and with"
+                " --assign global names of the script."
+            )
         return nearest(name, origins)
 
     def origins(self) -> dict[str, str]:
@@ -201,33 +248,49 @@ class LiveGlobals(dict[str, Any]):
     """
 
     def __init__(self, names: Names) -> None:
-        super().__init__(__builtins__=builtins)
+        super().__init__({} if names.assigns else names.covers, __builtins__=builtins)
         self._names = names
 
     def __missing__(self, name: str) -> Any:
         return self._names.find(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._names.assign(name, value)
+        if self._names.assigns:
+            self._names.assign(name, value)
+        else:
+            dict.__setitem__(self, name, value)
 
     def __delitem__(self, name: str) -> None:
-        self._names.delete(name)
+        if dict.__contains__(self, name):
+            dict.__delitem__(self, name)
+            self._names.covers.pop(name, None)
+        else:
+            self._names.delete(name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._names.has(name)
+        is_own = dict.__contains__(self, name)
+        return is_own or (isinstance(name, str) and self._names.has(name))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names.origins())
+        return iter(self.keys())
 
     def keys(self) -> Any:
         """All names, as ``dir()`` lists them."""
-        return self._names.origins().keys()
+        return {**dict.fromkeys(dict.keys(self)), **self._names.origins()}.keys()
 
     def settle(self) -> None:
-        """Move what a ``global`` statement stored past `__setitem__` to where it belongs."""
+        """The code is done: let later code see what it has assigned.
+
+        What goes into the script is here only where a ``global`` statement stored it past
+        `__setitem__`. What does not is left here, too, for functions that outlive the code.
+        """
         for name, value in list(dict.items(self)):
-            if name != "__builtins__":
+            if name == "__builtins__":
+                continue
+            if self._names.assigns:
                 self._names.assign(name, value)
+                dict.pop(self, name)
+            elif self._names.keep(name, value):
                 dict.pop(self, name)
 
 

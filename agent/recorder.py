@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import mmap
 import os
 import struct
 import threading
@@ -37,6 +36,7 @@ from ..ring import (
     layout_of,
 )
 from ..tables import Table
+from .mapped_file import MappedFile
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
@@ -47,6 +47,9 @@ _MAX_NAMES_BYTES = 16 << 20
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
+_WRITABLE, _FIXED = 0o600, 0o400
+"""The rights on a ring while it is made, and then: who would cut a file short that is mapped here
+kills this process, so not even its owner may do that by mistake."""
 
 
 class Names:
@@ -92,7 +95,7 @@ class Names:
         with self._lock:  # writing lets other threads run
             if name in self._numbers:
                 return self._numbers[name]
-            record = encode_name(name)
+            record = encode_name(name, self._count + 1)
             if self._size + len(record) > _MAX_NAMES_BYTES:
                 return NULL_NAME
             # The name is in the file before any row can refer to it.
@@ -239,16 +242,20 @@ class RingWriter:
             path.unlink(missing_ok=True)
         self.problem = _problem(table, rows, capacity)
         size = HEADER_SIZE + capacity * self.layout.row_size
-        fd = os.open(path, _CREATE if earlier is None else _AGAIN, 0o600)
+        if earlier is not None:
+            path.chmod(_WRITABLE)
+        fd = os.open(path, _CREATE if earlier is None else _AGAIN, _WRITABLE)
         try:
             os.posix_fallocate(fd, 0, size)
-            self.buffer = mmap.mmap(fd, size)
+            self._file = MappedFile(fd, size)
+            os.fchmod(fd, _FIXED)
         except OSError as error:
             os.unlink(path)
             reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
             raise RingError(table.name, reason) from None
         finally:
             os.close(fd)
+        self.buffer = self._file.view
         self.clock_offset_ns = CLOCK_OFFSET_NS
         self._write_header(capacity)
         self._words = itertools.count((newest + 1) * 4, 4)
@@ -351,8 +358,8 @@ class RingWriter:
         """
         if word - self._released >= every << 2:
             self._released = word
-            self.buffer.madvise(mmap.MADV_DONTNEED)
+            self._file.release_pages()
 
     def close(self) -> None:
         """Unmap the file; what is in it stays."""
-        self.buffer.close()
+        self._file.close()

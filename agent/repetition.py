@@ -40,7 +40,8 @@ class Repetition:
         self._request = request
         self._limit_s = limit_s
         self._training = training
-        self._run = Run(Code(request.code, request.thread, request.frame), training, shared)
+        code = Code(request.code, request.thread, request.frame, assigns=request.assign)
+        self._run = Run(code, training, shared)
         self._tell = tell
         self._due: queue.SimpleQueue[Visit] = queue.SimpleQueue()
         self._is_free = True

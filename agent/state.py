@@ -20,6 +20,7 @@ from .. import process, rundir
 from .._version import VERSION
 from ..card import Card
 from ..errors import ProbingError
+from ..file_systems import unfit_for_records
 from ..launchers import Place, place_in
 from ..rundir import ProcessFolder
 from ..settings import Setting, Settings, find
@@ -124,6 +125,9 @@ class Agent:
         from .recorder import Names, limit_rings
 
         folder = self.folder.path
+        why = unfit_for_records(folder)
+        if why is not None:
+            raise OSError(f"{folder} is on {why}, and what is mapped there can kill the training")
         mib = self.settings.rings_mib
         few = limit_rings((mib or _RINGS_MIB) << 20, None if mib else _free_bytes(folder))
         if few is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HELP = """\
 Lines of Python run in the process, between two steps of its training. The last expression is
-shown, and _ is its value in the next line. Names that are assigned stay in the script.
+shown, and _ is its value in the next line. Names that are assigned stay in the prompt.
 
   %sql STATEMENT   ask the tables, as `probing ENDPOINT query` does
   %bt              where every thread is

@@ -198,7 +198,7 @@ class _IpcSource:
         """The next batch; None after the last."""
         try:
             batch = self._reader.read_next_batch()
-            batch.validate()
+            batch.validate(full=True)  # what reads it later trusts every offset in it
             return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
         except StopIteration:
             self._stream.verify_end()
@@ -267,6 +267,7 @@ def _broken(error: Exception | None) -> Unreachable:
     """The error of a stream that is not whole."""
     why = f" ({str(error).splitlines()[0]})" if error is not None and str(error) else ""
     return Unreachable(
-        f"the answer broke off before its end{why}.",
-        help="The process or its agent may have ended meanwhile; ask again to see.",
+        f"the answer is not whole{why}.",
+        help="The process or its agent may have ended meanwhile, or what came is damaged; the"
+        " question is not at fault. Ask again to see.",
     )

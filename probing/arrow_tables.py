@@ -7,7 +7,7 @@ it did not store, and what is not asked for, is NULL and costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,9 +59,15 @@ def schema_of(table: Table) -> pa.Schema:
 class RecordedTable:
     """A recorded table of one process, read from its ring file; without one it is empty."""
 
-    def __init__(self, table: Table, folder: ProcessFolder) -> None:
+    def __init__(self, table: Table, folder: ProcessFolder, notes: list[str] | None = None) -> None:
+        """Prepare.
+
+        Args:
+            notes: Gets sentences about what is damaged.
+        """
         self.table = table
         self._folder = folder
+        self._notes = notes
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:
         """Read the ring as it stands.
@@ -81,7 +87,20 @@ class RecordedTable:
             return schema_of(self.table).empty_table()
         except OSError as error:
             raise NoPermission(f"{path} cannot be read ({error.strerror})") from error
+        if self._notes is not None:
+            self._notes += self._damage(snapshot, texts)
         return to_arrow(snapshot, texts, columns)
+
+    def _damage(self, snapshot: RingSnapshot, texts: Sequence[str | None]) -> Iterator[str]:
+        """What is damaged of it, one sentence each; the newest row may be in the making."""
+        name = self.table.full_name
+        if snapshot.is_cut:
+            yield f"the file of {name} has been cut short: rows are missing"
+        elif snapshot.torn and not self._folder.is_alive():
+            yield f"{snapshot.torn} rows of {name} are damaged, and left out"
+        lost = _without_names(snapshot, texts)
+        if lost:
+            yield f"the list of names is damaged: {lost} texts of {name} are NULL"
 
 
 def to_arrow(
@@ -143,6 +162,20 @@ def _read_or_empty(folder: ProcessFolder) -> bytes:
         return folder.names.read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def _without_names(snapshot: RingSnapshot, texts: Sequence[str | None]) -> int:
+    """How many texts refer to a name that is damaged or missing."""
+    is_there = np.array([True, *(text is not None for text in texts[1:])])
+    is_whole, lost = bool(is_there.all()), 0
+    for field in snapshot.header.fields:
+        numbers = snapshot.rows.columns.get(field.name)
+        if field.type != "text" or numbers is None or not len(numbers):
+            continue
+        if not is_whole or numbers.max() >= len(is_there):
+            inside = numbers[numbers < len(is_there)]
+            lost += len(numbers) - int(np.count_nonzero(is_there[inside]))
+    return lost
 
 
 def _undeclared(header: RingHeader) -> Table:

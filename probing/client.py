@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
-    from .eval_wire import Completions, EvalJobs
+    from .eval_wire import Appointment, Completions, EvalCommit, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -63,6 +63,8 @@ class Process(Protocol):
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """Run Python code in it, at a safe point unless `now`.
 
@@ -72,9 +74,15 @@ class Process(Protocol):
             thread: Whose locals it sees, by name or number; None for the training thread.
             frame: Which frame of that thread, 0 being the innermost of the script's.
             session: Evals with the same one share ``_``, the last value.
+            assign: Whether what the code assigns goes into the script; else the script's names
+                stay as they are, and the result names those that the code has assigned.
+            together: Where all ranks of a job run it at one step; see `ranks.eval_together`.
             unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
                 the process; only on this machine. See `probing.injection.holder`.
         """
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """Say where code of an appointment is run, or that it is run by itself."""
 
     def eval_steps(
         self,
@@ -85,6 +93,7 @@ class Process(Protocol):
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """Run Python code in it at the end of every so many steps; gives results as they come.
 

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .act_wire import Prepared
+
 LINES_TYPE = "application/x-ndjson"
 MOST_TIMES = 100_000
 """How often one eval can be repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appointment:
+    """All ranks of a job are to run code at one step.
+
+    Attributes:
+        meeting: What the requests to all of them have in common, and no others.
+        ranks: How many are asked.
+    """
+
+    meeting: str
+    ranks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +38,8 @@ class EvalRequest:
         frame: The one frame of it whose locals it sees, 0 being the innermost of the script's;
             None for all of them.
         session: What the lines of one prompt have in common: ``_`` is the last value of such.
+        assign: Whether what it assigns goes into the script.
+        together: Where other ranks run it, too; else it may enter no collective.
     """
 
     code: str
@@ -31,6 +48,23 @@ class EvalRequest:
     thread: str | None = None
     frame: int | None = None
     session: str | None = None
+    assign: bool = False
+    together: Appointment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalCommit:
+    """Where a rank is to run the code of an appointment, or that it is to run it by itself.
+
+    Attributes:
+        meeting: As of an `Appointment`.
+        position: As of a `Commit`; None to run it by itself, as soon as may be.
+        more: The same.
+    """
+
+    meeting: str
+    position: int | None = None
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +77,7 @@ class RepeatRequest:
         timeout_s: How long each wait for a step, and each run, may take.
         thread: As of an `EvalRequest`.
         frame: The same.
+        assign: The same.
     """
 
     code: str
@@ -51,6 +86,7 @@ class RepeatRequest:
     timeout_s: float | None = None
     thread: str | None = None
     frame: int | None = None
+    assign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +105,7 @@ class EvalResult:
         step: The training step at that moment, if one is counted.
         thread: The thread whose locals it saw, by name; None where there was none.
         left: The names of threads that it has left running.
+        hidden: The names of the script that it has assigned and that are as they were.
     """
 
     output: str
@@ -82,6 +119,7 @@ class EvalResult:
     step: int | None
     thread: str | None = None
     left: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +135,9 @@ class EvalJob:
         age_s: How long it has been in hand.
         place: The line that it executes; None while it waits.
         where: As of an `EvalResult`; None while it waits.
+        meeting: As of an `Appointment`; None without one.
+        prepared: Where the rank is, once it waits to be told the place.
+        apart: Why it has no place in common with the others.
     """
 
     number: int
@@ -106,6 +147,9 @@ class EvalJob:
     age_s: float
     place: str | None = None
     where: str | None = None
+    meeting: str | None = None
+    prepared: Prepared | None = None
+    apart: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
-    from .eval_wire import Completions, EvalJobs
+    from .eval_wire import Appointment, Completions, EvalCommit, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -85,6 +85,8 @@ class LocalProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe and self._folder.is_alive():
@@ -93,8 +95,20 @@ class LocalProcess:
             return eval_in_holder(self._folder.pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
         with self._asking("it can run no code any more") as agent:
             return agent.eval(
-                code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+                code,
+                timeout_s=timeout_s,
+                now=now,
+                thread=thread,
+                frame=frame,
+                session=session,
+                assign=assign,
+                together=together,
             )
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """See `Process`."""
+        with self._asking("it can run no code any more") as agent:
+            agent.commit_eval(commit)
 
     def eval_steps(
         self,
@@ -105,11 +119,18 @@ class LocalProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         with self._asking("it makes no steps any more") as agent:
             yield from agent.eval_steps(
-                code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+                code,
+                every=every,
+                times=times,
+                timeout_s=timeout_s,
+                thread=thread,
+                frame=frame,
+                assign=assign,
             )
 
     def jobs(self) -> EvalJobs:

@@ -1,42 +1,59 @@
 """The names file: each name once, in the order of its number.
 
-Rules of this file: the format only; the agent appends by it, readers decode by it. A record
-is a 32-bit length and that many bytes of UTF-8. The first record is number 1; number 0 is NULL.
-A record that is cut short ends the list: its row has not been published yet.
+Rules of this file: the format only; the agent appends by it, readers decode by it. A record is a
+32-bit length, a CRC-32 of its number and its text, and so many bytes of UTF-8. The first record is
+number 1; number 0 is NULL. A record that is cut short ends the list: its row has not been published
+yet. One that is damaged has no name.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 
-_LENGTH = struct.Struct("<I")
+_HEAD = struct.Struct("<II")
+_NUMBER = struct.Struct("<Q")
 MAX_NAME_BYTES = 1024
 
 
-def encode_name(name: str) -> bytes:
+def encode_name(name: str, number: int) -> bytes:
     """One record; a longer name is cut at `MAX_NAME_BYTES`."""
     text = name.encode("utf-8", "replace")[:MAX_NAME_BYTES]
-    return _LENGTH.pack(len(text)) + text
+    return _HEAD.pack(len(text), _sum_of(text, number)) + text
+
+
+def encode_names(names: Iterable[str]) -> bytes:
+    """A whole list, from number 1 on."""
+    return b"".join(encode_name(name, number) for number, name in enumerate(names, 1))
 
 
 def decode_names(data: bytes) -> list[str | None]:
-    """All whole records; item 0 is None, so that a number is an index."""
+    """All whole records; item 0 is None, so that a number is an index, as is what is damaged."""
     return [None, *(name for name, _ in _records(data))]
 
 
 def is_whole(data: bytes) -> bool:
     """Whether these are records and nothing else, so that more may be put behind them."""
-    return max((end for _, end in _records(data)), default=0) == len(data)
+    records = list(_records(data))
+    end = records[-1][1] if records else 0
+    return end == len(data) and all(name is not None for name, _ in records)
 
 
-def _records(data: bytes) -> Iterator[tuple[str, int]]:
-    """Each whole record's name, and where it ends."""
-    position = 0
-    while position + 4 <= len(data):
-        (length,) = _LENGTH.unpack_from(data, position)
-        end = position + 4 + length
+def _records(data: bytes) -> Iterator[tuple[str | None, int]]:
+    """Each whole record's name, None for a damaged one, and where it ends."""
+    position, number = 0, 1
+    while position + _HEAD.size <= len(data):
+        length, told = _HEAD.unpack_from(data, position)
+        end = position + _HEAD.size + length
         if length > MAX_NAME_BYTES or end > len(data):
             return
-        yield data[position + 4 : end].decode("utf-8", "replace"), end
-        position = end
+        text = data[position + _HEAD.size : end]
+        is_good = told == _sum_of(text, number)
+        yield text.decode("utf-8", "replace") if is_good else None, end
+        position, number = end, number + 1
+
+
+def _sum_of(text: bytes, number: int) -> int:
+    """What tells a record from one that is damaged, or that is not in its place."""
+    return zlib.crc32(text, zlib.crc32(_NUMBER.pack(number)))

@@ -57,7 +57,7 @@ def providers_for(
     told = notes if notes is not None else []
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)
     return [
-        RecordedTable(table, folder)
+        RecordedTable(table, folder, told)
         if table in RECORDED_TABLES
         else _LastProfile(folder)
         if table == KERNELS

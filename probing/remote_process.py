@@ -16,7 +16,15 @@ from .errors import (
     UsageError,
 )
 from .eval_client import results_of
-from .eval_wire import CancelRequest, CompleteRequest, Completions, EvalJobs, RepeatRequest
+from .eval_wire import (
+    Appointment,
+    CancelRequest,
+    CompleteRequest,
+    Completions,
+    EvalCommit,
+    EvalJobs,
+    RepeatRequest,
+)
 from .fit import FitAnswer
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer, LabelsRequest
@@ -85,16 +93,29 @@ class RemoteProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
             raise _only_there(self.label, "an unsafe eval")
         request = wire.EvalRequest(
-            code=code, timeout_s=timeout_s, now=now, thread=thread, frame=frame, session=session
+            code=code,
+            timeout_s=timeout_s,
+            now=now,
+            thread=thread,
+            frame=frame,
+            session=session,
+            assign=assign,
+            together=together,
         )
         wait_s = (timeout_s or self._timeout_s) + GRACE_S
         data = ask(self._address, "eval", body=request, timeout_s=wait_s)
         return _received(wire.EvalResult, data)
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """See `Process`."""
+        ask(self._address, "eval_commit", body=commit, timeout_s=self._timeout_s)
 
     def eval_steps(
         self,
@@ -105,10 +126,17 @@ class RemoteProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         request = RepeatRequest(
-            code=code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame
+            code=code,
+            every=every,
+            times=times,
+            timeout_s=timeout_s,
+            thread=thread,
+            frame=frame,
+            assign=assign,
         )
         return results_of(self._address, request, timeout_s or self._timeout_s)
 

@@ -31,7 +31,7 @@ from .tables import Column, Table
 from .tables.columns import FAILED as FAILED_COLUMN
 from .tables.columns import SEQ
 
-MAGIC = b"PRBRING1"
+MAGIC = b"PRBRING2"
 HEADER_SIZE = 8192
 OPEN, DONE, FAILED = 0, 1, 2
 
@@ -43,6 +43,7 @@ NULL_FLOAT_BITS = 0x7FF8_DEAD_0000_0000
 NULL_FLOAT: float = struct.unpack("<d", struct.pack("<Q", NULL_FLOAT_BITS))[0]
 
 _FIXED = struct.Struct("<8sIIQqQII")
+_SIZES = struct.Struct("<IQq")
 _COUNTERS_OFFSET = 32  # of the field `dropped` in _FIXED
 DROPPED = struct.Struct("<Q")
 MARKER = struct.Struct("<Q")
@@ -174,16 +175,8 @@ def encode_header(layout: RingLayout, *, capacity: int, clock_offset_ns: int) ->
         for f in (*layout.opening, *layout.closing)
     ]
     text = json.dumps({"table": layout.table.name, "fields": fields}).encode()
-    fixed = _FIXED.pack(
-        MAGIC,
-        HEADER_SIZE,
-        layout.row_size,
-        capacity,
-        clock_offset_ns,
-        0,
-        len(text),
-        zlib.crc32(text),
-    )
+    sizes = (layout.row_size, capacity, clock_offset_ns)
+    fixed = _FIXED.pack(MAGIC, HEADER_SIZE, *sizes, 0, len(text), _sum_of(text, *sizes))
     header = fixed + text
     if len(header) > HEADER_SIZE:
         raise RingError(layout.table.name, "its columns do not fit the header")
@@ -202,7 +195,8 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         header
     )
     text = header[_FIXED.size : _FIXED.size + length]
-    if header_size != HEADER_SIZE or len(text) != length or zlib.crc32(text) != crc:
+    told = _sum_of(text, row_size, capacity, clock_offset)
+    if header_size != HEADER_SIZE or len(text) != length or told != crc:
         raise RingError(source, "its header is damaged")
     if not 16 <= row_size <= 4096 or not 1 <= capacity <= 2**32:
         raise RingError(source, "its header gives impossible sizes")
@@ -220,6 +214,11 @@ def decode_header(header: bytes, *, source: str) -> RingHeader:
         dropped=dropped,
         fields=fields,
     )
+
+
+def _sum_of(text: bytes, row_size: int, capacity: int, clock_offset_ns: int) -> int:
+    """What tells a header from one that is damaged: of all but the count of dropped rows."""
+    return zlib.crc32(text, zlib.crc32(_SIZES.pack(row_size, capacity, clock_offset_ns)))
 
 
 def _decode_field(item: dict[str, Any], row_size: int) -> StoredField:

@@ -72,6 +72,7 @@ class RingSnapshot:
         overwritten: Rows that made room for newer ones.
         dropped: Rows that the writer could not write; they have no number.
         torn: Rows that are damaged, cut off, or never settled.
+        is_cut: Whether the file is shorter than its header says.
     """
 
     header: RingHeader
@@ -80,6 +81,7 @@ class RingSnapshot:
     overwritten: int
     dropped: int
     torn: int
+    is_cut: bool = False
 
 
 def read_ring(path: Path, columns: Collection[str] | None = None) -> RingSnapshot:
@@ -272,6 +274,7 @@ class _Scan:
             overwritten=overwritten,
             dropped=self._ring.header.dropped,
             torn=newest - overwritten - len(rows) + ahead,
+            is_cut=self._ring.slots < self._capacity,
         )
 
     def _slots(self) -> npt.NDArray[np.int64]:

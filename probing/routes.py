@@ -113,6 +113,15 @@ ROUTES: tuple[Route, ...] = (
         doc="Run Python code in the process: at the next safe point while training makes progress.",
     ),
     Route(
+        name="eval_commit",
+        method="POST",
+        path="/v1/eval/commit",
+        access="eval",
+        request=eval_wire.EvalCommit,
+        answer=eval_wire.EvalCommit,
+        doc="Say at which step code is run that all ranks of a job run, or that it is run alone.",
+    ),
+    Route(
         name="backtrace",
         method="GET",
         path="/v1/backtrace",

@@ -37,6 +37,7 @@ from . import process
 from .card import Card
 from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
+from .file_systems import MOUNTS, unfit_for_records
 from .frozen import frozen
 from .settings import Settings
 
@@ -49,18 +50,23 @@ def default_path(
     runtime_dir: str | None,
     uid: int | None = None,
     memory_dir: str = "/dev/shm",  # noqa: S108 - `verify` makes it safe
+    mounts: Path = MOUNTS,
 ) -> Path:
-    """Where the run directory is.
+    """Where the run directory is: the first place that is fit for records.
 
     Args:
         runtime_dir: The value of XDG_RUNTIME_DIR, if it is set.
         uid: The user whose directory it is; this process's if not given.
         memory_dir: Where files are kept in memory; /tmp takes its place where it is missing.
+        mounts: See `file_systems`.
     """
-    if settings.home:
-        return Path(settings.home)
+    home = Path(settings.home)
+    if settings.home and unfit_for_records(home, mounts=mounts) is None:
+        return home
     if runtime_dir and os.path.isdir(runtime_dir):
-        return Path(runtime_dir) / "probing"
+        found = Path(runtime_dir) / "probing"
+        if unfit_for_records(found, mounts=mounts) is None:
+            return found
     base = memory_dir if os.path.isdir(memory_dir) else "/tmp"  # noqa: S108 - as above
     return Path(f"{base}/probing-{os.getuid() if uid is None else uid}")
 
@@ -78,7 +84,7 @@ def from_env() -> RunDirectory:
         if stat.S_IMODE(info.st_mode) & 0o022:
             raise UnsafeRunDirectory(str(path), f"its mode is {stat.S_IMODE(info.st_mode):o}")
         # One that was asked for by name may be another user's, whom root looks after.
-        if not settings.home and info.st_uid != os.getuid():
+        if str(path) != str(Path(settings.home)) and info.st_uid != os.getuid():
             raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
     return RunDirectory(path)
 

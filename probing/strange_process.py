@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .allocations import Recording
     from .answer import Answer
     from .attaching import Attached
-    from .eval_wire import Completions, EvalJobs
+    from .eval_wire import Appointment, Completions, EvalCommit, EvalJobs
     from .fit import FitAnswer, FitRequest
     from .profile_client import StepsProfile
     from .profile_client import Tell as TellSteps
@@ -67,12 +67,18 @@ class StrangeProcess:
         thread: str | None = None,
         frame: int | None = None,
         session: str | None = None,
+        assign: bool = False,
+        together: Appointment | None = None,
     ) -> wire.EvalResult:
         """See `Process`."""
         if unsafe:
             from .unsafe_eval import eval_in_holder
 
             return eval_in_holder(self._pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+        raise self._no_agent()
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """See `Process`."""
         raise self._no_agent()
 
     def eval_steps(
@@ -84,6 +90,7 @@ class StrangeProcess:
         timeout_s: float | None = None,
         thread: str | None = None,
         frame: int | None = None,
+        assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
         raise self._no_agent()

@@ -15,7 +15,7 @@ from ...wire import EVAL_INTERRUPTED
 from .. import terminal
 from ..asking import Replies, tell_notes
 from ..render.errors import render_failure
-from ..render.evaluation import eval_notes, render_repeated, render_result
+from ..render.evaluation import eval_notes, hidden_notes, render_repeated, render_result
 from ..render.text import escape_lines
 from ..target import asked_target, attach_option, style_option, target_options
 from ..text_input import TextCommand, read_text
@@ -43,6 +43,7 @@ _FAILED = 1
     metavar="N",
     help="See the locals of this frame alone; 0 is the innermost of the script's.",
 )
+@click.option("--assign", is_flag=True, help="What it assigns goes into the script.")
 @click.option(
     "--every",
     type=click.IntRange(min=1),
@@ -71,6 +72,7 @@ def command(
     now: bool,
     thread: str | None,
     frame: int | None,
+    assign: bool,
     every: int | None,
     times: int | None,
     unsafe: bool,
@@ -87,14 +89,18 @@ def command(
 
     Names are those of the script first, then the locals of the functions that the training thread
     is in, then what probing knows: model, optimizer, scheduler, scaler, train_loader, batch, loss,
-    step, rank, trainer. An assignment changes the local that has the name, else a global.
+    step, rank, trainer. Names that the code assigns are its own: the next eval sees them, the
+    script does not, and one that the script has stays there as it is. With --assign an assignment
+    changes the local that has the name, else a global. Objects are the live ones either way.
 
     A process that is stuck in C code which keeps the interpreter lock can run nothing. --unsafe
     borrows the very thread that keeps it: a last look before the process is killed, because the
     call it is in may end early, and half-changed data of that call is the code's to meet.
 
     Of several processes equal results are shown once, with the ranks that gave them, the odd ones
-    first. Each runs the code at a safe point of its own, and the step is told where they differ.
+    first. All ranks of a job run the code at one step, so that it may begin collectives; where they
+    have no step in common each runs it by itself, and a note says why. Code that one rank runs by
+    itself is kept out of collectives, which would hang the job.
     """
     from ..syntax import find_syntax_error
 
@@ -119,6 +125,7 @@ def command(
                     timeout_s=target.timeout_s,
                     thread=thread,
                     frame=frame,
+                    assign=assign,
                 ),
                 as_json=as_json,
             )
@@ -130,7 +137,7 @@ def command(
         )
     as_json = as_json or style == "json"
     if not target.is_single:
-        code_to_run = Code(source, now=now, unsafe=unsafe, thread=thread, frame=frame)
+        code_to_run = Code(source, now, unsafe, thread, frame, assign)
         context.exit(_show_many(target, code_to_run, as_json=as_json))
     replies = Replies(
         target,
@@ -141,6 +148,7 @@ def command(
             unsafe=unsafe,
             thread=thread,
             frame=frame,
+            assign=assign,
         ),
     )
     failed = 0
@@ -158,7 +166,7 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     from ..ranks import asking_of, exit_code, tell_outcomes
     from ..render.evaluations import plain_results, render_results
 
-    results, outcomes = gather_results(
+    results, outcomes, why = gather_results(
         asking_of(target),
         code,
         limit_s=target.timeout_s,
@@ -169,6 +177,10 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     else:
         folded = fold_results(results)
         terminal.write(render_results(folded, color=terminal.screen().color))
+    if why is not None:
+        terminal.note(f"each has run it by itself, not at one step of all ({why})")
+    for sentence in hidden_notes(results.values()):
+        terminal.note(sentence)
     tell_outcomes(outcomes)
     codes = (_exit_code(result) for result in results.values())
     return exit_code(outcomes) or next((number for number in codes if number), 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .text import render_age
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...wire import EvalResult
 
@@ -36,12 +36,23 @@ def eval_notes(result: EvalResult) -> list[str]:
     if result.left:
         names = ", ".join(result.left)
         notes.append(f"left running in the process: the thread{_s(result.left)} {names}")
+    notes += hidden_notes([result])
     if not (result.output or result.value or result.error):
         notes.append(f"done in {short_time(result.duration_s)}{_at(result)} (no output)")
     elif result.step is not None:
         held = "training held" if result.where == "safe point" else "beside the training"
         notes.append(f"at step {result.step}, {held} for {short_time(result.duration_s)}")
     return notes
+
+
+def hidden_notes(results: Iterable[EvalResult]) -> list[str]:
+    """What to say of the script's names that the code has assigned, and that are as before."""
+    hidden = list(dict.fromkeys(name for result in results for name in result.hidden))
+    if not hidden:
+        return []
+    verb, what = ("is", "it") if len(hidden) == 1 else ("are", "them")
+    names = ", ".join(hidden)
+    return [f"{names} of the script {verb} as before: --assign changes {what} there"]
 
 
 def _s(items: Sequence[object]) -> str:

@@ -22,7 +22,7 @@ class RingError(ProbingError):
     """A ring file cannot be made or read."""
 
     code = "ring"
-    help = "Recording of this table is off; the training is not affected."
+    help = "This table is missing or not whole; the other tables are there."
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"ring {source}: {reason}.")

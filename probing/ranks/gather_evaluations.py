@@ -1,8 +1,7 @@
 """Runs the same code on all ranks of a job.
 
-Rules of this file: each rank runs it at a safe point of its own, as soon as it comes to one. What
-must happen at the same step on all ranks, such as a change of the learning rate, does not belong
-here: it needs an appointment, as `gather_facts` makes one.
+Rules of this file: all ranks of one job run it at one step, where they have one in common; else
+each at a safe point of its own, as soon as it comes to one, and by itself: see `eval_together`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..job.asking import Outcome
+from ..limits import DEFAULT_TIMEOUT_S
+from .eval_together import can_meet, run_together
 from .naming import Rank
 from .sent_code import Code
 
 if TYPE_CHECKING:
     from ..client import Process
+    from ..eval_wire import Appointment
     from ..job.members import Member
     from ..wire import EvalResult
     from .gathering import Asking
@@ -29,15 +31,15 @@ def gather_results(
     *,
     limit_s: float | None = None,
     connect: Callable[[str], Process] | None = None,
-) -> tuple[dict[Rank, EvalResult], tuple[Outcome[EvalResult], ...]]:
-    """What the code came to on every member that ran it.
+) -> tuple[dict[Rank, EvalResult], tuple[Outcome[EvalResult], ...], str | None]:
+    """What the code came to on every member that ran it, and why not at one step of all.
 
     Args:
         limit_s: How long it may wait and run; None for each process's own setting.
         connect: Another way to the process at an endpoint, such as one that attaches first.
     """
 
-    def run(process: Process, member: Member) -> EvalResult:
+    def run(process: Process, member: Member, together: Appointment | None = None) -> EvalResult:
         there = process if connect is None else connect(member.endpoint)
         return there.eval(
             code.text,
@@ -46,9 +48,16 @@ def gather_results(
             unsafe=code.unsafe,
             thread=code.thread,
             frame=code.frame,
+            assign=code.assign,
+            together=together,
         )
 
-    outcomes = asking.ask(run, grace_s=_GRACE_S)
+    why = None
+    if connect is None and not (code.now or code.unsafe) and can_meet(asking):
+        limit = limit_s or DEFAULT_TIMEOUT_S
+        outcomes, why = run_together(asking, run, limit_s=limit, grace_s=_GRACE_S)
+    else:
+        outcomes = asking.ask(run, grace_s=_GRACE_S)
     names = asking.names
     found = {names[o.member]: o.value for o in outcomes if o.value is not None}
-    return found, outcomes
+    return found, outcomes, why

@@ -16,6 +16,7 @@ class Code(NamedTuple):
         unsafe: Whether it may run in a thread that holds the interpreter lock for ever.
         thread: Whose locals it sees; None for the training thread's.
         frame: Those of which of its frames; None for all.
+        assign: Whether what it assigns goes into the script.
     """
 
     text: str
@@ -23,3 +24,4 @@ class Code(NamedTuple):
     unsafe: bool = False
     thread: str | None = None
     frame: int | None = None
+    assign: bool = False

@@ -51,7 +51,7 @@ def test_the_last_expression_is_the_value(job: probing.Process) -> None:
     """As in a notebook: statements run, prints are output, the last expression is the value."""
     result = job.eval("a_name = 6\nprint('printed')\na_name * 7")
     assert (result.output, result.value, result.error) == ("printed\n", "42", None)
-    assert job.eval("a_name").value == "6", "assignments reach the program"
+    assert job.eval("a_name").value == "6", "later code sees it"
     assert job.eval("del a_name").error is None
 
 
@@ -93,7 +93,7 @@ def test_names_are_found_in_the_training_functions_locals(
     assert job.eval("[type(p).__name__ for p in network.parameters()]").value is not None
     found = job.eval("(model is network, optimizer is sgd, counter > 0)")
     assert found.value == "(True, True, True)"
-    assert job.eval("new_global = counter").error is None
+    assert job.eval("new_global = counter", assign=True).error is None
     assert job.eval("import sys; sys.modules['__main__'].new_global > 0").value == "True"
 
 

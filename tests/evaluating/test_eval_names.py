@@ -36,16 +36,72 @@ def test_neither_loss_nor_batch_is_kept(asked: probing.Process) -> None:
 
 def test_a_local_is_changed_in_the_running_function(asked: probing.Process) -> None:
     """An assignment reaches the local variable of the frame, in every version of Python."""
-    assert asked.eval("pause = 0.003\npause").value == "0.003"
+    assert asked.eval("pause = 0.003\npause", assign=True).value == "0.003"
     step = asked.eval("step").value
     wait_until(lambda: asked.eval("step").value != step, "another step")
     assert asked.eval("pause").value == "0.003"
     assert asked.eval("'pause' in globals() and 'pause' in vars(__import__('__main__'))").value == (
         "False"
     )
-    assert asked.eval("brand_new = 1").error is None
+    assert asked.eval("brand_new = 1", assign=True).error is None
     assert asked.eval("vars(__import__('__main__'))['brand_new']").value == "1"
-    assert "only global names of the script can be deleted" in str(asked.eval("del pause").error)
+    assert "with --assign global names of the script" in str(asked.eval("del pause").error)
+
+
+OWN = """
+import math
+for pause in (1, 2):
+    twice = [pause * factor for factor in (1, 2) if pause]
+def total():
+    global feed
+    feed = None
+    return sum(twice) + pause + helper()
+def helper(): return int(math.pi)
+class Kept:
+    here = pause
+(total(), feed, Kept.here, pause, 'pause' in globals(), (lambda: pause)())
+"""
+
+
+def test_what_code_assigns_is_its_own(asked: probing.Process) -> None:
+    """Its functions see it, the script does not, and what it has covered there is named."""
+    result = asked.eval(OWN)
+    assert result.error is None, result.error
+    assert result.value == "(11, None, 2, 2, True, 2)"
+    assert sorted(result.hidden) == ["feed", "pause"]
+    assert asked.eval("pause").value == "0.003" or asked.eval("pause").value == "0.002"
+    assert asked.eval("type(feed).__name__").value == "'DataLoader'"
+    main = "vars(__import__('__main__'))"
+    later = asked.eval(f"twice, total() if False else helper(), 'twice' in {main}")
+    assert later.value == "([2, 4], 3, False)"
+    assert asked.eval("del twice").error is None
+    assert asked.eval("twice").error_type == "NameError"
+    assert asked.eval("sgd.marked = True").hidden == ()
+    assert asked.eval("sgd.marked").value == "True", "objects are the live ones"
+    assert asked.eval("sgd = sgd\nimport threading, torch").hidden == ()
+
+
+def test_lines_of_a_prompt_share_what_they_assign(asked: probing.Process) -> None:
+    """Also by a name that the script has, until it is deleted; other prompts see the script's."""
+    assert asked.eval("sgd = 5", session="one").hidden == ("sgd",)
+    again = asked.eval("sgd + 1", session="one")
+    assert (again.value, again.hidden) == ("6", ())
+    assert asked.eval("type(sgd).__name__", session="two").value == "'SGD'"
+    assert asked.eval("del sgd", session="one").error is None
+    assert asked.eval("type(sgd).__name__", session="one").value == "'SGD'"
+
+
+def test_each_run_of_a_repeated_eval_goes_on(asked: probing.Process) -> None:
+    """What the code has counted is there when it runs again."""
+    code = "try:\n    seen += 1\nexcept NameError:\n    seen = 1\nseen"
+    assert [r.value for r in asked.eval_steps(code, times=3)] == ["1", "2", "3"]
+
+
+def test_the_command_names_what_it_has_left_as_it_was(evaluated: Target) -> None:
+    """A note names the script's variable, on stderr."""
+    done = evaluated.run(str(evaluated.pid), "eval", "pause = 5; pause")
+    assert done.stdout == "5\n"
+    assert "pause of the script is as before: --assign changes it there" in done.stderr
 
 
 def test_a_frame_or_a_thread_is_chosen(asked: probing.Process) -> None:

@@ -36,7 +36,7 @@ def test_a_looped_gradient_check_changes_nothing(
         results = [job.eval(CODE), *job.eval_steps(CODE, every=2, times=5)]
         assert {result.value for result in results} == {"True"}
         rounds += 1
-    assert job.eval("limit = done + 5").error is None
+    assert job.eval("limit = done + 5", assign=True).error is None
     beside.wait_for_output("trained")
     assert beside.process.wait(30) == 0
     count = beside.output.split()[2]

@@ -27,7 +27,7 @@ from probing.agent.listener import _begins_other_than_ping
 from probing.arrow_tables import RecordedTable
 from probing.card import Card
 from probing.errors import BadHost, BadRequest, BadToken, RingError
-from probing.names import decode_names, encode_name
+from probing.names import decode_names, encode_names
 from probing.node_card import NodeCard
 from probing.ring import HEADER_SIZE, MAGIC, RingHeader, decode_header, encode_header, layout_of
 from probing.rundir import ProcessFolder
@@ -126,7 +126,7 @@ def read_names(data: bytes) -> None:
     assert names[0] is None
     texts = [name for name in names[1:] if name is not None]
     if all(len(text.encode("utf-8", "replace")) <= 1024 for text in texts):
-        assert decode_names(b"".join(map(encode_name, texts))) == names
+        assert decode_names(encode_names(texts)) == [None, *texts]
 
 
 def read_card(data: bytes) -> None:
@@ -265,7 +265,7 @@ _CARD = codec.encode(
 TARGETS: tuple[Target, ...] = (
     Target("header", read_header, tuple(_header_seeds())),
     Target("rows", read_rows, tuple(_row_seeds())),
-    Target("names", read_names, (b"", encode_name("a") + encode_name("transformer.h.3.attn"))),
+    Target("names", read_names, (b"", encode_names(["a", "transformer.h.3.attn"]))),
     Target("card", read_card, (_CARD,)),
     Target("wire", read_wire, tuple(_wire_seeds())),
     Target("action", read_action, (b'{"checkpoint":{"path":"x","force":true}}', b'{"cleanup":{}}')),

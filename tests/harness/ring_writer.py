@@ -83,5 +83,5 @@ def trace_values(number: int) -> dict[str, float]:
 
 def save_names(path: Path, texts: list[str]) -> Path:
     """A names file that holds these texts, the first as number 1."""
-    path.write_bytes(b"".join(names.encode_name(text) for text in texts))
+    path.write_bytes(names.encode_names(texts))
     return path

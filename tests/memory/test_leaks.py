@@ -56,9 +56,9 @@ def test_a_healthy_training_has_no_leak(keeping: Target, way: str) -> None:
 def test_a_history_with_a_limit_is_no_leak_while_it_fills(keeping: Target) -> None:
     """A deque that still fills up is told as what it is, with its limit."""
     process = probing.connect(keeping.pid)
-    process.eval("last_losses = deque(maxlen=1_000_000)")
+    process.eval("last_losses = deque(maxlen=1_000_000)", assign=True)
     report = watch(keeping, "bounded")
-    process.eval("last_losses = deque(maxlen=12)")
+    process.eval("last_losses = deque(maxlen=12)", assign=True)
     (found,) = report.findings
     assert (found.mistake, found.is_leak, found.rows[0]["bound"]) == ("bounded", False, 1_000_000)
 

@@ -23,6 +23,7 @@ _BODIES = {
     "fit": b'{"batch":4}',
     "repeat": b'{"code":"1","every":1,"times":1}',
     "cancel": b'{"number":1}',
+    "eval_commit": b'{"meeting":"x"}',
     "complete": b'{"text":"pri","session":null}',
     "act": b'{"timeout_s":1}',
 }

@@ -397,7 +397,7 @@ def recorded(tmp_path: Path, writer: RingWriter) -> ProcessFolder:
     """The run folder of an ended process with that record."""
     folder = RunDirectory(tmp_path / "home").create_folder(2**22 + 1, 5)
     writer.save(folder.ring("torch_trace"))
-    folder.names.write_bytes(b"".join(map(names.encode_name, ("blocks.0", "Block", "GPT"))))
+    folder.names.write_bytes(names.encode_names(("blocks.0", "Block", "GPT")))
     return folder
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import probing
 from probing import names, ring
-from probing.arrow_tables import to_arrow
-from probing.errors import RingError
+from probing.arrow_tables import RecordedTable, to_arrow
+from probing.errors import InternalError, ProbingError, RingError
 from probing.ring_peek import table_status
 from probing.ring_reader import RingSnapshot, read_ring
-from probing.rundir import ProcessFolder
-from probing.tables import TORCH_TRACE
+from probing.rundir import ProcessFolder, folder_at
+from probing.tables import STEPS, TORCH_TRACE, Table
 from tests import faults
 from tests.harness.targets import start_program
 
@@ -193,3 +194,75 @@ def test_damaged_names_lead_nowhere(damaged: ProcessFolder, fault: faults.Reache
         damaged.names.write_bytes(data[:length])
         lost += read_all(damaged) is None
     fault.equals("a damaged names file: readings that lost rows", 0, lost)
+
+
+MUTATIONS, ASKED_WHOLE = 400, 20
+"""How many, and one in how many is asked by a statement, which takes longer."""
+TABLES = (TORCH_TRACE, STEPS)
+
+
+def mutated(data: bytes, draw: random.Random) -> bytes:
+    """The bytes of a file with something wrong in them."""
+    at = draw.randrange(len(data))
+    span = draw.randrange(1, 64)
+    return draw.choice(
+        (
+            data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :],
+            data[:at] + draw.randbytes(span) + data[at + span :],
+            data[:at],
+            data[:at] + data[at + span :],
+            data[:at] + data[at : at + span] + data[at:],
+            data[:at] + bytes(span) + data[at + span :],
+        )
+    )
+
+
+@pytest.mark.fault("R2")
+def test_a_mutated_record_is_right_or_said_to_be_damaged(
+    run: ProcessFolder, tmp_path: Path, fault: faults.Reached
+) -> None:
+    """The names, what describes rows, the card: no other answer without a word, no fault of ours.
+
+    The values of rows have no checksum, so that what is mutated of a ring is its header.
+    """
+    path = tmp_path / "home" / run.path.name
+    shutil.copytree(run.path, path, ignore=lambda _, names: [n for n in names if n == "sock"])
+    files = [path / "names", path / "torch_trace.ring", path / "steps.ring", path / "card.json"]
+    good = [answer_to(path, table, is_whole=True) for table in TABLES]
+    assert good == [answer_to(path, table) for table in TABLES]
+    assert all(rows and not notes for rows, notes in good)
+    draw, unsaid, faulty = random.Random(7), [], []
+    for number in range(MUTATIONS):
+        file = draw.choice(files)
+        data = file.read_bytes()
+        file.chmod(0o600)
+        head = data[: ring.HEADER_SIZE] if file.suffix == ".ring" else data
+        file.write_bytes(mutated(head, draw) + data[len(head) :])
+        for table, (rows, _) in zip(TABLES, good, strict=True):
+            try:
+                found, notes = answer_to(path, table, is_whole=not number % ASKED_WHOLE)
+            except ProbingError as error:
+                if isinstance(error, InternalError):
+                    faulty.append((number, file.name, str(error)))
+                continue
+            except Exception as error:  # noqa: BLE001 - a finding, whatever it is
+                faulty.append((number, file.name, repr(error)))
+                continue
+            if found != rows and not notes:
+                unsaid.append((number, file.name, table.name))
+        file.write_bytes(data)
+    fault.equals(f"{MUTATIONS} mutations: answers changed without a word", [], unsaid)
+    fault.equals(f"{MUTATIONS} mutations: faults of ours", [], faulty)
+
+
+def answer_to(path: Path, table: Table, *, is_whole: bool = False) -> tuple[list[str], list[str]]:
+    """The rows of a table, and what was said beside them; by a statement where it is whole."""
+    if is_whole:
+        process = probing.connect(str(path))
+        rows = process.query(f"SELECT * FROM {table.full_name} ORDER BY seq").to_pylist()
+        return [repr(row) for row in rows], process.notes()
+    notes: list[str] = []
+    folder = folder_at(path)
+    assert folder is not None
+    rows = RecordedTable(table, folder, notes).load(None).to_pylist()
+    return [repr(row) for row in rows], notes

@@ -343,7 +343,8 @@ def during_an_eval() -> None:
 
     def ask() -> None:
         try:
-            answers.append(post("/v1/eval", {"code": "while True: running = True", "now": True}))
+            code = {"code": "while True: running = True", "now": True, "assign": True}
+            answers.append(post("/v1/eval", code))
         except (OSError, http.client.HTTPException) as error:
             answers.append(error)
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from probing import process, ring
-from probing.names import encode_name
+from probing.names import encode_names
 from probing.rundir import from_env
 from probing.tables import TORCH_TRACE
 
@@ -70,7 +70,7 @@ def main(rows: int) -> str:
             numbers = newest - (newest - slots) % rows
             file.write(make_rows(row_type(layout), numbers).tobytes())
     texts = (f"blocks.{number // 14}.part.{number % 14}" for number in range(MODULES))
-    folder.names.write_bytes(b"".join(encode_name(text) for text in texts))
+    folder.names.write_bytes(encode_names(texts))
     return str(Path(folder.path))
 
 

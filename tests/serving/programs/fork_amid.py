@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 import threading
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from fork_storm import files_of_agent  # type: ignore[import-not-found]
 
 from probing.agent import lifecycle, recorder
+from probing.agent.mapped_file import MappedFile
 from probing.settings import Settings
 from probing.tables import EVALS
 
@@ -20,10 +20,10 @@ PATIENCE_S = 0.5
 """How long the fork has time to come too early."""
 
 making, is_late = threading.Event(), threading.Event()
-map_file = mmap.mmap
+map_file = MappedFile
 
 
-def map_slowly(*args: Any, **kwargs: Any) -> mmap.mmap:
+def map_slowly(*args: Any, **kwargs: Any) -> MappedFile:
     """Map a file once the fork has had its time."""
     making.set()
     is_late.wait()
@@ -32,7 +32,7 @@ def map_slowly(*args: Any, **kwargs: Any) -> mmap.mmap:
 
 if __name__ == "__main__":
     agent = lifecycle.start(Settings.from_env(os.environ))
-    recorder.mmap.mmap = map_slowly  # type: ignore[attr-defined]
+    recorder.MappedFile = map_slowly  # type: ignore[assignment, attr-defined]
     threading.Thread(target=agent.make_ring, args=(EVALS, 64)).start()
     making.wait()
     threading.Timer(PATIENCE_S, is_late.set).start()

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "programs"))
 from children import Data, descriptors, traces_of_agent  # type: ignore[import-not-found]
 
 CHILD_S, IN_FLIGHT = 60, 8

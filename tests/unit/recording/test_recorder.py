@@ -19,7 +19,7 @@ from probing.agent.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.errors import RingError
-from probing.names import decode_names, encode_name
+from probing.names import decode_names, encode_names
 from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
 from probing.ring_peek import RingPeek
 from probing.ring_reader import read_ring
@@ -188,8 +188,8 @@ def test_names_of_many_threads_stay_in_order(tmp_path: Path) -> None:
 
 def test_a_name_that_is_cut_short_ends_the_list() -> None:
     """Whatever was being appended when the process died is not half a name."""
-    data = encode_name("whole") + encode_name("cut")
-    for end in range(len(encode_name("whole")), len(data)):
+    data = encode_names(["whole", "cut"])
+    for end in range(len(encode_names(["whole"])), len(data)):
         assert decode_names(data[:end]) == [None, "whole"]
 
 

@@ -26,7 +26,7 @@ CASES: list[tuple[Any, str]] = [
     ),
     (
         wire.EvalRequest(code="1", now=True),
-        '{"code":"1","timeout_s":null,"now":true,"thread":null,"frame":null,"session":null}',
+        '{"code":"1","timeout_s":null,"now":true,"thread":null,"frame":null,"session":null,"assign":false,"together":null}',
     ),
     (
         wire.Backtrace(

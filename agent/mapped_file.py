@@ -1,0 +1,72 @@
+"""Maps a file into memory without keeping a descriptor of it.
+
+Rules of this file: no torch; runs where a ring is made and let go of. Python's own ``mmap`` keeps a
+descriptor for each mapping, of which a process has few, and they are the training's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from typing import Any
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_MAP: Any = _LIBC.mmap
+_MAP.restype = ctypes.c_void_p
+_MAP.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_UNMAP: Any = _LIBC.munmap
+_UNMAP.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_ADVISE: Any = _LIBC.madvise
+_ADVISE.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_VIEW: Any = ctypes.pythonapi.PyMemoryView_FromMemory
+_VIEW.restype = ctypes.py_object
+_VIEW.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+_WRITABLE = 0x200
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class MappedFile:
+    """A file in memory.
+
+    Attributes:
+        view: All of it; of no use any more once it is closed.
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        """Map the first `size` bytes, to be read and written; the descriptor may be closed then.
+
+        Raises:
+            OSError: It cannot be mapped.
+        """
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        self._address = _MAP(None, size, access, mmap.MAP_SHARED, fd, 0)
+        self._size = size
+        if self._address in {None, _FAILED}:
+            number = ctypes.get_errno() or errno.ENOMEM
+            raise OSError(number, os.strerror(number))
+        self.view: memoryview = _VIEW(self._address, size, _WRITABLE)
+
+    def release_pages(self) -> None:
+        """Give what is in memory of it back to the kernel; the data stays in the file."""
+        if self._address is not None:
+            _ADVISE(self._address, self._size, mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Unmap it; to close it twice is harmless.
+
+        Raises:
+            BufferError: Somebody writes to it at this moment.
+        """
+        self.view.release()
+        address, self._address = self._address, None
+        if address is not None:
+            _UNMAP(address, self._size)
