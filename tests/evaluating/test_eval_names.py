@@ -116,8 +116,8 @@ def test_a_frame_or_a_thread_is_chosen(asked: probing.Process) -> None:
     with pytest.raises(ProbingError, match="no thread 'nobody'") as caught:
         asked.eval("1", thread="nobody")
     assert "other" in caught.value.help
-    with pytest.raises(ProbingError, match="no frame 9") as caught:
-        asked.eval("1", frame=9)
+    with pytest.raises(ProbingError, match="no frame 99") as caught:
+        asked.eval("1", frame=99)
     assert "0 main (evaluated.py:" in caught.value.help
 
 
@@ -149,7 +149,7 @@ def test_the_command_chooses_frames(evaluated: Target) -> None:
     answer = json.loads(done.stdout)
     assert (answer["value"], answer["thread"], answer["error"]) == ("7", "other", None)
     assert {"output", "duration_s", "step"} <= answer.keys()
-    done = evaluated.run(str(evaluated.pid), "eval", "1", "--frame", "9")
+    done = evaluated.run(str(evaluated.pid), "eval", "1", "--frame", "99")
     assert done.returncode == 2
     assert "Its frames: 0 main" in done.stderr
 
