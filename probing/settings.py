@@ -62,7 +62,8 @@ class Settings:
         "PROBING_INSECURE_PLAINTEXT",
         default=False,
         doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
-        " certificate. Tokens, code and answers then cross the network unencrypted.",
+        " certificate, and the command line to send its token to other machines so. Tokens, code"
+        " and answers then cross the network unencrypted, and whoever is named gets the token.",
     )
     tls_cert: str = _setting(
         "PROBING_TLS_CERT",
@@ -291,7 +292,7 @@ class Settings:
         "PROBING_JOB_DIR",
         "",
         "A directory that all machines of a job see: node servers, and agents that listen on TCP,"
-        " leave their address there, and commands find them by it.",
+        " leave their address there, and commands find them by it. Nobody else may write to it.",
     )
     node: bool = _setting(
         "PROBING_NODE",
