@@ -200,7 +200,8 @@ class Settings:
     query_memory_mib: int = _setting(
         "PROBING_QUERY_MEMORY_MIB",
         512,
-        "The memory a query's engine may use.",
+        "The resident memory that a helper process may hold which runs the queries of others; about"
+        " 100 MiB of it are its libraries, and it has 192 in any case.",
         live=True,
         minimum=64,
     )
