@@ -107,7 +107,8 @@ class Settings:
         "PROBING_TOKEN",
         "",
         "The token of TCP requests, for the agent and for the command line. Unset: the agent makes"
-        " one and keeps it in the file `token` of its run folder.",
+        " one and keeps it in the file `token` of its run folder. The agent takes it out of the"
+        " environment.",
         secret=True,
     )
     read_token: str = _setting(

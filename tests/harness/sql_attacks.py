@@ -132,7 +132,7 @@ BOMBS: tuple[Bomb, ...] = (
     Bomb(
         "a segmentation fault by a deep value",
         "SELECT ((repeat('[', 20000) || repeat(']', 20000))::json::variant)",
-        ("sql_worker_died",),
+        ("sql_worker_died", "sql_too_large"),
     ),
     Bomb(
         "a segmentation fault by deep lists",

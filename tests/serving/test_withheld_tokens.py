@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,19 @@ import pytest
 import probing
 from probing import process
 from probing.node_card import read_node, read_token, token_path
-from probing.rundir import RunDirectory
+from probing.rundir import ProcessFolder, RunDirectory
 from tests.harness.targets import clean_env, program_path, start_program, wait_until
 
 pytestmark = pytest.mark.anypython
 
 TOKEN, READ_TOKEN = "a-secret-of-all", "a-secret-of-readers"
 GIVEN = {"PROBING_TOKEN": TOKEN, "PROBING_READ_TOKEN": READ_TOKEN}
+
+
+def folder_of(home: Path, pid: int) -> ProcessFolder | None:
+    """The run folder of a process, once it has a card."""
+    folders = (folder for folder in RunDirectory(home).folders() if folder.pid == pid)
+    return next((folder for folder in folders if folder.read_card()), None)
 
 
 def test_workers_and_commands_have_no_token_and_ranks_do(tmp_path: Path) -> None:
@@ -35,13 +42,7 @@ def test_workers_and_commands_have_no_token_and_ranks_do(tmp_path: Path) -> None
         assert list(found) == ["own", "command", "fork", "spawn", "forkserver"]
         assert not any(found.values())
         for pid in (target.pid, *ranks.values()):
-            folder = wait_until(
-                lambda pid=pid: next(
-                    (f for f in RunDirectory(home).folders() if f.pid == pid and f.read_card()),
-                    None,
-                ),
-                f"the agent of {pid}",
-            )
+            folder = wait_until(partial(folder_of, home, pid), f"the agent of {pid}")
             card = folder.read_card()
             assert card is not None
             assert card.problems == ()

@@ -42,7 +42,7 @@ def main() -> None:
     code = "import os; print([n for n in os.environ if n.startswith('PROBING_') and 'TOKEN' in n])"
     found["command"] = json.loads(subprocess.check_output([sys.executable, "-c", code], text=True))
     for method in ("fork", "spawn", "forkserver"):
-        context = multiprocessing.get_context(method)
+        context: Any = multiprocessing.get_context(method)
         results = context.Queue()
         worker = context.Process(target=work, args=(results,), daemon=True)
         worker.start()
@@ -50,7 +50,8 @@ def main() -> None:
         worker.join()
     ranks = {}
     for method in ("fork", "spawn"):
-        child: Any = multiprocessing.get_context(method).Process(target=rank)
+        parent: Any = multiprocessing.get_context(method)
+        child = parent.Process(target=rank)
         child.start()
         ranks[method] = child.pid
     print(json.dumps(found), json.dumps(ranks), sep="\n", flush=True)
