@@ -220,12 +220,23 @@ def test_a_memory_bomb_is_refused(folder: ProcessFolder, sql: str) -> None:
 def test_what_is_set_is_what_a_worker_holds(folder: ProcessFolder, sql: str) -> None:
     """A statement that tries to take 2 GB has 512 MiB, and dies before the training does."""
 
-    async def test(worker: SqlWorker) -> None:
-        with contextlib.suppress(RemoteError):
-            await ask(worker, sql)
-        assert peak_kib(idle_pid(worker)) < 512 << 10
+    async def test() -> None:
+        worker = WorkerProcess(folder, 512)
+        question = WorkerRequest(
+            sql=sql, timeout_s=DEADLINE_S, max_rows=1, max_bytes=1 << 20, memory_mib=512,
+            max_sql_bytes=1 << 16,
+        )  # fmt: skip
+        try:
+            await worker.wait_ready()
+            with contextlib.suppress(RemoteError):
+                await worker.ask(question)
+            assert peak_kib(worker.pid) < 512 << 10
+        finally:
+            worker.kill()
+            worker.release()
+            worker.wait()
 
-    with_worker(folder, test, query_memory_mib=512)
+    asyncio.run(test())
 
 
 def test_an_idle_worker_goes(folder: ProcessFolder) -> None:
