@@ -10,10 +10,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from .. import node_card, process, rundir
 from ..registration import Registration, as_reached, register
+from ..settings import Settings
 from .state import Agent
 from .worker_process import places_of
 
@@ -31,12 +33,18 @@ def announce(agent: Agent) -> None:
             agent.problems.append(f"it is not registered in {settings.job_dir}: {error.strerror}")
     if settings.node and agent.card().local_rank in (None, 0):
         try:
-            start_node(rundir.RunDirectory(agent.folder.path.parent))
+            start_node(rundir.RunDirectory(agent.folder.path.parent), _tokens(settings))
         except (OSError, subprocess.SubprocessError) as error:
             agent.problems.append(f"no node server could be started: {error}")
 
 
-def start_node(directory: rundir.RunDirectory) -> None:
+def _tokens(settings: Settings) -> dict[str, str]:
+    """The tokens that were given, as variables: they are in this environment no more."""
+    given = {"PROBING_TOKEN": settings.token, "PROBING_READ_TOKEN": settings.read_token}
+    return {name: token for name, token in given.items() if token}
+
+
+def start_node(directory: rundir.RunDirectory, tokens: Mapping[str, str]) -> None:
     """Start a node server, unless one runs.
 
     The process started here is a go-between that ends at once, so that the node server is no child
@@ -56,7 +64,7 @@ def start_node(directory: rundir.RunDirectory) -> None:
         stderr=subprocess.DEVNULL,
         close_fds=True,
         cwd="/",
-        env=_environment(directory),
+        env={**_environment(directory), **tokens},
     ) as go_between:
         code = go_between.wait(_START_S)
         if code:

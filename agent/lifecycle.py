@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import process, rundir
 from ..errors import ProbingError
@@ -31,6 +32,9 @@ from .sockets import bind_tcp, bind_unix
 from .state import Agent, int_from_env
 from .training_thread import correct_main_thread
 
+if TYPE_CHECKING:
+    from .withheld import Withheld
+
 _ASKED_FOR = Arrival()
 
 
@@ -41,6 +45,7 @@ class Running:
         self.agent = agent
         self.arrival = arrival
         self._listener: Listener | None = None
+        self._withheld: Withheld | None = None
         self._crashes = CrashRecorder(agent)
 
     def begin(self) -> None:
@@ -52,6 +57,9 @@ class Running:
         agent = self.agent
         failed = try_each((agent.hold,))
         agent.problems.extend(f"other machines cannot see that it lives: {what}" for what in failed)
+        if agent.settings.token or agent.settings.read_token:
+            failed = try_each((self._withhold,))
+            agent.problems.extend(f"its tokens are still in the environment: {w}" for w in failed)
         if self.arrival.is_early:
             agent.await_use()
         else:
@@ -71,6 +79,8 @@ class Running:
         """Leave the process as it was; never raises."""
         self._do(self._crashes.stop)
         self.end()
+        if self._withheld is not None:
+            self._do(self._withheld.give_back)
 
     def remains(self) -> list[str]:
         """What `stop` will have to leave in the process, a sentence each."""
@@ -87,6 +97,13 @@ class Running:
         try_each((self._crashes.stop, self.agent.abandon))
         if self._listener is not None:
             try_each((self._listener.abandon,))
+
+    def _withhold(self) -> None:
+        """Keep the tokens from what the training starts."""
+        from .withheld import Withheld  # not needed by most processes
+
+        self._withheld = Withheld()
+        self._withheld.take(self.agent.settings, self.agent.folder)
 
     def _do(self, action: Callable[[], object]) -> None:
         """Do one thing on the way out; one that fails is told on the card and stops no other."""
@@ -139,7 +156,8 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
-            agent = Agent(settings, _own_folder(settings))
+            folder = _own_folder(settings)
+            agent = Agent(_with_tokens(settings, folder), folder)
             agent.problems.extend(_moved(agent))
             agent.places, agent.depart = arrival.places, _depart
             forks.watch(_forked)
@@ -151,6 +169,15 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
                 raise
             atexit.register(_ended)
         return _running.agent
+
+
+def _with_tokens(settings: Settings, folder: ProcessFolder) -> Settings:
+    """The settings with the tokens that an agent above took out of the environment."""
+    if not (settings.listen or settings.node):
+        return settings
+    from .withheld import completed  # not needed by most processes
+
+    return completed(settings, folder)
 
 
 def is_answered_for(settings: Settings) -> bool:

@@ -15,7 +15,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from .. import wire
-from ..errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied, SqlWorkerRests
+from ..errors import (
+    Busy,
+    QueryTimedOut,
+    RemoteError,
+    SqlTooLarge,
+    SqlWorkerDied,
+    SqlWorkerRests,
+)
 from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..sql_frames import WorkerRequest
@@ -121,6 +128,8 @@ class SqlWorker:
         except asyncio.TimeoutError:
             raise QueryTimedOut(limit_s) from None
         except RemoteError as error:
+            if error.code == SqlTooLarge.code:
+                worker.is_free = False  # what it could not finish may still hold its memory
             if error.code != QueryTimedOut.code:
                 raise
             worker.is_free = False  # what was interrupted may still be running in it

@@ -41,7 +41,7 @@ class WorkerProcess:
     """A running SQL worker.
 
     Attributes:
-        memory_mib: What its engine may use; its limits were set by it.
+        memory_mib: What it may hold; its limits were set by it.
         is_free: Whether it has nothing in hand, so that it may be asked again.
     """
 

@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
 from .render.errors import render_error
-from .render.text import escape_controls, harmless
+from .render.text import CONTROLS, escape_controls, harmless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,13 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Write a value of plain parts to stdout as JSON; what is not plain, as the text it prints."""
-    write(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    write(CONTROLS.sub(_json_escape, text))
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    """A control character as JSON writes it; line breaks stand between the values alone."""
+    return match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}"
 
 
 def write_chunks(chunks: Iterable[bytes]) -> None:

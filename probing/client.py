@@ -6,6 +6,7 @@ reached through its agent alone, or one without an agent.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 from . import wire
@@ -278,7 +279,8 @@ def connect(
     trust = None
     if tls_ca is not None or tls_fingerprint is not None:
         pinned = (read_fingerprint(tls_fingerprint),) if tls_fingerprint else ()
-        trust = Trust(ca=tls_ca or "", fingerprints=pinned)
+        said = Trust.from_env(os.environ)
+        trust = said._replace(ca=tls_ca or "", fingerprints=pinned)
     place = resolve(endpoint, from_env(), token=token, trust=trust)
     label = str(endpoint)
     if isinstance(place, Local):

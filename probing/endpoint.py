@@ -21,7 +21,7 @@ from .errors import BadEndpoint, NoSuchProcess
 from .node_card import read_node, read_token, token_path
 from .rundir import ProcessFolder, RunDirectory, environment_directory, folder_at
 from .transport import Address
-from .trust import NOTHING_SAID, Trust
+from .trust import Trust
 
 _TLS = "https://"
 _HOST = re.compile(
@@ -53,6 +53,7 @@ class _Given(NamedTuple):
 
     token: str | None
     trust: Trust
+    is_told: bool
 
 
 def resolve(
@@ -61,6 +62,7 @@ def resolve(
     *,
     token: str | None = None,
     trust: Trust | None = None,
+    is_told: bool = False,
 ) -> Place:
     """Find the process that an endpoint means.
 
@@ -68,15 +70,18 @@ def resolve(
         token: For TCP; without one, that of a local process which listens there is taken.
         trust: Whose certificates are believed; without, as the environment says. That of a local
             process is known here.
+        is_told: Whether others named it, and not the user.
 
     Raises:
         BadEndpoint: It is none of the forms, or fits several processes.
         NoSuchProcess: Nothing matches.
+        Unproven: Others named it, and nothing will prove who is there.
     """
     text = str(endpoint).strip()
     given = _Given(
         token=token or os.environ.get("PROBING_TOKEN"),
         trust=Trust.from_env(os.environ) if trust is None else trust,
+        is_told=is_told,
     )
     if text.isdecimal():
         return _by_pid(int(text), directory)
@@ -135,9 +140,13 @@ def _address(
         raise BadEndpoint(f"{host}:{port}", "a port is between 1 and 65535")
     known = _local_listener(host, port, directory)
     if tls is None:
-        tls = known.listen.startswith(_TLS) if known else given.trust != NOTHING_SAID
-    trust = given.trust if tls else NOTHING_SAID
-    if tls and known is not None and known.fingerprint is not None:
+        tls = known.listen.startswith(_TLS) if known else given.trust.names_servers
+    trust = given.trust
+    if known is None and given.is_told:
+        trust.check_told(f"{host}:{port}", tls=tls)
+    elif known is not None and not known.listen.startswith(_TLS):
+        trust = Trust(plaintext=True)  # or it would not listen so
+    elif known is not None and known.fingerprint is not None:
         trust = Trust(fingerprints=(known.fingerprint,))
     token = given.token or (known.token if known else None)
     return Address(host=host, port=port, tls=tls, token=token, trust=trust)

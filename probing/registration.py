@@ -1,7 +1,8 @@
 """Addresses left in a directory that all machines of a job see: ``PROBING_JOB_DIR``.
 
 Rules of this file: one small JSON file for each server, put in place whole; loaded by an agent only
-where the directory is set. Nothing in it is secret: a token is never written there.
+where the directory is set. Nothing in it is secret: a token is never written there. But who is
+named there is asked, so what others could have written is not believed.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from . import process
 from .codec import decode, encode
 from .errors import BadRequest
+from .rundir import write_private
 
 STALE_S = 24 * 3600.0
 """After how long without a word from it a server of another machine is taken for gone."""
@@ -49,39 +53,73 @@ class Registration:
     registered_ns: int = 0
 
 
+class Registered(NamedTuple):
+    """What a directory lists.
+
+    Attributes:
+        entries: The servers that may still be there.
+        notes: What was not believed, and why.
+    """
+
+    entries: list[Registration]
+    notes: list[str]
+
+
 def register(directory: Path, registration: Registration) -> Path:
     """Leave word of a server.
 
     Raises:
         OSError: The directory cannot be written to.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{registration.host}-{registration.pid}-{registration.start_time}{_SUFFIX}"
     path = directory / name
     new = directory / f".{name}.new"
-    new.write_bytes(encode(registration))
+    write_private(new, encode(registration))
     os.replace(new, path)
     return path
 
 
-def registrations(directory: Path, *, clock: Callable[[], float] = time.time) -> list[Registration]:
+def registrations(directory: Path, *, clock: Callable[[], float] = time.time) -> Registered:
     """The servers that may still be there, those of ended processes left out.
 
     One of this machine is gone when its process is; one of another, when it has said nothing for
     long.
     """
-    found = []
-    for path in sorted(directory.glob(f"*{_SUFFIX}")) if directory.is_dir() else ():
-        entry = _read(path)
-        if entry is not None and not is_stale(entry, now_s=clock()):
-            found.append(entry)
+    found = Registered([], [])
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        why = _distrust(os.fstat(fd), may_be_sticky=True)
+        if why:
+            found.notes.append(f"PROBING_JOB_DIR={directory} is left out: {why}; `chmod 700` it")
+            return found
+        for name in sorted(name for name in os.listdir(fd) if name.endswith(_SUFFIX)):
+            _add(found, directory / name, _read(fd, name), clock())
+    finally:
+        os.close(fd)
     return found
+
+
+def _add(found: Registered, path: Path, entry: Registration | str | None, now_s: float) -> None:
+    """Keep what a file says, or why it is not believed."""
+    if isinstance(entry, str):
+        found.notes.append(f"{path} is left out: {entry}")
+    elif entry is not None and not is_stale(entry, now_s=now_s):
+        found.entries.append(entry)
+
+
+def is_here(entry: Registration) -> bool:
+    """Whether a server is of this machine, and of this container."""
+    there = (entry.boot_id, entry.pid_namespace)
+    return there == (process.boot_id(), process.pid_namespace())
 
 
 def is_stale(entry: Registration, *, now_s: float) -> bool:
     """Whether nobody can be there any more."""
-    here = (entry.boot_id, entry.pid_namespace) == (process.boot_id(), process.pid_namespace())
-    if here:
+    if is_here(entry):
         return not process.is_alive(entry.pid, entry.start_time)
     return now_s - entry.registered_ns * 1e-9 > STALE_S
 
@@ -94,8 +132,34 @@ def as_reached(listen: str) -> str:
     return f"{scheme}{separator}{socket.gethostname()}:{port}" if open_to_all else listen
 
 
-def _read(path: Path) -> Registration | None:
-    """What a file says; None where it is none of ours."""
-    with contextlib.suppress(OSError, BadRequest), path.open("rb") as file:
-        return decode(Registration, file.read(_MOST_BYTES))
+def _read(directory: int, name: str) -> Registration | str | None:
+    """What a file says; None where it is none of ours, or why it is not believed."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(name, flags, dir_fd=directory)
+    except OSError:
+        return "it cannot be read, or is a link"
+    with open(fd, "rb", buffering=0) as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            return "it is no file"
+        why = _distrust(info)
+        if why:
+            return why
+        with contextlib.suppress(OSError, BadRequest):
+            return decode(Registration, file.read(_MOST_BYTES))
     return None
+
+
+def _distrust(info: os.stat_result, *, may_be_sticky: bool = False) -> str:
+    """Why what is there could be somebody else's word; empty where it could not.
+
+    Args:
+        may_be_sticky: Whether others may write where each can change only what is his own.
+    """
+    if info.st_uid not in {0, os.geteuid()}:
+        return f"it belongs to another user (uid {info.st_uid})"
+    is_open = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if is_open and not (may_be_sticky and info.st_mode & stat.S_ISVTX):
+        return "others can write to it"
+    return ""

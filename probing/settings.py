@@ -62,7 +62,8 @@ class Settings:
         "PROBING_INSECURE_PLAINTEXT",
         default=False,
         doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
-        " certificate. Tokens, code and answers then cross the network unencrypted.",
+        " certificate, and the command line to send its token to other machines so. Tokens, code"
+        " and answers then cross the network unencrypted, and whoever is named gets the token.",
     )
     tls_cert: str = _setting(
         "PROBING_TLS_CERT",
@@ -106,7 +107,8 @@ class Settings:
         "PROBING_TOKEN",
         "",
         "The token of TCP requests, for the agent and for the command line. Unset: the agent makes"
-        " one and keeps it in the file `token` of its run folder.",
+        " one and keeps it in the file `token` of its run folder. The agent takes it out of the"
+        " environment.",
         secret=True,
     )
     read_token: str = _setting(
@@ -199,7 +201,8 @@ class Settings:
     query_memory_mib: int = _setting(
         "PROBING_QUERY_MEMORY_MIB",
         512,
-        "The memory a query's engine may use.",
+        "The resident memory that a helper process may hold which runs the queries of others; about"
+        " 100 MiB of it are its libraries, and it has 192 in any case.",
         live=True,
         minimum=64,
     )
@@ -291,7 +294,7 @@ class Settings:
         "PROBING_JOB_DIR",
         "",
         "A directory that all machines of a job see: node servers, and agents that listen on TCP,"
-        " leave their address there, and commands find them by it.",
+        " leave their address there, and commands find them by it. Nobody else may write to it.",
     )
     node: bool = _setting(
         "PROBING_NODE",

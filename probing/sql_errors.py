@@ -67,7 +67,7 @@ def translate(error: BaseException, context: SqlContext) -> ProbingError:
         return QueryTimedOut(context.timeout_s)
     if isinstance(error, MemoryError) or kind == "Out of Memory" or _OVERSIZE.search(message):
         return SqlTooLarge(
-            f"the query needs more memory than it may use ({context.memory_mib} MiB)"
+            f"the query needs more memory than its engine may use ({context.memory_mib} MiB)"
         )
     if kind == "Permission":
         return SqlRefused(

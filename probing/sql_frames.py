@@ -26,7 +26,7 @@ class WorkerRequest:
         timeout_s: What it may take, everything included.
         max_rows: Where to cut the answer.
         max_bytes: Where to cut the answer, in bytes of Arrow data.
-        memory_mib: What the engine may use.
+        memory_mib: What the process may hold.
         max_sql_bytes: How long the statement may be.
         folder: The run folder whose tables are asked; empty for the worker's own.
     """

@@ -37,8 +37,13 @@ _NICE, _NICER = 10, 5
 """How far it stands behind the training while it starts, and how much further at work: at 15 its
 imports alone take half a minute where every core is busy, and a query has ended before it begins.
 """
-_BESIDE_ENGINE_BYTES = 2 << 30
-"""Address space for what is not the engine's memory: libraries, the rows, the answer."""
+_FILES_MIB = 64
+"""What of the limit is left for the pages of libraries: the kernel's limit is on data alone."""
+_BARE_MIB = 128
+"""What a worker holds before the first statement, with its libraries."""
+_LEAST_MIB = 192
+_UNTOUCHED_BYTES = 2 << 30
+"""Address space beside what may be held: files that are mapped, what is reserved and never used."""
 _BESIDE_STATEMENT_S = 5
 """Processor time for what is not the statement: the tables that it reads, sending the answer."""
 
@@ -75,13 +80,23 @@ def limit_process(memory_mib: int) -> None:
     with open("/proc/self/oom_score_adj", "w") as file:  # rather this one than the training
         file.write("1000")
     for kind, most in (
-        (resource.RLIMIT_AS, (memory_mib << 20) + _BESIDE_ENGINE_BYTES),
+        (resource.RLIMIT_DATA, (max(memory_mib, _LEAST_MIB) - _FILES_MIB) << 20),
+        (resource.RLIMIT_AS, (memory_mib << 20) + _UNTOUCHED_BYTES),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 64),
     ):
         _, hard = resource.getrlimit(kind)
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (limit, limit))
+
+
+def engine_mib(memory_mib: int) -> int:
+    """What of a worker's memory is the engine's: the rows and the answer need some, too.
+
+    The engine counts only what goes through its buffers. A text, a list or a hash table of 2 GB
+    does not, and meets the limit of the process.
+    """
+    return (max(memory_mib, _LEAST_MIB) - _BARE_MIB) * 2 // 3
 
 
 def limit_processor_time(limit_s: float) -> None:
@@ -133,7 +148,9 @@ def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list
     limit_s = request.timeout_s
     limit_processor_time(limit_s)
     providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
-    engine = Engine(providers, memory_mib=request.memory_mib, max_sql_bytes=request.max_sql_bytes)
+    engine = Engine(
+        providers, memory_mib=engine_mib(request.memory_mib), max_sql_bytes=request.max_sql_bytes
+    )
     with engine.run(
         request.sql,
         timeout_s=request.timeout_s,

@@ -1,14 +1,15 @@
 """The few words of torch's TCPStore that finding a job takes, spoken without torch.
 
-Rules of this file: one connection, a limit on every wait, nothing that waits for a key. The server
-is the job's own rendezvous: what is written there is under ``/probing/`` and small. What the server
-says that is not understood ends the connection, and is an `Unreachable`.
+Rules of this file: one connection, a limit on all its waits, nothing that waits for a key. The
+server is the job's own rendezvous: what is written there is under ``/probing/`` and small. What the
+server says that is not understood ends the connection, and is an `Unreachable`.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+import time
 
 from .errors import Unreachable
 
@@ -23,7 +24,7 @@ class TorchStore:
     """A connection to a TCPStore; use as a context manager.
 
     Args:
-        timeout_s: The limit of each wait.
+        timeout_s: The limit of all waits together.
 
     Raises:
         Unreachable: Nobody, or something else, listens there.
@@ -31,6 +32,7 @@ class TorchStore:
 
     def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
         self._where = f"{host}:{port}"
+        self._until = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -69,6 +71,7 @@ class TorchStore:
         return self._receive(size)
 
     def _send(self, data: bytes) -> None:
+        self._limit()
         try:
             self._socket.sendall(data)
         except OSError as error:
@@ -78,6 +81,7 @@ class TorchStore:
         """Exactly so many bytes."""
         data = b""
         while len(data) < size:
+            self._limit()
             try:
                 part = self._socket.recv(size - len(data))
             except OSError as error:
@@ -86,6 +90,13 @@ class TorchStore:
                 raise self._lost("it closed the connection")
             data += part
         return data
+
+    def _limit(self) -> None:
+        """Have the next wait end in time."""
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise self._lost("it did not answer in time")
+        self._socket.settimeout(left_s)
 
     def _lost(self, why: str) -> Unreachable:
         return Unreachable(

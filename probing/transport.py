@@ -1,21 +1,23 @@
 """One HTTP request to an agent, over its unix socket or TCP.
 
 Rules of this file: the client's sockets, and nothing that knows what a route means. Every wait
-has a limit. What goes wrong on the way becomes one of our errors here; an error body from the
-other side is raised as it was sent.
+has a limit. Who is at the other end is judged by the number that was connected to, before a byte
+is sent. What goes wrong on the way becomes one of our errors here; an error body from the other
+side is raised as it was sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import rank_paths, wire
 from .errors import (
@@ -29,7 +31,10 @@ from .errors import (
 )
 from .routes import ROUTES_BY_NAME
 from .rundir import short_path
-from .trust import NOTHING_SAID, Trust, context_for
+from .trust import NOTHING_SAID, Trust, context_for, is_loopback
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _RETRY_S = 0.02
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
@@ -47,6 +52,7 @@ class Address:
         tls: Whether the connection is encrypted.
         token: Sent with every TCP request.
         trust: Whose certificate is believed.
+        is_far: Whether it must be another machine's.
         key: Which process of a node server's is meant, by the name of its run folder.
         held: What need not be asked for any more.
     """
@@ -58,6 +64,7 @@ class Address:
     token: str | None = None
     key: str = ""
     trust: Trust = NOTHING_SAID
+    is_far: bool = False
     held: Held = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -68,6 +75,18 @@ class Address:
     def path_of(self, path: str) -> str:
         """Where a route is to be found there."""
         return rank_paths.path_of(self.key, path) if self.key else path
+
+    def check_peer(self, number: str) -> None:
+        """Judge who is at the other end.
+
+        Raises:
+            NotProbing: It is this machine, which was not meant.
+            Unproven: A token would be sent to another machine unencrypted.
+        """
+        if self.is_far and is_loopback(number):
+            raise NotProbing(str(self), "it is this machine's own")
+        if self.token and not self.tls:
+            self.trust.check_plain(str(self), number)
 
 
 def ask(
@@ -85,7 +104,7 @@ def ask(
     Args:
         route: The name of a route of `probing.routes`.
         body: An object of `probing.wire` for a POST.
-        timeout_s: The limit of each wait: for the connection, and for every piece.
+        timeout_s: The limit of the whole.
         flags: Query parameters to be set to ``true``.
         times: Query parameters in seconds.
         **names: What stands in braces in the route's path.
@@ -93,6 +112,7 @@ def ask(
     Raises:
         NotProbing: Nobody, or something else, listens there.
         Untrusted: Who listens there is not who it should be; it was sent nothing.
+        Unproven: Nothing proves who listens there; it was sent nothing.
         NotAnswering: The answer did not come in time.
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
@@ -101,8 +121,16 @@ def ask(
         held = address.held.get(asked_as(route, body=body, flags=flags, times=times, **names))
         if held is not None:
             return held
+    until = time.monotonic() + timeout_s
     with open_answer(
-        address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
+        address,
+        route,
+        body=body,
+        timeout_s=timeout_s,
+        flags=flags,
+        times=times,
+        until=until,
+        **names,
     ) as response:
         return response.read()
 
@@ -142,9 +170,15 @@ def open_answer(
     timeout_s: float,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
+    until: float | None = None,
     **names: str,
 ) -> Iterator[http.client.HTTPResponse]:
-    """As `ask`, but hand the answer over as a file to be read piece by piece."""
+    """As `ask`, but hand the answer over as a file to be read piece by piece.
+
+    Args:
+        timeout_s: The limit of each wait: for the connection, and for every piece.
+        until: When all of it is to be there, by the monotonic clock.
+    """
     record = ROUTES_BY_NAME[route]
     connection = _connection(address, timeout_s)
     headers = {"Content-Type": wire.JSON_TYPE}
@@ -154,6 +188,9 @@ def open_answer(
     path = address.path_of(path_to(route, flags=flags, times=times, **names))
     try:
         with _our_errors(address, timeout_s):
+            connection.connect()
+            if until is not None:
+                connection.sock = _TimedSocket(connection.sock, until)
             connection.request(record.method, path, content, headers)
             # Closed by itself: it holds the socket where the other side ends the connection.
             with connection.getresponse() as response:
@@ -203,9 +240,7 @@ def _connection(address: Address, timeout_s: float) -> http.client.HTTPConnectio
     """A connection that is not yet made."""
     if address.path is not None:
         return _UnixConnection(address.path, timeout_s)
-    if address.tls:
-        return _TlsConnection(address, timeout_s)
-    return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    return _TcpConnection(address, timeout_s)
 
 
 def _checked(token: str) -> str:
@@ -222,19 +257,74 @@ def _checked(token: str) -> str:
     return token
 
 
-class _TlsConnection(http.client.HTTPSConnection):
-    """HTTP over TLS; nothing is sent before the certificate is one that is trusted."""
+class _TcpConnection(http.client.HTTPConnection):
+    """HTTP over TCP; nothing is sent before who is there is one that may have it."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        context = context_for(address.trust)
-        super().__init__(address.host, address.port, timeout=timeout_s, context=context)
+        super().__init__(address.host, address.port, timeout=timeout_s)
         self._address = address
 
     def connect(self) -> None:
-        """Connect, and compare the certificate with those that are pinned."""
+        """Connect, judge who is there, and compare the certificate with those that are pinned."""
         super().connect()
-        shown = cast("ssl.SSLSocket", self.sock).getpeercert(binary_form=True)
-        self._address.trust.check(str(self._address), shown)
+        self._address.check_peer(self.sock.getpeername()[0])
+        if self._address.tls:
+            trust = self._address.trust
+            self.sock = context_for(trust).wrap_socket(self.sock, server_hostname=self.host)
+            trust.check(str(self._address), self.sock.getpeercert(binary_form=True))
+
+
+class _TimedSocket:
+    """A connected socket, all of whose waits together end at one moment."""
+
+    def __init__(self, connected: socket.socket, until: float) -> None:
+        self._socket, self._until = connected, until
+
+    def sendall(self, data: bytes) -> None:
+        """See `socket.socket.sendall`."""
+        self._limit()
+        self._socket.sendall(data)
+
+    def makefile(self, mode: Literal["rb"]) -> io.BufferedReader:
+        """See `socket.socket.makefile`."""
+        return io.BufferedReader(_TimedFile(self._socket.makefile(mode, buffering=0), self._limit))
+
+    def close(self) -> None:
+        """See `socket.socket.close`."""
+        self._socket.close()
+
+    def _limit(self) -> None:
+        """Have the next wait end in time.
+
+        Raises:
+            TimeoutError: It is late already.
+        """
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+
+
+class _TimedFile(io.RawIOBase):
+    """What a timed socket receives."""
+
+    def __init__(self, file: socket.SocketIO, limit: Callable[[], None]) -> None:
+        super().__init__()
+        self._file, self._limit = file, limit
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        """See `io.RawIOBase`."""
+        self._limit()
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
+        self._file.close()
+        super().close()
 
 
 class _UnixConnection(http.client.HTTPConnection):

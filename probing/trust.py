@@ -1,19 +1,23 @@
 """Which servers a client believes when they say who they are, and so gives its token to.
 
 Rules of this file: files and TLS contexts, no socket. A certificate that is pinned by its
-fingerprint needs no authority and no fitting name; any other needs both.
+fingerprint needs no authority and no fitting name; any other needs both. A token goes to who has
+shown such a certificate, and unencrypted to nobody but this machine, unless the user said so.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import ipaddress
 import re
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .errors import Untrusted, UsageError
+from . import settings
+from .errors import Unproven, Untrusted, UsageError
+from .setting_values import parse
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -24,10 +28,12 @@ class Trust(NamedTuple):
     Attributes:
         ca: A file of certificates, of authorities or of the servers themselves.
         fingerprints: Of the servers' certificates: SHA-256 in lower-case hexadecimal.
+        plaintext: Whether tokens may cross the network unencrypted.
     """
 
     ca: str = ""
     fingerprints: tuple[str, ...] = ()
+    plaintext: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Trust:
@@ -40,7 +46,36 @@ class Trust(NamedTuple):
         return cls(
             ca=env.get("PROBING_TLS_CA", "").strip(),
             fingerprints=tuple(read_fingerprint(word) for word in words),
+            plaintext=parse(_PLAINTEXT, env.get(_PLAINTEXT.env, "0")),
         )
+
+    @property
+    def names_servers(self) -> bool:
+        """Whether anything was said of certificates."""
+        return bool(self.ca or self.fingerprints)
+
+    def check_plain(self, address: str, peer: str) -> None:
+        """Refuse to send a token unencrypted to another machine, unless that was allowed.
+
+        Args:
+            peer: The number of who is at the other end of the connection.
+
+        Raises:
+            Unproven: It is one.
+        """
+        if not (self.plaintext or is_loopback(peer)):
+            raise Unproven(address, "the token would cross the network unencrypted")
+
+    def check_told(self, address: str, *, tls: bool) -> None:
+        """Refuse who was not named by the user and cannot prove to be one that he believes.
+
+        Raises:
+            Unproven: It is so.
+        """
+        if self.names_servers and not tls:
+            raise Unproven(address, "others named it, and want it to be asked unencrypted")
+        if not (self.names_servers or self.plaintext):
+            raise Unproven(address, "others named it, and no certificate proves who it is")
 
     def check(self, address: str, certificate: bytes | None) -> None:
         """Compare the certificate that a server has shown with those that are pinned, if any are.
@@ -59,6 +94,14 @@ class Trust(NamedTuple):
 
 
 NOTHING_SAID = Trust()
+_PLAINTEXT = settings.find("insecure_plaintext")
+
+
+def is_loopback(number: str) -> bool:
+    """Whether a numeric address is this machine's own, in whatever way it is written."""
+    address = ipaddress.ip_address(number.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
 def read_fingerprint(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .table import Heading, render_table
@@ -10,24 +11,27 @@ from .text import escape_controls, render_count
 if TYPE_CHECKING:
     from ...job.membership import Member, Membership
 
+_MOST_MISSING = 1024
+
 
 def render_members(membership: Membership, *, width: int | None, color: bool) -> str:
     """One line for each member, the missing ones among them, under a line on the whole.
 
-    The job and the node server only where there are several.
+    The job and the node server only where there are several. Where very many are missing, the
+    others have a line for each row of neighbours.
     """
-    members = membership.members
+    members, names = _shown(membership.members)
     columns = [("rank", True), ("host", False), ("pid", True), ("state", False), ("step", True)]
     columns.append(("attempt", True))
-    rows = [_row(member) for member in members]
+    rows = [_row(member, name) for member, name in zip(members, names, strict=True)]
     if len({m.job for m in members if m.rank is not None or m.pid is not None}) > 1:
         columns.insert(0, ("job", False))
         for row, member in zip(rows, members, strict=True):
-            row.insert(0, escape_controls(member.job or ""))
+            row.insert(0, member.job or "")
     if any(member.via for member in members):
         columns.append(("through", False))
         for row, member in zip(rows, members, strict=True):
-            row.append(escape_controls(member.via or ""))
+            row.append(member.via or "")
     headings = [Heading(name=name, is_number=is_number) for name, is_number in columns]
     table = render_table(headings, rows, width=width, color=color)
     return f"{_head(membership)}\n{table}"
@@ -42,13 +46,44 @@ def _head(membership: Membership) -> str:
     return escape_controls(f"{name}: {len(ranks)} of {membership.world_size} ranks seen")
 
 
-def _row(member: Member) -> list[str]:
-    """The cells of one member."""
+def _shown(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
+    """The members that have a line, and what stands there as the rank.
+
+    A job of 100,000 ranks of which two are there has few lines that anybody reads.
+    """
+    kept: list[Member] = []
+    last: list[int | None] = []
+    missing = 0
+    for member in members:
+        missing += member.state == "missing"
+        if missing > _MOST_MISSING and _is_next(member, kept[-1], last[-1]):
+            last[-1] = member.rank
+            continue
+        kept.append(member)
+        last.append(member.rank)
+    return kept, [_span(member.rank, end) for member, end in zip(kept, last, strict=True)]
+
+
+def _is_next(member: Member, before: Member, rank: int | None) -> bool:
+    """Whether a member goes into the line of the one before it, which ends with a rank."""
+    if (before.state, before.job) != (member.state, member.job) or member.state != "missing":
+        return False
+    return member.rank == (None if rank is None else rank + 1)
+
+
+def _span(first: int | None, last: int | None) -> str:
+    if first is None:
+        return ""
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _row(member: Member, name: str) -> list[str]:
+    """The cells of one member, or of several that are missing."""
     is_missing = member.state == "missing"
     where = member.endpoint if is_missing and member.rank is None else member.host
     return [
-        "" if member.rank is None else str(member.rank),
-        escape_controls(where),
+        name,
+        where,
         "" if member.pid is None else str(member.pid),
         "missing" if is_missing else member.state_word or "",
         render_count(member.step),

@@ -70,6 +70,7 @@ def draw_table(
         width: Columns of the screen; None for as wide as it takes.
     """
     names = [escape_controls(heading.name) for heading in headings]
+    rows = [[None if text is None else escape_controls(text) for text in row] for row in rows]
     widths = _fit(headings, _natural_widths(names, rows), width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, name, cells in zip(headings, names, widths, strict=False):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _INDENT = "    "
@@ -20,7 +20,7 @@ def escape_controls(text: str) -> str:
 
     What another process says must not be able to steer this terminal.
     """
-    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
+    return CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def escape_lines(text: str) -> str:

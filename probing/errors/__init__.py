@@ -38,6 +38,7 @@
     │   ├── WritingNotAllowed  a file at a place named over TCP
     │   ├── BadHost
     │   ├── BadOrigin
+    │   ├── Unproven          nothing proves who is at an address: it gets no token
     │   ├── Untrusted         a server's certificate
     │   ├── AttachRefused     no agent can be put into the process as it is
     │   ├── ProfileRefused    the steps cannot be profiled as things are
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from .reaching import NotProbing as NotProbing
     from .reaching import NotPython as NotPython
     from .reaching import ProcessEnded as ProcessEnded
+    from .reaching import Unproven as Unproven
     from .reaching import UnsafeRunDirectory as UnsafeRunDirectory
     from .reaching import Untrusted as Untrusted
     from .recording import ArmRefused as ArmRefused
@@ -189,6 +191,7 @@ _HOMES = {
     "SqlWorkerRests": "querying",
     "TooManyRequests": "serving",
     "UnsafeRunDirectory": "reaching",
+    "Unproven": "reaching",
     "Untrusted": "reaching",
     "Vetoed": "serving",
     "WritingNotAllowed": "serving",

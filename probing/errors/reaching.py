@@ -145,3 +145,16 @@ class Untrusted(Refused):
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"the certificate of {address} is not trusted: {reason}.")
+
+
+class Unproven(Refused):
+    """Nothing proves who is at an address, so neither token nor question was sent there."""
+
+    code = "unproven"
+    help = (
+        "Say whom you believe with --tls-ca or --tls-fingerprint, or forward the port to this"
+        " machine by ssh; PROBING_INSECURE_PLAINTEXT=1 sends tokens, code and answers unencrypted."
+    )
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} was not asked: {reason}.")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+import time
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,11 +127,21 @@ def of_nodes(
     timeout_s: float,
     token: str | None,
     fan_out: int = FAN_OUT,
+    told: Collection[str] = (),
 ) -> dict[str, Held]:
-    """The answers of node servers themselves, by what they are called; none where they are few."""
+    """The answers of node servers themselves, by what they are called; none where they are few.
+
+    Args:
+        told: Those that others named, and not the user.
+    """
     if len(words) <= fan_out:
         return {}
-    addresses = {word: _address(word, directory, token) for word in words}
+    until = time.monotonic() + timeout_s * _TIME
+    addresses = {
+        word: _address(word, directory, token, is_told=word in told)
+        for word in words
+        if time.monotonic() < until
+    }
     found = {word: address for word, address in addresses.items() if address is not None}
     targets = {url_of(address): Target(address=address) for address in found.values()}
     collected = _collect(targets, [reading], timeout_s, fan_out)
@@ -175,9 +186,11 @@ def _key_of(reading: Reading) -> tuple[Any, ...]:
     )
 
 
-def _address(url: str, directory: RunDirectory, token: str | None) -> Address | None:
+def _address(
+    url: str, directory: RunDirectory, token: str | None, *, is_told: bool = False
+) -> Address | None:
     """Where a node server is asked; None where that is asked by itself, to tell what is wrong."""
     try:
-        return node_server(url, directory, token)
+        return node_server(url, directory, token, is_told=is_told)
     except ProbingError:
         return None

@@ -7,11 +7,10 @@ safe than on the way it came.
 
 from __future__ import annotations
 
-import ipaddress
+import dataclasses
 import os
 from collections.abc import Hashable, Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ..endpoint import resolve
 from ..errors import NotProbing, ProbingError
@@ -33,34 +32,20 @@ def place() -> str:
         return ""
 
 
-def may_ask(url: str, *, listen: str, asker: str, here: str) -> bool:
-    """Whether a node server hands a question on to an address.
-
-    Args:
-        listen: Where it listens itself.
-        asker: The `place` of who has named the address.
-        here: Its own.
-    """
-    host = urlsplit(url).hostname or ""
-    is_near = _is_loopback(host)
-    if is_near and (asker != here or not here):
-        return False
-    own = urlsplit(listen if "//" in listen else f"//{listen}").hostname or ""
-    is_plain = not url.startswith(_TLS)
-    if is_plain and listen.startswith(_TLS):
-        return False
-    return is_near or not is_plain or not _is_loopback(own)
-
-
 def node_server(
-    url: str, directory: RunDirectory, token: str | None, trust: Trust | None = None
+    url: str,
+    directory: RunDirectory,
+    token: str | None,
+    trust: Trust | None = None,
+    *,
+    is_told: bool = False,
 ) -> Address:
-    """Where a node server is asked.
+    """Where a node server is asked; arguments as of `endpoint.resolve`.
 
     Raises:
         ProbingError: It is no address.
     """
-    found = resolve(url, directory, token=token, trust=trust)
+    found = resolve(url, directory, token=token, trust=trust, is_told=is_told)
     if not isinstance(found, Address) or found.key:
         raise NotProbing(url, "it is not the address of a node server")
     return found
@@ -93,21 +78,25 @@ def require_leader(address: Address) -> None:
 def reachable(
     nodes: Iterable[Node], directory: RunDirectory, *, token: str, listen: str, asker: str
 ) -> dict[str, Address]:
-    """Where those are asked that are asked for somebody else; the others are left to him."""
-    here = place()
+    """Where those are asked that are asked for somebody else; the others are left to him.
+
+    A loopback address means something to who is on the same machine alone, so `transport` refuses
+    one, in whatever way it is written, that somebody of another machine has named; and what goes
+    out unencrypted goes no farther than this server's own environment allows.
+
+    Args:
+        listen: Where the node server listens itself.
+        asker: The `place` of who has named the addresses.
+    """
+    is_far = asker != place() or not asker
     found = {}
     for node in nodes:
-        if may_ask(node.url, listen=listen, asker=asker, here=here):
-            trust = Trust(fingerprints=node.fingerprints) if node.fingerprints else None
-            try:
-                found[node.url] = node_server(node.url, directory, token, trust)
-            except ProbingError:
-                continue
+        if listen.startswith(_TLS) and not node.url.startswith(_TLS):
+            continue
+        trust = Trust(fingerprints=node.fingerprints) if node.fingerprints else None
+        try:
+            address = node_server(node.url, directory, token, trust)
+        except ProbingError:
+            continue
+        found[node.url] = dataclasses.replace(address, is_far=is_far)
     return found
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -21,9 +21,12 @@ from .plans import Plan, plan_of
 from .providers.addresses import members_at, members_reading
 from .providers.named_hosts import Resolver
 from .providers.this_machine import member_at, members_here
-from .rank_sets import rank_set
+from .rank_sets import MOST_RANKS, rank_set
 from .sift import sift, without_repeats
 from .tree import FAN_OUT
+
+_MOST_TOLD = 32
+"""Of how many addresses it is told one by one that they do not answer."""
 
 __all__ = ["Member", "Membership", "find_members"]
 
@@ -56,9 +59,12 @@ def find_members(
     """
     words = tuple(dict.fromkeys(endpoints))
     env = os.environ if env is None else env
-    plans = [plan_of(word, env, resolver=resolver) for word in words]
+    plans = [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
     finder = _Finder(from_env(), token, timeout_s, states=states, fan_out=fan_out)
-    finder.ask(address for plan in plans for address in plan.addresses)
+    finder.ask(
+        (address for plan in plans for address in plan.addresses),
+        told=[address for plan in plans for address in plan.told],
+    )
     found, missing = [], []
     for plan in plans:
         members = finder.members_of(plan)
@@ -70,7 +76,7 @@ def find_members(
         raise finder.failure or NoSuchProcess(f"for {' '.join(words)}")
     if any(plan.is_whole for plan in plans):
         missing += _missing_ranks(seen)
-    notes += finder.notes
+    notes += [*(note for plan in plans for note in plan.notes), *finder.notes]
     return _membership(words, [*seen, *missing, *finder.silent], notes)
 
 
@@ -96,13 +102,20 @@ class _Finder:
         self._states, self._fan_out = states, fan_out
         self._here: list[Member] | None = None
         self._answers: dict[str, list[Member]] = {}
+        self._told: set[str] = set()
         self.notes: list[str] = []
         self.failure: ProbingError | None = None
         self.silent: list[Member] = []
 
-    def ask(self, addresses: Iterable[str]) -> None:
-        """Ask all addresses who is behind them."""
-        words = list(dict.fromkeys(addresses))
+    def ask(self, addresses: Iterable[str], *, told: Sequence[str] = ()) -> None:
+        """Ask all addresses who is behind them.
+
+        Args:
+            told: Those that others named.
+        """
+        chosen = dict.fromkeys(addresses)
+        words = list({**chosen, **dict.fromkeys(told)})
+        self._told = set(words) - set(chosen)
         limit_s = self._timeout_s
         held = of_nodes(
             words,
@@ -111,6 +124,7 @@ class _Finder:
             timeout_s=limit_s,
             token=self._token,
             fan_out=self._fan_out,
+            told=self._told,
         )
         tasks = [self._task(word, held.get(word)) for word in words]
         for word, done in zip(words, run_at_once(tasks, timeout_s=self._timeout_s), strict=True):
@@ -120,7 +134,8 @@ class _Finder:
         """The members that a plan means."""
         if plan.is_single:
             return self._single(plan.word)
-        found = [member for word in plan.addresses for member in self._answers[word]]
+        words = (*plan.addresses, *plan.told)
+        found = [member for word in words for member in self._answers[word]]
         if plan.is_here:
             found += self._members_here()
         fitting = [m for m in found if plan.job in (None, m.job)]
@@ -145,6 +160,7 @@ class _Finder:
             timeout_s=self._timeout_s,
             states=self._states,
             held=held,
+            is_told=word in self._told,
         )
 
     def _received(self, word: str, done: Done[list[Member]] | None) -> list[Member]:
@@ -159,7 +175,10 @@ class _Finder:
 
     def _fail(self, word: str, error: ProbingError) -> None:
         self.failure = self.failure or error
-        self.notes.append(f"{word}: {error.message}")
+        if len(self.silent) < _MOST_TOLD:
+            self.notes.append(f"{word}: {error.message}")
+        elif len(self.silent) == _MOST_TOLD:
+            self.notes.append("and so do more of them; `list --job` shows which")
         silent = Member(
             rank=None, host="", pid=None, world_size=None, endpoint=word, state="missing"
         )
@@ -236,7 +255,7 @@ def _missing_ranks(seen: list[Member]) -> list[Member]:
     found = []
     for job in {m.job: None for m in seen if m.rank is not None}:
         members = [m for m in seen if m.job == job and m.rank is not None]
-        size = max((m.world_size or 0 for m in members), default=0)
+        size = _size_of(members) or 0
         ranks = {m.rank for m in members}
         found += [
             missing_member(rank, job=job, world_size=size, attempt=members[0].attempt)
@@ -244,6 +263,13 @@ def _missing_ranks(seen: list[Member]) -> list[Member]:
             if rank not in ranks
         ]
     return found
+
+
+def _size_of(members: Iterable[Member]) -> int | None:
+    """How many ranks a job has, by those who can be believed, where there are any."""
+    told = [m for m in members if m.world_size is not None and m.world_size <= MOST_RANKS]
+    proven = [m for m in told if m.is_proven]
+    return max((m.world_size or 0 for m in proven or told), default=None)
 
 
 def _membership(words: Sequence[str], members: list[Member], notes: list[str]) -> Membership:
@@ -256,11 +282,10 @@ def _membership(words: Sequence[str], members: list[Member], notes: list[str]) -
     missing = [m.rank for m in ordered if m.state == "missing" and m.rank is not None]
     if missing:
         notes.append(f"rank{'s' if len(set(missing)) > 1 else ''} {rank_set(missing)} not seen")
-    sizes = [m.world_size for m in ordered if m.world_size is not None]
     return Membership(
         label=" ".join(words),
         job=next(iter(jobs)) if len(jobs) == 1 else None,
-        world_size=max(sizes) if sizes and len(jobs) == 1 else None,
+        world_size=_size_of(ordered) if len(jobs) == 1 else None,
         members=ordered,
         notes=tuple(dict.fromkeys(notes)),
     )

@@ -27,6 +27,7 @@ class Member:
         is_alive: Whether the process runs, as far as its machine could tell; one that has ended
             still answers from its record.
         started_ns: When its agent started.
+        is_proven: Whether who told of it was named by the user or has shown a certificate.
         state_word: What its machine says that it does, as in `probing list`; None where nobody
             looked.
         step: The training step that it was in, or had last finished.
@@ -44,6 +45,7 @@ class Member:
     state: Literal["seen", "missing"] = "seen"
     is_alive: bool | None = None
     started_ns: int = 0
+    is_proven: bool = True
     state_word: str | None = None
     step: int | None = None
 

@@ -17,12 +17,13 @@ hosts.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..registration import registrations
+from ..registration import is_here, registrations
 from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
 from .providers.named_hosts import Resolver, named_hosts
@@ -42,7 +43,9 @@ class Plan:
     Attributes:
         word: The endpoint as the user wrote it.
         is_here: Whether the processes of this machine are looked through.
-        addresses: Who else is asked.
+        addresses: Who else is asked, as far as the user named them.
+        told: Who else is asked by the word of others.
+        notes: What was not believed.
         job: Only the processes of that job.
         ranks: Only these ranks, all of which are expected.
         is_whole: Whether every rank of the job is expected.
@@ -52,6 +55,8 @@ class Plan:
     word: str
     is_here: bool = False
     addresses: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     job: str | None = None
     ranks: tuple[int, ...] | None = None
     is_whole: bool = False
@@ -72,8 +77,17 @@ def is_address(word: str) -> bool:
     )
 
 
-def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = None) -> Plan:
+def plan_of(
+    word: str,
+    env: Mapping[str, str],
+    *,
+    resolver: Resolver | None = None,
+    timeout_s: float = 5.0,
+) -> Plan:
     """Where to look for what an endpoint means.
+
+    Args:
+        timeout_s: How long who lists the hosts may take.
 
     Raises:
         BadEndpoint: It is none of the forms.
@@ -81,23 +95,22 @@ def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = No
     """
     kind, _, rest = word.partition(":")
     if word == "all":
-        return Plan(word=word, is_here=True, addresses=_registered(env), is_whole=True)
+        return _registered(Plan(word=word, is_here=True, is_whole=True), env)
     if kind == "job":
         return _job_plan(word, rest, env)
     if kind == "rank" and names_many(word):
-        ranks = ranks_of(rest)
-        return Plan(word=word, is_here=True, addresses=_registered(env), ranks=ranks)
+        return _registered(Plan(word=word, is_here=True, ranks=ranks_of(rest)), env)
     if word.startswith("@"):
         return Plan(word=word, addresses=hosts_in(word[1:]), is_whole=True)
     if kind == "slurm":
         return Plan(word=word, addresses=slurm_hosts(rest, env), is_whole=True)
     if kind in {"k8s", "dns"}:
         found = named_hosts(rest, resolve=resolver) if resolver else named_hosts(rest)
-        return Plan(word=word, addresses=found, is_whole=True)
+        return Plan(word=word, told=found, is_whole=True)
     if kind == "ray":
-        return Plan(word=word, addresses=ray_hosts(rest), is_whole=True)
+        return Plan(word=word, told=ray_hosts(rest), is_whole=True)
     if kind == "store":
-        return Plan(word=word, addresses=store_hosts(rest), is_whole=True)
+        return _with_told(Plan(word=word, is_whole=True), store_hosts(rest, timeout_s=timeout_s))
     if is_address(word):
         return Plan(word=word, addresses=(word,))
     return Plan(word=word, is_single=True)
@@ -105,15 +118,37 @@ def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = No
 
 def _job_plan(word: str, job: str, env: Mapping[str, str]) -> Plan:
     """Here, where it is registered, and on the nodes of the allocation if it is that job."""
-    addresses = _registered(env, job)
+    plan = _registered(Plan(word=word, is_here=True, job=job, is_whole=True), env)
     if job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
-        addresses = (*addresses, *slurm_hosts("", env))
-    return Plan(word=word, is_here=True, addresses=addresses, job=job, is_whole=True)
+        nodes = slurm_hosts("", env)
+        return dataclasses.replace(plan, addresses=(*plan.addresses, *nodes))
+    return plan
 
 
-def _registered(env: Mapping[str, str], job: str | None = None) -> tuple[str, ...]:
-    """The servers that have left word in the shared directory."""
+def _registered(plan: Plan, env: Mapping[str, str]) -> Plan:
+    """With the servers that have left word in the shared directory.
+
+    One of this very machine that runs is as good as named by the user, whose file it is.
+    """
     directory = env.get("PROBING_JOB_DIR")
-    found = registrations(Path(directory)) if directory else []
-    fitting = (e for e in found if job is None or e.job in (None, job))
-    return tuple(dict.fromkeys(entry.listen for entry in fitting))
+    if not directory:
+        return plan
+    found = registrations(Path(directory))
+    fitting = [e for e in found.entries if plan.job is None or e.job in (None, plan.job)]
+    near = dict.fromkeys(
+        e.listen for e in fitting if is_here(e) and not e.listen.startswith("http://")
+    )
+    far = dict.fromkeys(e.listen for e in fitting if e.listen not in near)
+    plan = dataclasses.replace(plan, notes=tuple(found.notes))
+    return _with_told(plan, far, near)
+
+
+def _with_told(plan: Plan, told: Iterable[str], near: Iterable[str] = ()) -> Plan:
+    """With what was learned, as far as it is the address of a server."""
+    odd = {word for word in (*told, *near) if not (is_address(word) and word.isprintable())}
+    return dataclasses.replace(
+        plan,
+        addresses=tuple(word for word in near if word not in odd),
+        told=tuple(word for word in told if word not in odd),
+        notes=(*plan.notes, *(f"{word[:100]!r} is left out: it is no address" for word in odd)),
+    )

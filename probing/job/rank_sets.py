@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ..errors import BadEndpoint
 
-_MOST_RANKS = 1_000_000
+MOST_RANKS = 262_144
 
 
 def rank_set(ranks: Iterable[int]) -> str:
@@ -35,8 +35,8 @@ def ranks_of(text: str) -> tuple[int, ...]:
         last = high if dash else low
         if not (_is_number(low) and _is_number(last) and int(low) <= int(last)):
             raise BadEndpoint(f"rank:{text}", "ranks are numbers and ranges, as in rank:0-3,7")
-        if int(last) - int(low) + len(found) >= _MOST_RANKS:
-            raise BadEndpoint(f"rank:{text}", f"these are more than {_MOST_RANKS:,} ranks")
+        if int(last) - int(low) + len(found) >= MOST_RANKS:
+            raise BadEndpoint(f"rank:{text}", f"these are more than {MOST_RANKS:,} ranks")
         found.update(range(int(low), int(last) + 1))
     return tuple(sorted(found))
 

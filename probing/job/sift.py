@@ -1,6 +1,7 @@
 """Which of the processes found are the ranks of a job as it runs now.
 
-Rules of this file: pure functions of members. What is left out is said in a note.
+Rules of this file: pure functions of members. What is left out is said in a note. What nobody
+vouches for never takes the place of what runs and is vouched for.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from .membership import Member
+from .membership import Member, names_of
 from .rank_sets import rank_set
 
 
 def without_repeats(members: Iterable[Member]) -> list[Member]:
     """Each process once, the first way to it; one of this machine before one by a node server."""
     found: dict[object, Member] = {}
-    for member in sorted(members, key=lambda m: m.via is not None):
+    for member in sorted(members, key=lambda m: (not m.is_proven, m.via is not None)):
         key: object = (member.host, member.pid, member.started_ns)
         found.setdefault(key if member.pid is not None else member.endpoint, member)
     return list(found.values())
@@ -29,12 +30,39 @@ def sift(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
     for member in members:
         jobs[member.job].append(member)
     for job, those in jobs.items():
-        newest, words = _newest_attempt(job, those)
+        believed, words = _believed(those)
+        notes += words
+        newest, words = _newest_attempt(job, believed)
         notes += words
         ranked, words = _one_each([m for m in newest if m.rank is not None])
         notes += words
         kept += [*ranked, *(m for m in newest if m.rank is None)]
     return kept, notes
+
+
+def _believed(members: list[Member]) -> tuple[list[Member], list[str]]:
+    """The members of a job without those that contradict what certainly runs."""
+    certain = [m for m in members if m.is_proven and m.is_alive is not False and m.rank is not None]
+    ranks = {m.rank for m in certain}
+    attempt = max((m.attempt for m in certain), default=None)
+
+    def is_against(member: Member) -> bool:
+        is_newer = attempt is not None and member.attempt > attempt
+        return not member.is_proven and (member.rank in ranks or is_newer)
+
+    notes = [
+        f"{via} is not believed: it tells otherwise of {names_of(those)}"
+        for via, those in _by_way(filter(is_against, members)).items()
+    ]
+    return [member for member in members if not is_against(member)], notes
+
+
+def _by_way(members: Iterable[Member]) -> dict[str, list[Member]]:
+    """Members by who told of them."""
+    found: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        found[member.via or member.endpoint].append(member)
+    return found
 
 
 def _newest_attempt(job: str | None, members: list[Member]) -> tuple[list[Member], list[str]]:

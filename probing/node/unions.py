@@ -22,6 +22,7 @@ from ..union_wire import UnionRequest
 
 _AT_ONCE = 2
 _GRACE_S = 1.0
+_TOKENS = ("PROBING_TOKEN", "PROBING_READ_TOKEN")
 
 
 class Unions:
@@ -83,7 +84,7 @@ class Unions:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "PROBING": "0", "PROBING_HOME": str(self._directory.path)},
+                env=_environment(self._directory),
             )
             self._running.add(process)
             try:
@@ -94,3 +95,9 @@ class Unions:
                 if process.returncode is None:
                     with contextlib.suppress(ProcessLookupError):
                         process.kill()
+
+
+def _environment(directory: RunDirectory) -> dict[str, str]:
+    """What the process sees: no token but the one that its work names."""
+    kept = {name: value for name, value in os.environ.items() if name not in _TOKENS}
+    return {**kept, "PROBING": "0", "PROBING_HOME": str(directory.path)}

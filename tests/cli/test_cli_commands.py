@@ -22,7 +22,7 @@ import pytest
 
 from probing.settings import SETTINGS
 from probing.tables import TABLES
-from tests.harness.targets import DEADLINE_S, Target, clean_env, wait_until
+from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
 UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))"
@@ -69,6 +69,19 @@ def test_an_empty_list_says_how_to_fill_it(tmp_path: Path) -> None:
     )
     assert done.stdout == ""
     assert "probing run" in done.stderr
+
+
+def test_a_python_without_arguments_is_listed(tmp_path: Path) -> None:
+    """`list --all` shows an interpreter that reads its program from a pipe, as any other."""
+    with subprocess.Popen([sys.executable], stdin=subprocess.PIPE) as bare:
+        try:
+            done = run_command(
+                "list", "--all", "--format", "json", cwd=tmp_path, env=clean_env(tmp_path / "home")
+            )
+            assert done.returncode == 0, done.stderr
+            assert bare.pid in [entry["pid"] for entry in json.loads(done.stdout)]
+        finally:
+            bare.kill()
 
 
 def test_backtrace_reads_like_a_traceback(training: Target) -> None:

@@ -132,12 +132,12 @@ BOMBS: tuple[Bomb, ...] = (
     Bomb(
         "a segmentation fault by a deep value",
         "SELECT ((repeat('[', 20000) || repeat(']', 20000))::json::variant)",
-        ("sql_worker_died",),
+        ("sql_worker_died", "sql_too_large"),
     ),
     Bomb(
         "a segmentation fault by deep lists",
         "SELECT json_contains(repeat('[', 1000000) || repeat(']', 1000000), '1')",
-        ("sql_worker_died", "sql"),
+        ("sql_worker_died", "sql_too_large", "sql"),
     ),
     Bomb("10,000 parentheses", f"SELECT {'(' * 10_000}1{')' * 10_000}", ("sql",)),
     Bomb("1 MB of text", "SELECT 1" + " " * (1 << 20), ("request_too_large",)),

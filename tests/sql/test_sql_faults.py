@@ -55,7 +55,7 @@ def test_no_attack_by_the_agent_does_harm(
     tmp_path: Path, program: Callable[..., Target], fault: Reached
 ) -> None:
     """Over its socket an agent refuses or survives each attack, and the next client is right."""
-    target = program("idle", PROBING="all", PROBING_QUERY_MEMORY_MIB="64")
+    target = program("idle", PROBING="all", PROBING_QUERY_MEMORY_MIB="512")
     target.wait_for_output("ready")
     target.wait_for_agent()
     secret, new = tmp_path / "secret.csv", tmp_path / "new"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +63,14 @@ def idle_pid(worker: SqlWorker) -> int:
     """The process that waits for the next statement."""
     assert worker._idle is not None
     return worker._idle.pid
+
+
+def peak_kib(pid: int) -> int:
+    """The most memory that a process has held, which the kernel would kill before any other."""
+    folder = Path(f"/proc/{pid}")
+    assert (folder / "oom_score_adj").read_text() == "1000\n"
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", (folder / "status").read_text())
+    return int(peak)
 
 
 @pytest.fixture
@@ -145,7 +155,7 @@ def test_a_statement_that_kills_the_worker_is_one_clients_error(folder: ProcessF
             await ask(worker, DEADLY)
         assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
 
-    with_worker(folder, test)
+    with_worker(folder, test, query_memory_mib=2048)  # with less it is refused
 
 
 def test_a_worker_killed_between_statements_is_replaced(folder: ProcessFolder) -> None:
@@ -194,6 +204,39 @@ def test_a_memory_bomb_is_refused(folder: ProcessFolder, sql: str) -> None:
         assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
 
     with_worker(folder, test, query_memory_mib=64)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT length(repeat('x', 1800000000))",
+        "SELECT format('{:>2000000000}', 5)",
+        "SELECT list_sum(range(200000000))",
+        "SELECT list(range) FROM range(100000000)",
+        "FROM range(100000000) ORDER BY hash(range)",
+        "SELECT length(repeat('x', 130000000) || repeat('y', 130000000))",
+    ],
+)
+def test_what_is_set_is_what_a_worker_holds(folder: ProcessFolder, sql: str) -> None:
+    """A statement that tries to take 2 GB has 512 MiB, and dies before the training does."""
+
+    async def test() -> None:
+        worker = WorkerProcess(folder, 512)
+        question = WorkerRequest(
+            sql=sql, timeout_s=DEADLINE_S, max_rows=1, max_bytes=1 << 20, memory_mib=512,
+            max_sql_bytes=1 << 16,
+        )  # fmt: skip
+        try:
+            await worker.wait_ready()
+            with contextlib.suppress(RemoteError):
+                await worker.ask(question)
+            assert peak_kib(worker.pid) < 512 << 10
+        finally:
+            worker.kill()
+            worker.release()
+            worker.wait()
+
+    asyncio.run(test())
 
 
 def test_an_idle_worker_goes(folder: ProcessFolder) -> None:

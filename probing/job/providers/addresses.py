@@ -6,15 +6,17 @@ Rules of this file: one question to each address, two where it is an agent.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from ... import job_wire, rank_paths, wire
 from ...card import Card
 from ...endpoint import resolve
-from ...errors import NoSuchRoute, ProbingError
+from ...errors import NoSuchRoute, NotProbing, ProbingError
 from ...reading import Reading
 from ...rundir import RunDirectory
 from ...transport import Address, Held, ask
 from ..membership import Member, member_of
+from ..rank_sets import MOST_RANKS
 
 NODE_PORT = 9741
 """Where a node server listens unless told otherwise."""
@@ -38,17 +40,19 @@ def members_at(
     timeout_s: float,
     states: bool = False,
     held: Held | None = None,
+    is_told: bool = False,
 ) -> list[Member]:
     """The processes behind an address.
 
     Args:
         states: Whether a node server is to say what each of its processes does.
         held: What it has answered already.
+        is_told: Whether others named it, and not the user.
 
     Raises:
         ProbingError: Nobody answers there, or not to us.
     """
-    address = resolve(endpoint, directory, token=token)
+    address = resolve(endpoint, directory, token=token, is_told=is_told)
     assert isinstance(address, Address)  # only host:port and URLs come here
     if held:
         address = dataclasses.replace(address, held=held)
@@ -59,10 +63,25 @@ def members_at(
         if error.code != NoSuchRoute.code:
             raise
         card = wire.decode(Card, ask(address, "status", timeout_s=timeout_s))
-        return [_of_agent(card, endpoint)]
-    answer = wire.decode(job_wire.MembersAnswer, data)
-    scheme = "https" if address.tls else "http"
-    return [_of_node(entry, f"{scheme}://{address}", endpoint) for entry in answer.members]
+        found = [_of_agent(card, endpoint)]
+    else:
+        answer = wire.decode(job_wire.MembersAnswer, data)
+        url = f"{'https' if address.tls else 'http'}://{address}"
+        found = [_of_node(entry, url, endpoint) for entry in answer.members]
+    _check(found, endpoint)
+    is_proven = address.tls or not is_told
+    return [dataclasses.replace(member, is_proven=is_proven) for member in found]
+
+
+def _check(members: Sequence[Member], endpoint: str) -> None:
+    """Refuse what no job is like: each rank that it should have is looked for.
+
+    Raises:
+        NotProbing: It is so.
+    """
+    sizes = [size for m in members for size in (m.world_size, (m.rank or 0) + 1) if size]
+    if any(not 0 < size <= MOST_RANKS for size in sizes):
+        raise NotProbing(endpoint, f"it tells of a job of more than {MOST_RANKS:,} ranks")
 
 
 def members_reading(*, states: bool) -> Reading:

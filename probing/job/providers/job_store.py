@@ -14,7 +14,7 @@ from ...errors import BadEndpoint, Unreachable
 from ...torch_store import TorchStore
 
 STORE_S = 2.0
-_MOST_NODES = 65_536
+_MOST_NODES = 32_768
 
 
 def register_in_store(host: str, port: int, *, attempt: int, listen: str) -> None:
@@ -29,8 +29,11 @@ def register_in_store(host: str, port: int, *, attempt: int, listen: str) -> Non
         store.set("probing/attempt", str(attempt).encode())
 
 
-def store_hosts(word: str) -> tuple[str, ...]:
+def store_hosts(word: str, *, timeout_s: float) -> tuple[str, ...]:
     """The addresses that are registered in the store at HOST:PORT.
+
+    Args:
+        timeout_s: How long the store may take for all of them.
 
     Raises:
         BadEndpoint: That is no address.
@@ -39,7 +42,7 @@ def store_hosts(word: str) -> tuple[str, ...]:
     host, _, port = word.rpartition(":")
     if not host or not port.isdecimal():
         raise BadEndpoint(f"store:{word}", "it must be store:HOST:PORT")
-    with TorchStore(host.strip("[]"), int(port), timeout_s=STORE_S) as store:
+    with TorchStore(host.strip("[]"), int(port), timeout_s=timeout_s) as store:
         attempt = _number(store.get("probing/attempt"))
         count = None if attempt is None else _number(store.get(f"probing/{attempt}/nodes"))
         keys = (f"probing/{attempt}/node/{i + 1}" for i in range(min(count or 0, _MOST_NODES)))
@@ -54,4 +57,4 @@ def store_hosts(word: str) -> tuple[str, ...]:
 
 
 def _number(value: bytes | None) -> int | None:
-    return int(value) if value is not None and value.isdigit() else None
+    return int(value) if value is not None and value.isdigit() and len(value) < 10 else None

@@ -124,7 +124,7 @@ def test_the_addresses_behind_a_name() -> None:
         return [(*kind, ("10.0.0.1", port)), (*kind, ("10.0.0.2", port)), (*kind, ("10.0.0.1", 1))]
 
     plan = plan_of("k8s:train.ml.svc:8000", {}, resolver=resolver)
-    assert plan.addresses == ("10.0.0.1:8000", "10.0.0.2:8000")
+    assert plan.told == ("10.0.0.1:8000", "10.0.0.2:8000")
     assert "127.0.0.1:9741" in named_hosts("localhost")
     with pytest.raises(NotProbing, match="not known"):
         named_hosts("no-such-host.invalid")
@@ -252,8 +252,10 @@ def test_registrations_go_with_their_process(tmp_path: Path) -> None:
     for entry in (here, gone, there):
         register(tmp_path, entry)
     (tmp_path / "junk.probing.json").write_text("{")
-    assert {entry.listen for entry in registrations(tmp_path)} == {"a:1", "b:1"}
+    found = registrations(tmp_path)
+    assert ({entry.listen for entry in found.entries}, found.notes) == ({"a:1", "b:1"}, [])
     later = time.time() + STALE_S + 60
-    assert {e.listen for e in registrations(tmp_path, clock=lambda: later)} == {"a:1"}
-    assert plan_of("all", {"PROBING_JOB_DIR": str(tmp_path)}).addresses == ("a:1", "b:1")
-    assert registrations(tmp_path / "absent") == []
+    assert {e.listen for e in registrations(tmp_path, clock=lambda: later).entries} == {"a:1"}
+    plan = plan_of("all", {"PROBING_JOB_DIR": str(tmp_path)})
+    assert (plan.addresses, plan.told) == (("a:1",), ("b:1",))
+    assert registrations(tmp_path / "absent") == ([], [])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from probing.errors import NotProbing, ProbingError
-from probing.job.handing_on import may_ask
+from probing.job.handing_on import place, reachable
 from probing.job.tree import Asked, Reached, ask_nodes, groups_of
+from probing.rundir import RunDirectory
+from probing.tree_wire import Node
 
 pytestmark = pytest.mark.anypython
 
@@ -114,24 +117,24 @@ def test_some_errors_end_the_asking() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "listen", "is_here", "may"),
+    ("url", "listen", "is_here", "may", "may_be_near"),
     [
-        ("http://127.0.0.1:9741", "127.0.0.1:9741", True, True),
-        ("http://127.0.0.1:9741", "127.0.0.1:9741", False, False),  # a tunnel of who asks
-        ("http://localhost:9741", "10.0.0.1:9741", False, False),
-        ("https://[::1]:9741", "https://10.0.0.1:9741", False, False),
-        ("http://10.0.0.2:9741", "10.0.0.1:9741", False, True),
-        ("http://10.0.0.2:9741", "127.0.0.1:9741", True, False),  # never out in plain text
-        ("http://10.0.0.2:9741", "https://10.0.0.1:9741", False, False),
-        ("http://127.0.0.1:9742", "https://127.0.0.1:9741", True, False),
-        ("https://10.0.0.2:9741", "https://10.0.0.1:9741", False, True),
-        ("https://node2:9741", "127.0.0.1:9741", False, True),
+        ("http://127.0.0.1:9741", "127.0.0.1:9741", True, True, True),
+        ("http://127.0.0.1:9741", "127.0.0.1:9741", False, True, False),  # a tunnel of who asks
+        ("https://[::1]:9741", "https://10.0.0.1:9741", False, True, False),
+        ("http://10.0.0.2:9741", "https://10.0.0.1:9741", False, False, False),
+        ("http://127.0.0.1:9742", "https://127.0.0.1:9741", True, False, True),
+        ("https://10.0.0.2:9741", "https://10.0.0.1:9741", False, True, False),
+        ("https://node2:9741", "127.0.0.1:9741", True, True, True),
     ],
 )  # fmt: skip
 def test_a_token_goes_on_only_where_it_is_as_safe(
-    url: str, listen: str, *, is_here: bool, may: bool
+    tmp_path: Path, url: str, listen: str, *, is_here: bool, may: bool, may_be_near: bool
 ) -> None:
     """A loopback address means something to its own machine alone; encrypted stays encrypted."""
-    asker = "here" if is_here else "there"
-    assert may_ask(url, listen=listen, asker=asker, here="here") is may
-    assert not may_ask("http://127.0.0.1:1", listen="127.0.0.1:9741", asker="", here="")
+    for asker in (place() if is_here else "there", *(() if is_here else ("",))):
+        found = reachable(
+            [Node(url=url)], RunDirectory(tmp_path), token="t", listen=listen, asker=asker
+        )
+        assert set(found) == ({url} if may else set())
+        assert all(address.is_far is not may_be_near for address in found.values())
