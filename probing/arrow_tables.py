@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from . import names, ring_reader, wire
 from .errors import BadRequest, NoPermission
+from .foreign_files import read_file
 from .ring import (
     FAILED,
     IMPLICIT,
@@ -140,7 +141,7 @@ def _stored_names(table: Table, columns: Collection[str] | None) -> frozenset[st
 def _read_or_empty(folder: ProcessFolder) -> bytes:
     """The names file; nothing when there is none."""
     try:
-        return folder.names.read_bytes()
+        return read_file(folder.names, names.MAX_FILE_BYTES)
     except FileNotFoundError:
         return b""
 

@@ -32,6 +32,7 @@ from .errors import (
     ProbingError,
     UsageError,
 )
+from .foreign_files import read_file
 from .injection.names import AUTO, NAMES
 from .injection.script import bootstrap_text
 from .ladder import who_holds_gil
@@ -44,6 +45,7 @@ _LIMIT_S = 10.0
 _PING_S = 1.0
 _POLL_S = 0.01
 _ANOTHER_HOME = "Make room or a place there for the user of the process, who must be able to write."
+_MOST_BYTES = 1 << 20
 _NEEDED = ("probing", "aiohttp", "duckdb", "pyarrow", "numpy")
 
 
@@ -212,7 +214,7 @@ class _Order:
     def _raise_failure(self) -> None:
         """Raise what the process says that the agent failed of."""
         try:
-            facts = json.loads(self._failed.read_bytes())
+            facts = json.loads(read_file(self._failed, _MOST_BYTES))
         except (OSError, ValueError):
             return
         self._tidy()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 _LENGTH = struct.Struct("<I")
 MAX_NAME_BYTES = 1024
+MAX_FILE_BYTES = 16 << 20
 
 
 def encode_name(name: str) -> bytes:

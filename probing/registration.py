@@ -17,6 +17,7 @@ from pathlib import Path
 from . import process
 from .codec import decode, encode
 from .errors import BadRequest
+from .foreign_files import read_file
 
 STALE_S = 24 * 3600.0
 """After how long without a word from it a server of another machine is taken for gone."""
@@ -96,6 +97,6 @@ def as_reached(listen: str) -> str:
 
 def _read(path: Path) -> Registration | None:
     """What a file says; None where it is none of ours."""
-    with contextlib.suppress(OSError, BadRequest), path.open("rb") as file:
-        return decode(Registration, file.read(_MOST_BYTES))
+    with contextlib.suppress(OSError, BadRequest):
+        return decode(Registration, read_file(path, _MOST_BYTES))
     return None

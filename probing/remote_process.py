@@ -20,7 +20,7 @@ from .eval_wire import CancelRequest, CompleteRequest, Completions, EvalJobs, Re
 from .fit import FitAnswer
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer, LabelsRequest
-from .limits import GRACE_S
+from .limits import GRACE_S, LARGE_ANSWER_BYTES
 from .transport import Address, Held, ask
 
 if TYPE_CHECKING:
@@ -72,7 +72,13 @@ class RemoteProcess:
 
         limit = timeout_s or self._timeout_s
         request = wire.QueryRequest(sql=sql, timeout_s=limit, max_rows=max_rows)
-        data = ask(self._address, "query", body=request, timeout_s=limit + GRACE_S)
+        data = ask(
+            self._address,
+            "query",
+            body=request,
+            timeout_s=limit + GRACE_S,
+            most_bytes=LARGE_ANSWER_BYTES,
+        )
         return Answer.from_ipc(data)
 
     def eval(

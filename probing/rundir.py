@@ -36,10 +36,13 @@ from . import process
 from .card import Card
 from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
+from .foreign_files import open_file, read_file
 from .frozen import frozen
 from .settings import Settings
 
 _LONGEST_SOCKET_PATH = 107
+_MOST_CARD_BYTES = 8 << 20
+"""A command line may take 6 MiB."""
 
 
 def default_path(
@@ -177,6 +180,12 @@ class ProcessFolder:
         """The ring file of a recorded table."""
         return self.path / f"{table}.ring"
 
+    def is_of(self, uid: int | None) -> bool:
+        """Whether it was made by a user, or by this one, rather than by somebody in his name."""
+        with contextlib.suppress(OSError):
+            return os.lstat(self.path).st_uid in (uid, os.getuid())
+        return False
+
     def is_alive(self) -> bool:
         """Whether the process still runs, as far as this pid namespace can tell."""
         return process.is_alive(self.pid, self.start_time) and not self.is_foreign()
@@ -212,7 +221,7 @@ class ProcessFolder:
         Not to be asked about the own folder: to close the file gives the lock back.
         """
         try:
-            fd = os.open(self.held, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = open_file(self.held)
         except FileNotFoundError:
             return False
         except OSError:
@@ -240,7 +249,8 @@ class ProcessFolder:
     def read_card(self) -> Card | None:
         """The card, or None when it is missing or damaged."""
         try:
-            return decode(Card, (self.path / "card.json").read_bytes(), may_be_newer=True)
+            data = read_file(self.path / "card.json", _MOST_CARD_BYTES)
+            return decode(Card, data, may_be_newer=True)
         except (OSError, BadRequest):
             return None
 

@@ -1,8 +1,8 @@
 """The few words of torch's TCPStore that finding a job takes, spoken without torch.
 
-Rules of this file: one connection, a limit on every wait, nothing that waits for a key. The server
-is the job's own rendezvous: what is written there is under ``/probing/`` and small. What the server
-says that is not understood ends the connection, and is an `Unreachable`.
+Rules of this file: one connection, a limit on every answer, nothing that waits for a key. The
+server is the job's own rendezvous: what is written there is under ``/probing/`` and small. What the
+server says that is not understood ends the connection, and is an `Unreachable`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import struct
 
 from .errors import Unreachable
+from .limited_socket import Patience
 
 _MAGIC = 0x3C85F7CE
 _VALIDATE, _SET, _GET, _ADD, _CHECK, _PING = 0, 1, 3, 4, 5, 13
@@ -23,7 +24,7 @@ class TorchStore:
     """A connection to a TCPStore; use as a context manager.
 
     Args:
-        timeout_s: The limit of each wait.
+        timeout_s: How long each answer may take.
 
     Raises:
         Unreachable: Nobody, or something else, listens there.
@@ -31,6 +32,7 @@ class TorchStore:
 
     def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
         self._where = f"{host}:{port}"
+        self._patience = Patience(timeout_s, bytes_per_s=_MOST_BYTES)
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -69,7 +71,9 @@ class TorchStore:
         return self._receive(size)
 
     def _send(self, data: bytes) -> None:
+        self._patience.begin()
         try:
+            self._socket.settimeout(self._patience.left_s())
             self._socket.sendall(data)
         except OSError as error:
             raise self._lost(error.strerror or "it did not take the request in time") from None
@@ -79,6 +83,7 @@ class TorchStore:
         data = b""
         while len(data) < size:
             try:
+                self._socket.settimeout(self._patience.left_s())
                 part = self._socket.recv(size - len(data))
             except OSError as error:
                 raise self._lost(error.strerror or "it did not answer in time") from None

@@ -1,16 +1,19 @@
 """One HTTP request to an agent, over its unix socket or TCP.
 
-Rules of this file: the client's sockets, and nothing that knows what a route means. Every wait
-has a limit. What goes wrong on the way becomes one of our errors here; an error body from the
-other side is raised as it was sent.
+Rules of this file: the client's sockets, and nothing that knows what a route means. Who answers may
+mean harm: what comes has a limit in time and in bytes, whatever the answer says of itself. What
+goes wrong on the way becomes one of our errors here; an error body from the other side is raised as
+it was sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,11 +30,16 @@ from .errors import (
     Untrusted,
     UsageError,
 )
+from .limited_socket import LimitedSocket, Patience
+from .limits import ANSWER_BYTES, LEAST_BYTES_PER_S, LEAST_LOCAL_BYTES_PER_S
 from .routes import ROUTES_BY_NAME
 from .rundir import short_path
 from .trust import NOTHING_SAID, Trust, context_for
 
 _RETRY_S = 0.02
+_PIECE = 1 << 20
+_PEER = struct.Struct("3i")
+"""Process, user and group of the other side."""
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls an answer that is not encrypted."""
 
@@ -78,6 +86,7 @@ def ask(
     timeout_s: float,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
+    most_bytes: int = ANSWER_BYTES,
     **names: str,
 ) -> bytes:
     """Send a request and return the whole answer.
@@ -85,13 +94,14 @@ def ask(
     Args:
         route: The name of a route of `probing.routes`.
         body: An object of `probing.wire` for a POST.
-        timeout_s: The limit of each wait: for the connection, and for every piece.
+        timeout_s: How long it may take in all; one that has many bytes, a little longer.
         flags: Query parameters to be set to ``true``.
         times: Query parameters in seconds.
+        most_bytes: What the answer may have.
         **names: What stands in braces in the route's path.
 
     Raises:
-        NotProbing: Nobody, or something else, listens there.
+        NotProbing: Nobody, or something else, listens there, or says far too much.
         Untrusted: Who listens there is not who it should be; it was sent nothing.
         NotAnswering: The answer did not come in time.
         ConnectionLost: It broke off.
@@ -103,8 +113,8 @@ def ask(
             return held
     with open_answer(
         address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
-    ) as response:
-        return response.read()
+    ) as answer:
+        return answer.read(most_bytes)
 
 
 def asked_as(
@@ -143,8 +153,8 @@ def open_answer(
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
     **names: str,
-) -> Iterator[http.client.HTTPResponse]:
-    """As `ask`, but hand the answer over as a file to be read piece by piece."""
+) -> Iterator[Answering]:
+    """As `ask`, but hand the answer over to be read piece by piece."""
     record = ROUTES_BY_NAME[route]
     connection = _connection(address, timeout_s)
     headers = {"Content-Type": wire.JSON_TYPE}
@@ -154,14 +164,62 @@ def open_answer(
     path = address.path_of(path_to(route, flags=flags, times=times, **names))
     try:
         with _our_errors(address, timeout_s):
+            is_local = address.path is not None
+            least = LEAST_LOCAL_BYTES_PER_S if is_local else LEAST_BYTES_PER_S
+            patience = Patience(timeout_s, bytes_per_s=least)
+            connection.connect()
+            connection.sock = cast("socket.socket", LimitedSocket(connection.sock, patience))
             connection.request(record.method, path, content, headers)
             # Closed by itself: it holds the socket where the other side ends the connection.
             with connection.getresponse() as response:
                 if response.status != 200:
                     raise _error_in(response, address)
-                yield response
+                yield Answering(address, response, patience)
     finally:
         connection.close()
+
+
+class Answering:
+    """An answer that is on its way."""
+
+    def __init__(
+        self, address: Address, response: http.client.HTTPResponse, patience: Patience
+    ) -> None:
+        self._address = address
+        self._response = response
+        self._patience = patience
+
+    def read(self, most_bytes: int) -> bytes:
+        """All of it.
+
+        Raises:
+            NotProbing: It has more bytes than that.
+        """
+        data = bytearray()
+        # By pieces: as many bytes as an answer says that it has would be made room for at once.
+        while piece := self._response.read(_PIECE):
+            data += piece
+            if len(data) > most_bytes:
+                raise self._endless(most_bytes)
+        if self._response.length:
+            raise ConnectionLost(str(self._address))
+        return bytes(data)
+
+    def read_line(self, most_bytes: int = ANSWER_BYTES) -> bytes:
+        """The next line, for which it is waited as long as for an answer; nothing at the end.
+
+        Raises:
+            NotProbing: It has more bytes than that.
+        """
+        self._patience.begin()
+        line = self._response.readline(most_bytes)
+        if len(line) == most_bytes:
+            raise self._endless(most_bytes)
+        return line
+
+    def _endless(self, most_bytes: int) -> NotProbing:
+        why = f"what answers there sends more than {most_bytes:,} bytes"
+        return NotProbing(str(self._address), why)
 
 
 @contextlib.contextmanager
@@ -252,8 +310,20 @@ class _UnixConnection(http.client.HTTPConnection):
         with short_path(self._path) as path:
             while True:
                 try:
-                    return self.sock.connect(path)
+                    self.sock.connect(path)
+                    return self._require_owner()
                 except BlockingIOError:  # the agent's queue of callers is full at the moment
                     if time.monotonic() > end:
                         raise TimeoutError from None
                     time.sleep(_RETRY_S)
+
+    def _require_owner(self) -> None:
+        """See that who listens is the one whose socket it is: a link may lead to another's.
+
+        Raises:
+            NotProbing: It is somebody else.
+        """
+        told = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        _, uid, _ = _PEER.unpack(told)
+        if uid != os.lstat(self._path).st_uid:
+            raise NotProbing(str(self._path), f"it is user {uid} who listens there")

@@ -14,6 +14,7 @@ from typing import Any
 from . import process, py_spy
 from .attaching import ask_helper, written_as_its_user
 from .errors import AttachFailed, EvalTimedOut, ProcessEnded
+from .foreign_files import read_file
 from .injection.script import evaluation_text, injected_code
 from .other_user import acting_as
 from .preflight import find_obstacle
@@ -21,6 +22,8 @@ from .rundir import directory_of, write_private
 from .wire import EvalResult
 
 _MAX_CHARS = 1 << 20
+_MOST_BYTES = 32 << 20
+"""Of the result: a character may take twelve in JSON."""
 
 
 def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
@@ -76,7 +79,7 @@ def _read(path: Path, pid: int) -> dict[str, Any]:
         EvalTimedOut: There is none.
     """
     try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
+        facts: dict[str, Any] = json.loads(read_file(path, _MOST_BYTES))
     except (OSError, ValueError):
         if process.start_time(pid) is None:
             raise ProcessEnded(pid, "the code left no result") from None
