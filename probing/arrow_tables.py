@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import names, ring_reader, wire
-from .errors import BadRequest, NoPermission
+from .errors import BadRequest, NoPermission, RingError
 from .foreign_files import read_file
 from .ring import (
     FAILED,
@@ -80,8 +80,10 @@ class RecordedTable:
             texts = names.decode_names(_read_or_empty(self._folder))
         except FileNotFoundError:
             return schema_of(self.table).empty_table()
-        except OSError as error:
+        except PermissionError as error:
             raise NoPermission(f"{path} cannot be read ({error.strerror})") from error
+        except OSError as error:
+            raise RingError(path.name, f"it cannot be read ({error.strerror})") from error
         return to_arrow(snapshot, texts, columns)
 
 

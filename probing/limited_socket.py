@@ -15,6 +15,8 @@ from typing import Any
 class Patience:
     """How long an answer is waited for: longer the more of it has come, if it comes fast enough.
 
+    Its head is small, and is waited for no longer however much comes.
+
     Args:
         limit_s: How long it may take that is small.
         bytes_per_s: How fast one must come that takes longer.
@@ -23,11 +25,16 @@ class Patience:
     def __init__(self, limit_s: float, *, bytes_per_s: float) -> None:
         self._limit_s = limit_s
         self._bytes_per_s = bytes_per_s
+        self._is_behind_head = False
         self.begin()
 
     def begin(self) -> None:
         """Begin to wait, now."""
         self._until = time.monotonic() + self._limit_s
+
+    def end_head(self) -> None:
+        """What comes from now on may be long."""
+        self._is_behind_head = True
 
     def left_s(self) -> float:
         """How long may still be waited.
@@ -42,7 +49,8 @@ class Patience:
 
     def came(self, count: int) -> None:
         """So many bytes have come."""
-        self._until += count / self._bytes_per_s
+        if self._is_behind_head:
+            self._until += count / self._bytes_per_s
 
 
 class LimitedSocket:

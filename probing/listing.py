@@ -99,7 +99,7 @@ def _python_processes() -> list[int]:
 def _is_ours(command: tuple[str, ...]) -> bool:
     """Whether a process is one of probing's: a command, its helper, or a SQL worker."""
     words = command[1:6]  # the interpreter's options come first
-    for option, word in zip(words, (*words[1:], ""), strict=True):
+    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
         if option == "-m":
             return word in ("probing", "probing.injection", "probing.node")
         if not option.startswith("-"):

@@ -174,6 +174,7 @@ def open_answer(
             with connection.getresponse() as response:
                 if response.status != 200:
                     raise _error_in(response, address)
+                patience.end_head()
                 yield Answering(address, response, patience)
     finally:
         connection.close()
