@@ -78,9 +78,10 @@ def backtrace_of(
         )
         return _from_outside(folder.pid, notes, native=native, locals=locals)
     except BadRequest as error:
+        why = error.message.rstrip(".")
         notes.append(
-            f"what the agent of process {folder.pid} answers is not understood ({error.message});"
-            " its stacks were read from outside"
+            f"what the agent of process {folder.pid} answers is not understood ({why}); its stacks"
+            " were read from outside"
         )
         return _from_outside(folder.pid, notes, native=native, locals=locals)
     return _with_native(trace, notes) if native else trace

@@ -305,4 +305,5 @@ def _received(cls: type[T], data: bytes) -> T:
     try:
         return wire.decode(cls, data)
     except ProbingError as error:
-        raise InternalError(f"the agent's answer cannot be read: {error.message}") from None
+        why = error.message.rstrip(".")
+        raise InternalError(f"the agent's answer cannot be read: {why}") from None

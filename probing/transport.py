@@ -181,13 +181,17 @@ def open_answer(
 
 
 class Answering:
-    """An answer that is on its way."""
+    """An answer that is on its way.
+
+    Attributes:
+        response: What of it has come, without a limit on its bytes; closed with the connection.
+    """
 
     def __init__(
         self, address: Address, response: http.client.HTTPResponse, patience: Patience
     ) -> None:
         self._address = address
-        self._response = response
+        self.response = response
         self._patience = patience
 
     def read(self, most_bytes: int) -> bytes:
@@ -198,11 +202,11 @@ class Answering:
         """
         data = bytearray()
         # By pieces: as many bytes as an answer says that it has would be made room for at once.
-        while piece := self._response.read(_PIECE):
+        while piece := self.response.read(_PIECE):
             data += piece
             if len(data) > most_bytes:
                 raise self._endless(most_bytes)
-        if self._response.length:
+        if self.response.length:
             raise ConnectionLost(str(self._address))
         return bytes(data)
 
@@ -213,7 +217,7 @@ class Answering:
             NotProbing: It has more bytes than that.
         """
         self._patience.begin()
-        line = self._response.readline(most_bytes)
+        line = self.response.readline(most_bytes)
         if len(line) == most_bytes:
             raise self._endless(most_bytes)
         return line
