@@ -41,8 +41,7 @@ from .frozen import frozen
 from .settings import Settings
 
 _LONGEST_SOCKET_PATH = 107
-_MOST_CARD_BYTES = 8 << 20
-"""A command line may take 6 MiB."""
+_MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
 
 
 def default_path(
@@ -103,8 +102,7 @@ def environment_directory(pid: int, user: process.User | None = None) -> RunDire
     Args:
         user: Whose the process is; looked up if not given.
     """
-    # Whose it is comes first: if the number is given to another process in between, the other's
-    # place is touched with no more than the rights of the first one's user.
+    # First: should the number become another's, his place is touched with the first one's rights.
     user = user or process.user(pid)
     env = process.environment(pid)
     uid = os.getuid() if user is None else user.uid
@@ -211,9 +209,11 @@ class ProcessFolder:
 
     def is_listened_to(self) -> bool:
         """Whether an agent holds the socket: it is alive, whatever its pid is to us."""
-        with socket.socket(socket.AF_UNIX) as caller, short_path(self.socket) as path:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as caller:
             caller.settimeout(0)
-            return caller.connect_ex(path) in (0, errno.EAGAIN)
+            with short_path(self.socket) as path:
+                return caller.connect_ex(path) in (0, errno.EAGAIN)
+        return False
 
     def is_held(self) -> bool:
         """Whether the process keeps its lock, or that cannot be told: it is alive, wherever it is.

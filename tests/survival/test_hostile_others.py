@@ -25,6 +25,7 @@ import pytest
 
 from probing import process
 from probing.foreign_files import open_file, read_file, unzipped
+from probing.registration import registrations
 from probing.rundir import ProcessFolder, RunDirectory
 from tests.harness.targets import Target, clean_env, program_path, wait_until
 
@@ -416,6 +417,13 @@ def test_the_reader_takes_files_and_nothing_else(tmp_path: Path) -> None:
         open_file(tmp_path / "link")
     assert read_file(tmp_path / "link", 3, follow_links=True) == b"abc"
     assert read_file("/proc/self/status", 3) == b"", "what has no length has no end"
+
+
+def test_hostile_entries_of_a_job_directory_are_passed_over(tmp_path: Path) -> None:
+    """Who looks for the servers of a job waits at no pipe that lies among their addresses."""
+    for kind in KINDS:
+        kind(tmp_path / f"{kind.__name__}.probing.json")
+    assert registrations(tmp_path) == []
 
 
 def test_what_unpacks_to_more_than_it_may_is_refused() -> None:
