@@ -11,10 +11,10 @@ None, and is begun anew. Loaded only where there is such a file.
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from ..errors import RingError
+from ..foreign_files import open_file, read_file
 from ..names import decode_names, is_whole
 from ..ring import (
     DROPPED,
@@ -26,21 +26,14 @@ from ..ring import (
     encode_header,
 )
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
 
 def read_names(path: Path, *, most_bytes: int) -> tuple[dict[str, int], int, int] | None:
     """Each name's number, how many there are, and how many bytes; None: it cannot go on."""
     try:
-        fd = os.open(path, _READ)
+        data = read_file(path, most_bytes)
     except OSError:
         return None
-    try:
-        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        data = os.read(fd, most_bytes + 1) if is_file else b"?"
-    finally:
-        os.close(fd)
-    if len(data) > most_bytes or not is_whole(data):
+    if not is_whole(data):
         return None
     names = decode_names(data)
     numbers = {name: number for number, name in enumerate(names) if name is not None}
@@ -54,7 +47,7 @@ def read_ring(path: Path, layout: RingLayout, *, least: int) -> tuple[int, int] 
         least: How many it has to hold.
     """
     try:
-        fd = os.open(path, _READ)
+        fd = open_file(path)
     except OSError:
         return None
     try:
@@ -69,8 +62,7 @@ def read_ring(path: Path, layout: RingLayout, *, least: int) -> tuple[int, int] 
 
 def _capacity(fd: int, layout: RingLayout) -> int | None:
     """How many rows it holds, if its header and its size are those of a ring of this layout."""
-    told = os.fstat(fd)
-    header = os.pread(fd, HEADER_SIZE, 0) if stat.S_ISREG(told.st_mode) else b""
+    header = os.pread(fd, HEADER_SIZE, 0)
     try:
         is_now = decode_header(header, source=layout.table.name)
     except RingError:
@@ -79,7 +71,7 @@ def _capacity(fd: int, layout: RingLayout) -> int | None:
     as_made = encode_header(layout, capacity=capacity, clock_offset_ns=is_now.clock_offset_ns)
     counted, behind = dropped_offset(), dropped_offset() + DROPPED.size
     is_same = (header[:counted], header[behind:]) == (as_made[:counted], as_made[behind:])
-    is_usable = told.st_size == HEADER_SIZE + capacity * layout.row_size
+    is_usable = os.fstat(fd).st_size == HEADER_SIZE + capacity * layout.row_size
     is_power = capacity & (capacity - 1) == 0
     return capacity if is_same and is_usable and is_power else None
 

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import RingError
-from ..names import encode_name
+from ..names import MAX_FILE_BYTES, encode_name
 from ..ring import (
     DROPPED,
     HEADER_SIZE,
     MARKER,
+    MOST_BYTES,
     NULL_FLOAT,
     NULL_INT,
     NULL_NAME,
@@ -43,7 +44,6 @@ CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 two tables are in their order though somebody set the machine's clock between their first rows."""
 _LEAST_ROW_NS = 100
 _START = struct.Struct("<q")
-_MAX_NAMES_BYTES = 16 << 20
 _NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
@@ -76,7 +76,7 @@ class Names:
         """Take over the names of an earlier agent, if they are as it wrote them."""
         from .earlier_record import read_names
 
-        earlier = read_names(path, most_bytes=_MAX_NAMES_BYTES)
+        earlier = read_names(path, most_bytes=MAX_FILE_BYTES)
         if earlier is not None:
             self._numbers, self._count, self._size = earlier
             self.goes_on = True
@@ -96,7 +96,7 @@ class Names:
             if name in self._numbers:
                 return self._numbers[name]
             record = encode_name(name, self._count + 1)
-            if self._size + len(record) > _MAX_NAMES_BYTES:
+            if self._size + len(record) > MAX_FILE_BYTES:
                 return NULL_NAME
             # The name is in the file before any row can refer to it.
             if not self._append(record):
@@ -184,10 +184,10 @@ def _fitting(path: Path, table: Table, rows: int) -> int:
     row_size = layout_of(table).row_size
     capacity = 1 << max(0, rows - 1).bit_length()
     capacity = max(min(capacity, _LEAST_ROWS), capacity >> _space.halvings)
-    if not _space.total_bytes:
-        return capacity
-    others = (ring for ring in path.parent.glob("*.ring") if ring != path)
-    left = _space.total_bytes - sum(ring.stat().st_size for ring in others)
+    left = MOST_BYTES
+    if _space.total_bytes:
+        others = (ring for ring in path.parent.glob("*.ring") if ring != path)
+        left = min(left, _space.total_bytes - sum(ring.stat().st_size for ring in others))
     while HEADER_SIZE + capacity * row_size > left:
         capacity >>= 1
         if capacity < min(rows, _LEAST_ROWS):

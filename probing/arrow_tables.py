@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from . import names, ring_reader, wire
-from .errors import BadRequest, NoPermission
+from .errors import BadRequest, NoPermission, RingError
+from .foreign_files import read_file
 from .ring import (
     FAILED,
     IMPLICIT,
@@ -85,8 +86,10 @@ class RecordedTable:
             texts = names.decode_names(_read_or_empty(self._folder))
         except FileNotFoundError:
             return schema_of(self.table).empty_table()
-        except OSError as error:
+        except PermissionError as error:
             raise NoPermission(f"{path} cannot be read ({error.strerror})") from error
+        except OSError as error:
+            raise RingError(path.name, f"it cannot be read ({error.strerror})") from error
         if self._notes is not None:
             self._notes += self._damage(snapshot, texts)
         return to_arrow(snapshot, texts, columns)
@@ -159,7 +162,7 @@ def _stored_names(table: Table, columns: Collection[str] | None) -> frozenset[st
 def _read_or_empty(folder: ProcessFolder) -> bytes:
     """The names file; nothing when there is none."""
     try:
-        return folder.names.read_bytes()
+        return read_file(folder.names, names.MAX_FILE_BYTES)
     except FileNotFoundError:
         return b""
 

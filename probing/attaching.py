@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,20 @@ from .errors import (
     ProbingError,
     UsageError,
 )
+from .foreign_files import read_file
 from .injection.names import AUTO, NAMES
 from .injection.script import bootstrap_text
 from .ladder import who_holds_gil
+from .other_user import acting_as
 from .ping import ping
 from .preflight import OPEN_IT, find_obstacle
-from .rundir import ProcessFolder, directory_of, write_private
+from .rundir import ProcessFolder, RunDirectory, directory_of, write_private
 
 _LIMIT_S = 10.0
 _PING_S = 1.0
 _POLL_S = 0.01
+_ANOTHER_HOME = "Make room or a place there for the user of the process, who must be able to write."
+_MOST_BYTES = 1 << 20
 _NEEDED = ("probing", "aiohttp", "duckdb", "pyarrow", "numpy")
 
 
@@ -88,13 +93,14 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
     started = process.start_time(pid)
     if started is None:
         raise NoSuchProcess(str(pid))
-    folder = directory_of(pid).folder_for(pid, started)
+    directory = directory_of(pid)
+    folder = directory.folder_for(pid, started)
     if _is_there(folder):
         return _attached(folder, None, began)
     obstacle = find_obstacle(pid)
     if obstacle is not None:
         raise obstacle
-    order = _Order(folder)
+    order = _Order(directory, folder)
     if order.is_waiting():
         raise _waiting(pid, "an earlier attach is still waiting there")
     limit_s = timeout_s or _LIMIT_S
@@ -133,7 +139,8 @@ def _is_there(folder: ProcessFolder) -> bool:
 class _Order:
     """The script in the run folder that says what is to be done in the process."""
 
-    def __init__(self, folder: ProcessFolder) -> None:
+    def __init__(self, directory: RunDirectory, folder: ProcessFolder) -> None:
+        self._directory = directory
         self._folder = folder
         self._script = folder.attach_script
         self._failed = folder.path / "attach.py.failed"
@@ -150,20 +157,7 @@ class _Order:
             AttachWaiting: It was injected and waits for the interpreter lock.
         """
         pid = self._folder.pid
-        directory_of(pid).create_folder(pid, self._folder.start_time)
-        self._failed.unlink(missing_ok=True)
-        text = bootstrap_text(
-            {
-                "pid": pid,
-                "script": str(self._script),
-                "home": str(self._folder.path.parent),
-                "python": list(sys.version_info[:2]),
-                "places": _places(),
-                "uid": os.getuid(),
-                "operator": os.getpid(),
-            }
-        )
-        write_private(self._script, text.encode("ascii"), owner=process.owner(pid))
+        self._write()
         order = {"pid": pid, "script": str(self._script), "how": how, "patience_s": patience_s}
         outcome = ask_helper(order)
         if outcome["has_run"]:
@@ -175,6 +169,29 @@ class _Order:
             raise AttachFailed(pid, "it ended meanwhile")
         closed = [f"{name}: {reason}" for name, reason in outcome["attempts"]]
         raise AttachFailed(pid, "; ".join(closed))
+
+    def _write(self) -> None:
+        """Put the script in place.
+
+        Raises:
+            AttachFailed: That cannot be done with the rights of the process's user.
+        """
+        pid = self._folder.pid
+        text = bootstrap_text(
+            {
+                "pid": pid,
+                "script": str(self._script),
+                "home": str(self._folder.path.parent),
+                "python": list(sys.version_info[:2]),
+                "places": _places(),
+                "uid": os.getuid(),
+                "operator": os.getpid(),
+            }
+        )
+        with written_as_its_user(pid, self._directory):
+            self._directory.create_folder(pid, self._folder.start_time)
+            self._failed.unlink(missing_ok=True)
+            write_private(self._script, text.encode("ascii"))
 
     def wait_agent(self, method: str, until: float) -> None:
         """Wait until the agent answers.
@@ -197,7 +214,7 @@ class _Order:
     def _raise_failure(self) -> None:
         """Raise what the process says that the agent failed of."""
         try:
-            facts = json.loads(self._failed.read_bytes())
+            facts = json.loads(read_file(self._failed, _MOST_BYTES))
         except (OSError, ValueError):
             return
         self._tidy()
@@ -205,9 +222,9 @@ class _Order:
 
     def _tidy(self) -> None:
         """Take the order back; a folder that holds nothing else goes with it."""
-        self._script.unlink(missing_ok=True)
-        self._failed.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
+        with acting_as(self._directory.user), contextlib.suppress(OSError):
+            self._script.unlink(missing_ok=True)
+            self._failed.unlink(missing_ok=True)
             self._folder.path.rmdir()
 
 
@@ -231,6 +248,21 @@ def _failure(pid: int, facts: dict[str, Any]) -> ProbingError:
 def _waiting(pid: int, why: str) -> AttachWaiting:
     """The error for an agent that is in but cannot run, with the one in its way."""
     return AttachWaiting(pid, who_holds_gil(pid) or why)
+
+
+@contextlib.contextmanager
+def written_as_its_user(pid: int, directory: RunDirectory) -> Iterator[None]:
+    """Write into the run directory of a process with the rights of the process's user.
+
+    Raises:
+        AttachFailed: It cannot be written to.
+    """
+    try:
+        with acting_as(directory.user):
+            yield
+    except OSError as error:
+        why = f"its run folder in {directory.path} cannot be written ({error.strerror or error})"
+        raise AttachFailed(pid, why, help=_ANOTHER_HOME) from None
 
 
 def ask_helper(order: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from .codec import decode
 from .errors import BadRequest
+from .foreign_files import open_file, read_file
 from .ring_peek import last_step
 from .rundir import ProcessFolder
 from .source_lines import SourceLines
@@ -28,6 +29,7 @@ from .wire import Frame, ThreadStack
 SIGNAL, EXCEPTION, THREAD_EXCEPTION = "signal", "exception", "thread exception"
 
 _MAX_BYTES = 8 << 20
+_MAX_NS = 2**62
 _MAX_SENTENCE = 300
 _THREAD_FRAMES = 4
 """A thread's outermost frames: three of `threading`, and the function that it was started for."""
@@ -178,21 +180,21 @@ def parse_fatal(data: bytes, *, pid: int, when_ns: int) -> CrashRecord | None:
 
 def _read_fatal(folder: ProcessFolder) -> CrashRecord | None:
     try:
-        with folder.fatal_signal.open("rb") as file:
+        with open(open_file(folder.fatal_signal), "rb") as file:
             when_ns = os.fstat(file.fileno()).st_mtime_ns
-            return parse_fatal(file.read(_MAX_BYTES), pid=folder.pid, when_ns=when_ns)
+            data = file.read(_MAX_BYTES)
     except OSError:
         return None
+    return parse_fatal(data, pid=folder.pid, when_ns=min(max(0, when_ns), _MAX_NS))
 
 
 def _read_exception(path: Path) -> CrashRecord | None:
     """The record that the agent wrote, without the frames of its own."""
     try:
-        with path.open("rb") as file:
-            record = decode(CrashRecord, file.read(_MAX_BYTES))
+        record = decode(CrashRecord, read_file(path, _MAX_BYTES))
     except (OSError, BadRequest):
         return None
-    if record.kind not in {EXCEPTION, THREAD_EXCEPTION} or not 0 <= record.when_ns < 2**62:
+    if record.kind not in {EXCEPTION, THREAD_EXCEPTION} or not 0 <= record.when_ns <= _MAX_NS:
         return None
     threads = tuple(
         replace(thread, frames=tuple(f for f in thread.frames if not is_ours(f.file)))

@@ -100,14 +100,15 @@ def resolve(
 def _by_pid(pid: int, directory: RunDirectory) -> Place:
     """The live process of that pid, else the newest record of an ended one."""
     started = process.start_time(pid)
-    folders = [folder for folder in directory.folders() if folder.pid == pid]
     if started is None:
+        folders = [folder for folder in directory.folders() if folder.pid == pid]
         if not folders:
             raise NoSuchProcess(str(pid))
         return Local(folder=folders[0])
     # It may have been started with a run directory of its own, or belong to another user.
-    for folder in (*folders, *environment_directory(pid).folders()):
-        if (folder.pid, folder.start_time) == (pid, started) and folder.read_card() is not None:
+    for place in (directory, environment_directory(pid)):
+        folder = place.folder_for(pid, started)
+        if folder.is_of(process.owner(pid)) and folder.read_card() is not None:
             return Local(folder=folder)
     return Stranger(pid=pid)
 

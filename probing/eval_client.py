@@ -28,8 +28,8 @@ def results_of(
         ProbingError: What ended the repetition before it was done.
     """
     wait_s = 2 * timeout_s + GRACE_S
-    with open_answer(address, "repeat", body=request, timeout_s=wait_s) as response:
-        while line := response.readline():
+    with open_answer(address, "repeat", body=request, timeout_s=wait_s) as answer:
+        while line := answer.read_line():
             yield _result(line)
 
 

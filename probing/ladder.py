@@ -77,6 +77,13 @@ def backtrace_of(
             f"process {folder.pid} has no agent any more; its stacks were read from outside"
         )
         return _from_outside(folder.pid, notes, native=native, locals=locals)
+    except BadRequest as error:
+        why = error.message.rstrip(".")
+        notes.append(
+            f"what the agent of process {folder.pid} answers is not understood ({why}); its stacks"
+            " were read from outside"
+        )
+        return _from_outside(folder.pid, notes, native=native, locals=locals)
     return _with_native(trace, notes) if native else trace
 
 
@@ -94,7 +101,7 @@ def _for_silent_agent(
         waited_s += _SLOW_AGENT_S
         try:
             answer = _ask_agent(folder, locals=locals, timeout_s=_SLOW_AGENT_S)
-        except (NotAnswering, NotProbing, ConnectionLost):
+        except (NotAnswering, NotProbing, ConnectionLost, BadRequest):
             pass
         else:
             return _with_native(answer, notes) if native else answer
@@ -186,11 +193,7 @@ def _ask_agent(folder: ProcessFolder, *, locals: bool, timeout_s: float = _AGENT
     """The stacks as the agent tells them."""
     address = Address(path=folder.socket)
     flags = ("locals",) if locals else ()
-    data = ask(address, "backtrace", timeout_s=timeout_s, flags=flags)
-    try:
-        return wire.decode(Backtrace, data)
-    except BadRequest as error:
-        raise InternalError(f"the agent's answer cannot be read: {error.message}") from None
+    return wire.decode(Backtrace, ask(address, "backtrace", timeout_s=timeout_s, flags=flags))
 
 
 def _with_native(trace: Backtrace, notes: list[str]) -> Backtrace:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from . import names
 from .crashes import THREAD_EXCEPTION, CrashRecord, describe, device_memory, name_link, read_crash
 from .errors import RingError
+from .foreign_files import read_file
 from .ring import NULL_INT, OPEN
 from .ring_reader import RingRows, RingSnapshot, read_ring
 from .rundir import ProcessFolder
@@ -88,7 +89,7 @@ def _read_open_rows(folder: ProcessFolder) -> _OpenRows | None:
     """The open rows of torch_trace; None when there are none, or none that mean anything."""
     try:
         snapshot = read_ring(folder.ring(TORCH_TRACE.name), _COLUMNS)
-        texts = names.decode_names(folder.names.read_bytes())
+        texts = names.decode_names(read_file(folder.names, names.MAX_FILE_BYTES))
     except (OSError, RingError):
         return None
     rows = snapshot.rows

@@ -1,4 +1,4 @@
-"""How long the operator's side waits, where nobody says how long."""
+"""How long the operator's side waits, where nobody says how long, and for how much."""
 
 from __future__ import annotations
 
@@ -10,3 +10,11 @@ GRACE_S = 5.0
 """What an answer may take beyond the time limit that the other side keeps itself."""
 WAIT_S = 10.0
 """How long a model's next call is waited for."""
+ANSWER_BYTES = 256 << 20
+"""What an answer may have at most."""
+LARGE_ANSWER_BYTES = 1 << 30
+"""What one may have that is made of rows or events without number."""
+LEAST_BYTES_PER_S = 1 << 16
+"""An answer that takes longer than it was let must come faster than this."""
+LEAST_LOCAL_BYTES_PER_S = 16 << 20
+"""The same on one machine."""

@@ -33,6 +33,7 @@ State = Literal[
 
 _PING_S = 0.5
 _RECENT_S = 10.0
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def _python_processes() -> list[int]:
 def _is_ours(command: tuple[str, ...]) -> bool:
     """Whether a process is one of probing's: a command, its helper, or a SQL worker."""
     words = command[1:6]  # the interpreter's options come first
-    for option, word in zip(words, (*words[1:], ""), strict=False):
+    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
         if option == "-m":
             return word in ("probing", "probing.injection", "probing.node")
         if not option.startswith("-"):
@@ -177,7 +178,7 @@ def _agent_problems(card: Card | None, state: State) -> tuple[str, ...]:
     """What the agent of a process could not do."""
     if card is None:
         return () if state == "attaching" else ("its card cannot be read",)
-    return card.problems
+    return tuple(problem[:_LONGEST_PROBLEM] for problem in card.problems[:_MOST_PROBLEMS])
 
 
 def _reach(folder: ProcessFolder) -> State | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .errors import NotAnswering, ProbingError
+from .limits import LARGE_ANSWER_BYTES
 from .transport import Address, ask
 
 S = TypeVar("S")
@@ -48,7 +49,9 @@ def ask_and_watch(
 
     def work() -> None:
         try:
-            outcome.append(ask(address, route, body=body, timeout_s=timeout_s))
+            outcome.append(
+                ask(address, route, body=body, timeout_s=timeout_s, most_bytes=LARGE_ANSWER_BYTES)
+            )
         except Exception as error:  # noqa: BLE001 - raised again where the outcome is read
             outcome.append(error)
         is_done.set()

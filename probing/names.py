@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 _HEAD = struct.Struct("<II")
 _NUMBER = struct.Struct("<Q")
 MAX_NAME_BYTES = 1024
+MAX_FILE_BYTES = 16 << 20
 
 
 def encode_name(name: str, number: int) -> bytes:

@@ -20,7 +20,10 @@ from pathlib import Path
 from . import process
 from .codec import decode, encode
 from .errors import BadRequest
+from .foreign_files import read_file
 from .rundir import RunDirectory, write_private
+
+_MOST_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ def log_path(directory: RunDirectory) -> Path:
 def read_node(directory: RunDirectory) -> NodeCard | None:
     """The node server that runs; None where none does."""
     with contextlib.suppress(OSError, BadRequest):
-        card = decode(NodeCard, (directory.path / "node.json").read_bytes())
+        card = decode(NodeCard, read_file(directory.path / "node.json", _MOST_BYTES))
         if process.is_alive(card.pid, card.start_time):
             return card
     return None
@@ -82,6 +85,6 @@ def forget_node(directory: RunDirectory) -> None:
 def read_token(path: Path) -> str | None:
     """A token of this machine's node server, from its file; None where it cannot be read."""
     try:
-        return path.read_text("ascii").strip() or None
+        return read_file(path, _MOST_BYTES).decode("ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None

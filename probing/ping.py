@@ -11,6 +11,8 @@ from .errors import (
 from .rundir import ProcessFolder
 from .transport import Address, ask
 
+_MOST_BYTES = 65_536
+
 
 def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
     """Return when the process has shown that it can run Python code.
@@ -20,7 +22,7 @@ def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
         NotAnswering: It did not answer in time; the sentence says why where that is known.
     """
     try:
-        ask(Address(path=folder.socket), "ping", timeout_s=timeout_s)
+        ask(Address(path=folder.socket), "ping", timeout_s=timeout_s, most_bytes=_MOST_BYTES)
     except NotProbing:
         card = folder.read_card()
         why = card.problems[0] if card and card.problems else "its agent has stopped"

@@ -51,6 +51,18 @@ class SystemCall(NamedTuple):
     has_limit: bool = False
 
 
+class User(NamedTuple):
+    """Whose a process is, as far as files are concerned.
+
+    Attributes:
+        groups: The supplementary ones.
+    """
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
 class ProcessFacts(NamedTuple):
     """What the kernel tells of a whole process.
 
@@ -191,11 +203,18 @@ def command(pid: int) -> tuple[str, ...]:
 
 
 def owner(pid: int) -> int | None:
-    """The user id of a process."""
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
+    """The user id of a process; that of its folder in /proc is root's where it hides its memory."""
+    found = user(pid)
+    return None if found is None else found.uid
+
+
+def user(pid: int) -> User | None:
+    """The user who started a process, whatever rights it has taken on since; None when gone."""
+    lines = status(pid)
+    uid, gid, groups = (lines.get(name, "").split() for name in ("Uid", "Gid", "Groups"))
+    if not (uid and gid):
         return None
+    return User(uid=int(uid[0]), gid=int(gid[0]), groups=tuple(map(int, groups)))
 
 
 def status(pid: int) -> dict[str, str]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from . import wire
 from .errors import InternalError, ProbingError
+from .foreign_files import read_file, unzipped
+from .limits import LARGE_ANSWER_BYTES
 from .long_questions import ask_and_watch
 from .profiling import ModuleCall, Profile, Trace, read_trace, summarize
 from .transport import Address, ask
@@ -91,7 +93,7 @@ def last_profile(path: Path) -> Profile | None:
         InternalError: The file cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, LARGE_ANSWER_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -107,6 +109,6 @@ def _progress(address: Address, timeout_s: float) -> wire.ProfileProgress:
 def _unpacked(data: bytes) -> bytes:
     """What was gzipped."""
     try:
-        return zlib.decompress(data, wbits=31)
-    except zlib.error as error:
+        return unzipped(data, LARGE_ANSWER_BYTES)
+    except (OSError, zlib.error) as error:
         raise InternalError(f"the profile cannot be read: {error}") from None

@@ -18,6 +18,8 @@ from .allocation_wire import (
 )
 from .allocations import Recording, read_recording
 from .errors import InternalError
+from .foreign_files import read_file
+from .limits import LARGE_ANSWER_BYTES
 from .long_questions import ask_and_watch
 from .transport import Address, ask
 
@@ -73,7 +75,7 @@ def last_recording(path: Path) -> Recording | None:
         InternalError: The file cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, LARGE_ANSWER_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from . import process
 from .codec import decode, encode
 from .errors import BadRequest
+from .foreign_files import open_file
 from .rundir import write_private
 
 STALE_S = 24 * 3600.0
@@ -134,16 +135,12 @@ def as_reached(listen: str) -> str:
 
 def _read(directory: int, name: str) -> Registration | str | None:
     """What a file says; None where it is none of ours, or why it is not believed."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        fd = os.open(name, flags, dir_fd=directory)
+        fd = open_file(f"/proc/self/fd/{directory}/{name}")
     except OSError:
-        return "it cannot be read, or is a link"
+        return "it cannot be read, or is no file"
     with open(fd, "rb", buffering=0) as file:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            return "it is no file"
-        why = _distrust(info)
+        why = _distrust(os.fstat(fd))
         if why:
             return why
         with contextlib.suppress(OSError, BadRequest):

@@ -28,7 +28,7 @@ from .eval_wire import (
 from .fit import FitAnswer
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer, LabelsRequest
-from .limits import GRACE_S
+from .limits import GRACE_S, LARGE_ANSWER_BYTES
 from .transport import Address, Held, ask
 
 if TYPE_CHECKING:
@@ -80,7 +80,13 @@ class RemoteProcess:
 
         limit = timeout_s or self._timeout_s
         request = wire.QueryRequest(sql=sql, timeout_s=limit, max_rows=max_rows)
-        data = ask(self._address, "query", body=request, timeout_s=limit + GRACE_S)
+        data = ask(
+            self._address,
+            "query",
+            body=request,
+            timeout_s=limit + GRACE_S,
+            most_bytes=LARGE_ANSWER_BYTES,
+        )
         return Answer.from_ipc(data)
 
     def eval(
@@ -327,4 +333,5 @@ def _received(cls: type[T], data: bytes) -> T:
     try:
         return wire.decode(cls, data)
     except ProbingError as error:
-        raise InternalError(f"the agent's answer cannot be read: {error.message}") from None
+        why = error.message.rstrip(".")
+        raise InternalError(f"the agent's answer cannot be read: {why}") from None

@@ -32,6 +32,8 @@ from .tables.columns import FAILED as FAILED_COLUMN
 from .tables.columns import SEQ
 
 MAGIC = b"PRBRING2"
+MOST_BYTES = 1 << 30
+"""What a ring file may have; a longer one is none of an agent's."""
 HEADER_SIZE = 8192
 OPEN, DONE, FAILED = 0, 1, 2
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import RingError
+from .foreign_files import open_file
 from .ring import (
     FAILED,
     HEADER_SIZE,
@@ -71,7 +72,7 @@ class RingPeek:
             OSError: It cannot be opened.
             RingError: It is not a ring file.
         """
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._fd = open_file(path)
         try:
             self.header: RingHeader = decode_header(
                 os.pread(self._fd, HEADER_SIZE, 0), source=path.name

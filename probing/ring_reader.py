@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import RingError
-from .ring import DONE, FAILED, HEADER_SIZE, MARKER, RingHeader, decode_header
+from .foreign_files import open_file
+from .ring import DONE, FAILED, HEADER_SIZE, MARKER, MOST_BYTES, RingHeader, decode_header
 
 CHUNK_BYTES = 1 << 19
 ATTEMPTS = 3
@@ -106,11 +107,11 @@ class _RingFile:
 
     def __init__(self, path: Path) -> None:
         self._source = path.name
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._fd = open_file(path)
         try:
             self.header = decode_header(self._pread(HEADER_SIZE, 0), source=self._source)
             self.dtype = _dtype_of(self.header, self._source)
-            size = os.fstat(self._fd).st_size
+            size = self._size()
         except BaseException:
             os.close(self._fd)
             raise
@@ -121,6 +122,12 @@ class _RingFile:
 
     def __exit__(self, *exc_info: object) -> None:
         os.close(self._fd)
+
+    def _size(self) -> int:
+        size = os.fstat(self._fd).st_size
+        if size > MOST_BYTES:
+            raise RingError(self._source, f"it has more than {MOST_BYTES:,} bytes")
+        return size
 
     def _pread(self, length: int, offset: int) -> bytes:
         try:

@@ -30,7 +30,6 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import field
 from pathlib import Path
 
 from . import process
@@ -38,10 +37,12 @@ from .card import Card
 from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
 from .file_systems import MOUNTS, unfit_for_records
+from .foreign_files import open_file, read_file
 from .frozen import frozen
 from .settings import Settings
 
 _LONGEST_SOCKET_PATH = 107
+_MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
 
 
 def default_path(
@@ -95,19 +96,25 @@ def directory_of(pid: int) -> RunDirectory:
     For this user's own processes that is the one this environment asks for; for those of others,
     whom only root may look into, the one that their own environment asks for.
     """
-    owner = process.owner(pid)
-    if owner is None or owner == os.getuid():
+    user = process.user(pid)
+    if user is None or user.uid == os.getuid():
         return from_env()
-    return environment_directory(pid)
+    return environment_directory(pid, user)
 
 
-def environment_directory(pid: int) -> RunDirectory:
-    """The run directory that a process's own environment asks for."""
-    env, owner = process.environment(pid), process.owner(pid)
-    uid = os.getuid() if owner is None else owner
+def environment_directory(pid: int, user: process.User | None = None) -> RunDirectory:
+    """The run directory that a process's own environment asks for.
+
+    Args:
+        user: Whose the process is; looked up if not given.
+    """
+    # First: should the number become another's, his place is touched with the first one's rights.
+    user = user or process.user(pid)
+    env = process.environment(pid)
+    uid = os.getuid() if user is None else user.uid
     settings = Settings(home=env.get("PROBING_HOME", ""))
     path = default_path(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid)
-    return RunDirectory(path, owner=uid)
+    return RunDirectory(path, user=None if uid == os.getuid() else user)
 
 
 @frozen
@@ -177,6 +184,12 @@ class ProcessFolder:
         """The ring file of a recorded table."""
         return self.path / f"{table}.ring"
 
+    def is_of(self, uid: int | None) -> bool:
+        """Whether it was made by a user, or by this one, rather than by somebody in his name."""
+        with contextlib.suppress(OSError):
+            return os.lstat(self.path).st_uid in (uid, os.getuid())
+        return False
+
     def is_alive(self) -> bool:
         """Whether the process still runs, as far as this pid namespace can tell."""
         return process.is_alive(self.pid, self.start_time) and not self.is_foreign()
@@ -202,9 +215,11 @@ class ProcessFolder:
 
     def is_listened_to(self) -> bool:
         """Whether an agent holds the socket: it is alive, whatever its pid is to us."""
-        with socket.socket(socket.AF_UNIX) as caller, short_path(self.socket) as path:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as caller:
             caller.settimeout(0)
-            return caller.connect_ex(path) in (0, errno.EAGAIN)
+            with short_path(self.socket) as path:
+                return caller.connect_ex(path) in (0, errno.EAGAIN)
+        return False
 
     def is_held(self) -> bool:
         """Whether the process keeps its lock, or that cannot be told: it is alive, wherever it is.
@@ -212,7 +227,7 @@ class ProcessFolder:
         Not to be asked about the own folder: to close the file gives the lock back.
         """
         try:
-            fd = os.open(self.held, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = open_file(self.held)
         except FileNotFoundError:
             return False
         except OSError:
@@ -240,7 +255,8 @@ class ProcessFolder:
     def read_card(self) -> Card | None:
         """The card, or None when it is missing or damaged."""
         try:
-            return decode(Card, (self.path / "card.json").read_bytes(), may_be_newer=True)
+            data = read_file(self.path / "card.json", _MOST_CARD_BYTES)
+            return decode(Card, data, may_be_newer=True)
         except (OSError, BadRequest):
             return None
 
@@ -255,11 +271,11 @@ class RunDirectory:
     """All process folders of one user.
 
     Attributes:
-        owner: The user; this process's unless said otherwise.
+        user: With whose rights it is written to, see `probing.other_user`; None for this process's.
     """
 
     path: Path
-    owner: int = field(default_factory=os.getuid)
+    user: process.User | None = None
 
     def folder_for(self, pid: int, start_time: int) -> ProcessFolder:
         """The folder of a process, whether or not it is there."""
@@ -272,21 +288,14 @@ class RunDirectory:
             UnsafeRunDirectory: Somebody else could write to the run directory, or the folder.
             OSError: The folder cannot be made.
         """
-        self._make(self.path)
+        with contextlib.suppress(FileExistsError):  # what is there is looked at
+            self.path.mkdir(mode=0o700, parents=True)
         self.verify()
         folder = self.folder_for(pid, start_time)
-        self._make(folder.path)
+        with contextlib.suppress(FileExistsError):
+            folder.path.mkdir(mode=0o700)
         self._verify(folder.path)
         return folder
-
-    def _make(self, path: Path) -> None:
-        """Make a directory of the owner's, unless it is there."""
-        try:
-            path.mkdir(mode=0o700, parents=True)
-        except FileExistsError:
-            return
-        if self.owner != os.getuid():
-            os.chown(path, self.owner, -1)
 
     def verify(self) -> None:
         """Check that only its owner can write to the directory.
@@ -301,7 +310,7 @@ class RunDirectory:
         info = os.lstat(path)
         if not stat.S_ISDIR(info.st_mode):
             raise UnsafeRunDirectory(str(path), "it is not a directory")
-        if info.st_uid != self.owner:
+        if info.st_uid != (os.getuid() if self.user is None else self.user.uid):
             raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
         if stat.S_IMODE(info.st_mode) & 0o077:
             raise UnsafeRunDirectory(
@@ -348,11 +357,8 @@ def folder_at(path: Path) -> ProcessFolder | None:
     return ProcessFolder(path, int(pid), int(started))
 
 
-def write_private(path: Path, data: bytes, *, owner: int | None = None) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, replacing what a crash left there.
-
-    Args:
-        owner: The user whom root gives it to.
 
     Raises:
         OSError: It cannot be written whole.
@@ -363,8 +369,6 @@ def write_private(path: Path, data: bytes, *, owner: int | None = None) -> None:
     try:
         if os.write(fd, data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        if owner is not None and owner != os.getuid():
-            os.fchown(fd, owner, -1)
     finally:
         os.close(fd)
 

@@ -1,23 +1,25 @@
 """One HTTP request to an agent, over its unix socket or TCP.
 
-Rules of this file: the client's sockets, and nothing that knows what a route means. Every wait
-has a limit. Who is at the other end is judged by the number that was connected to, before a byte
-is sent. What goes wrong on the way becomes one of our errors here; an error body from the other
-side is raised as it was sent.
+Rules of this file: the client's sockets, and nothing that knows what a route means. Who is at the
+other end is judged by the number that was connected to, before a byte is sent. Who answers may mean
+harm: what comes has a limit in time and in bytes, whatever the answer says of itself. What goes
+wrong on the way becomes one of our errors here; an error body from the other side is raised as it
+was sent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import io
+import os
 import socket
 import ssl
+import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, cast
 
 from . import rank_paths, wire
 from .errors import (
@@ -29,14 +31,16 @@ from .errors import (
     Untrusted,
     UsageError,
 )
+from .limited_socket import LimitedSocket, Patience
+from .limits import ANSWER_BYTES, LEAST_BYTES_PER_S, LEAST_LOCAL_BYTES_PER_S
 from .routes import ROUTES_BY_NAME
 from .rundir import short_path
 from .trust import NOTHING_SAID, Trust, context_for, is_loopback
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 _RETRY_S = 0.02
+_PIECE = 1 << 20
+_PEER = struct.Struct("3i")
+"""Process, user and group of the other side."""
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls an answer that is not encrypted."""
 
@@ -97,6 +101,7 @@ def ask(
     timeout_s: float,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
+    most_bytes: int = ANSWER_BYTES,
     **names: str,
 ) -> bytes:
     """Send a request and return the whole answer.
@@ -104,13 +109,14 @@ def ask(
     Args:
         route: The name of a route of `probing.routes`.
         body: An object of `probing.wire` for a POST.
-        timeout_s: The limit of the whole.
+        timeout_s: How long it may take in all; one that has many bytes, a little longer.
         flags: Query parameters to be set to ``true``.
         times: Query parameters in seconds.
+        most_bytes: What the answer may have.
         **names: What stands in braces in the route's path.
 
     Raises:
-        NotProbing: Nobody, or something else, listens there.
+        NotProbing: Nobody, or something else, listens there, or says far too much.
         Untrusted: Who listens there is not who it should be; it was sent nothing.
         Unproven: Nothing proves who listens there; it was sent nothing.
         NotAnswering: The answer did not come in time.
@@ -121,18 +127,10 @@ def ask(
         held = address.held.get(asked_as(route, body=body, flags=flags, times=times, **names))
         if held is not None:
             return held
-    until = time.monotonic() + timeout_s
     with open_answer(
-        address,
-        route,
-        body=body,
-        timeout_s=timeout_s,
-        flags=flags,
-        times=times,
-        until=until,
-        **names,
-    ) as response:
-        return response.read()
+        address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
+    ) as answer:
+        return answer.read(most_bytes)
 
 
 def asked_as(
@@ -170,15 +168,9 @@ def open_answer(
     timeout_s: float,
     flags: tuple[str, ...] = (),
     times: Mapping[str, float] | None = None,
-    until: float | None = None,
     **names: str,
-) -> Iterator[http.client.HTTPResponse]:
-    """As `ask`, but hand the answer over as a file to be read piece by piece.
-
-    Args:
-        timeout_s: The limit of each wait: for the connection, and for every piece.
-        until: When all of it is to be there, by the monotonic clock.
-    """
+) -> Iterator[Answering]:
+    """As `ask`, but hand the answer over to be read piece by piece."""
     record = ROUTES_BY_NAME[route]
     connection = _connection(address, timeout_s)
     headers = {"Content-Type": wire.JSON_TYPE}
@@ -188,17 +180,67 @@ def open_answer(
     path = address.path_of(path_to(route, flags=flags, times=times, **names))
     try:
         with _our_errors(address, timeout_s):
+            is_local = address.path is not None
+            least = LEAST_LOCAL_BYTES_PER_S if is_local else LEAST_BYTES_PER_S
+            patience = Patience(timeout_s, bytes_per_s=least)
             connection.connect()
-            if until is not None:
-                connection.sock = _TimedSocket(connection.sock, until)
+            connection.sock = cast("socket.socket", LimitedSocket(connection.sock, patience))
             connection.request(record.method, path, content, headers)
             # Closed by itself: it holds the socket where the other side ends the connection.
             with connection.getresponse() as response:
                 if response.status != 200:
                     raise _error_in(response, address)
-                yield response
+                patience.end_head()
+                yield Answering(address, response, patience)
     finally:
         connection.close()
+
+
+class Answering:
+    """An answer that is on its way.
+
+    Attributes:
+        response: What of it has come, without a limit on its bytes; closed with the connection.
+    """
+
+    def __init__(
+        self, address: Address, response: http.client.HTTPResponse, patience: Patience
+    ) -> None:
+        self._address = address
+        self.response = response
+        self._patience = patience
+
+    def read(self, most_bytes: int) -> bytes:
+        """All of it.
+
+        Raises:
+            NotProbing: It has more bytes than that.
+        """
+        data = bytearray()
+        # By pieces: as many bytes as an answer says that it has would be made room for at once.
+        while piece := self.response.read(_PIECE):
+            data += piece
+            if len(data) > most_bytes:
+                raise self._endless(most_bytes)
+        if self.response.length:
+            raise ConnectionLost(str(self._address))
+        return bytes(data)
+
+    def read_line(self, most_bytes: int = ANSWER_BYTES) -> bytes:
+        """The next line, for which it is waited as long as for an answer; nothing at the end.
+
+        Raises:
+            NotProbing: It has more bytes than that.
+        """
+        self._patience.begin()
+        line = self.response.readline(most_bytes)
+        if len(line) == most_bytes:
+            raise self._endless(most_bytes)
+        return line
+
+    def _endless(self, most_bytes: int) -> NotProbing:
+        why = f"what answers there sends more than {most_bytes:,} bytes"
+        return NotProbing(str(self._address), why)
 
 
 @contextlib.contextmanager
@@ -274,59 +316,6 @@ class _TcpConnection(http.client.HTTPConnection):
             trust.check(str(self._address), self.sock.getpeercert(binary_form=True))
 
 
-class _TimedSocket:
-    """A connected socket, all of whose waits together end at one moment."""
-
-    def __init__(self, connected: socket.socket, until: float) -> None:
-        self._socket, self._until = connected, until
-
-    def sendall(self, data: bytes) -> None:
-        """See `socket.socket.sendall`."""
-        self._limit()
-        self._socket.sendall(data)
-
-    def makefile(self, mode: Literal["rb"]) -> io.BufferedReader:
-        """See `socket.socket.makefile`."""
-        return io.BufferedReader(_TimedFile(self._socket.makefile(mode, buffering=0), self._limit))
-
-    def close(self) -> None:
-        """See `socket.socket.close`."""
-        self._socket.close()
-
-    def _limit(self) -> None:
-        """Have the next wait end in time.
-
-        Raises:
-            TimeoutError: It is late already.
-        """
-        left_s = self._until - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
-
-
-class _TimedFile(io.RawIOBase):
-    """What a timed socket receives."""
-
-    def __init__(self, file: socket.SocketIO, limit: Callable[[], None]) -> None:
-        super().__init__()
-        self._file, self._limit = file, limit
-
-    def readable(self) -> bool:
-        """See `io.RawIOBase`."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        """See `io.RawIOBase`."""
-        self._limit()
-        return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        """See `io.RawIOBase`."""
-        self._file.close()
-        super().close()
-
-
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
@@ -342,8 +331,20 @@ class _UnixConnection(http.client.HTTPConnection):
         with short_path(self._path) as path:
             while True:
                 try:
-                    return self.sock.connect(path)
+                    self.sock.connect(path)
+                    return self._require_owner()
                 except BlockingIOError:  # the agent's queue of callers is full at the moment
                     if time.monotonic() > end:
                         raise TimeoutError from None
                     time.sleep(_RETRY_S)
+
+    def _require_owner(self) -> None:
+        """See that who listens is the one whose socket it is: a link may lead to another's.
+
+        Raises:
+            NotProbing: It is somebody else.
+        """
+        told = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        _, uid, _ = _PEER.unpack(told)
+        if uid != os.lstat(self._path).st_uid:
+            raise NotProbing(str(self._path), f"it is user {uid} who listens there")

@@ -6,19 +6,24 @@ Rules of this file: only when asked for by name, never as a fallback; see
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 from . import process, py_spy
-from .attaching import ask_helper
+from .attaching import ask_helper, written_as_its_user
 from .errors import AttachFailed, EvalTimedOut, ProcessEnded
+from .foreign_files import read_file
 from .injection.script import evaluation_text, injected_code
+from .other_user import acting_as
 from .preflight import find_obstacle
 from .rundir import directory_of, write_private
 from .wire import EvalResult
 
 _MAX_CHARS = 1 << 20
+_MOST_BYTES = 32 << 20
+"""Of the result: a character may take twelve in JSON."""
 
 
 def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
@@ -43,14 +48,17 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
             "no thread holds the interpreter lock for long, so code can run there as usual",
             help="Use `eval` without --unsafe.",
         )
-    folder = directory_of(pid).create_folder(pid, process.start_time(pid) or 0)
+    directory = directory_of(pid)
+    folder = directory.folder_for(pid, process.start_time(pid) or 0)
     script = folder.path / "eval.py"
     result = folder.path / "eval.py.result"
-    result.unlink(missing_ok=True)
     text = evaluation_text(
         {"script": str(script), "code": code, "limit_s": limit_s, "max_chars": _MAX_CHARS}
     )
-    write_private(script, text.encode("ascii"), owner=process.owner(pid))
+    with written_as_its_user(pid, directory):
+        directory.create_folder(pid, folder.start_time)
+        result.unlink(missing_ok=True)
+        write_private(script, text.encode("ascii"))
     try:
         order = {"pid": pid, "code": injected_code(str(script)), "thread_id": holders[0]}
         reason = ask_helper(order)["reason"]
@@ -58,8 +66,9 @@ def eval_in_holder(pid: int, code: str, *, limit_s: float) -> EvalResult:
             raise AttachFailed(pid, str(reason))
         return _result(_read(result, pid), holders[0])
     finally:
-        script.unlink(missing_ok=True)
-        result.unlink(missing_ok=True)
+        with acting_as(directory.user), contextlib.suppress(OSError):
+            script.unlink(missing_ok=True)
+            result.unlink(missing_ok=True)
 
 
 def _read(path: Path, pid: int) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def _read(path: Path, pid: int) -> dict[str, Any]:
         EvalTimedOut: There is none.
     """
     try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
+        facts: dict[str, Any] = json.loads(read_file(path, _MOST_BYTES))
     except (OSError, ValueError):
         if process.start_time(pid) is None:
             raise ProcessEnded(pid, "the code left no result") from None

@@ -5,7 +5,6 @@ Rules of this file: a file that is cut short or holds anything unexpected is one
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from bisect import bisect_right
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import InternalError
+from ..foreign_files import unzipped
+from ..limits import LARGE_ANSWER_BYTES
 
 EXISTING = "existing"
 """The action of a block that was there before the recording."""
@@ -134,7 +135,7 @@ def read_recording(data: bytes) -> Recording:
         InternalError: It cannot be read.
     """
     try:
-        return _Reading().read(gzip.decompress(data))
+        return _Reading().read(unzipped(data, LARGE_ANSWER_BYTES))
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, IndexError) as error:
         raise InternalError(f"the recording of allocations cannot be read: {error}") from None
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import rank_paths, wire
 from ..errors import InternalError, ProbingError
+from ..limits import LARGE_ANSWER_BYTES
 from ..reading import Reading
 from ..rundir import RunDirectory
 from ..transport import Address, Held, ask, asked_as
@@ -68,7 +69,9 @@ class CollectAsker:
             way=self._way,
             timeout_s=limit_s * _SHARE,
         )
-        data = ask(first.address, "collect", body=request, timeout_s=limit_s)
+        data = ask(
+            first.address, "collect", body=request, timeout_s=limit_s, most_bytes=LARGE_ANSWER_BYTES
+        )
         own, *others = wire.decode(CollectAnswer, data).nodes or (None,)
         if own is None:
             raise InternalError(f"{urls[0]} has told nothing")

@@ -12,10 +12,14 @@ from typing import Literal
 from ..card import Card
 from .rank_sets import rank_set
 
+_MOST_RANKS = 1 << 18
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One process of a job, or a rank that should be there.
+
+    It says itself which rank it is, and of how many: a number that cannot be is none.
 
     Attributes:
         rank: None where the launcher gave it none.
@@ -48,6 +52,12 @@ class Member:
     is_proven: bool = True
     state_word: str | None = None
     step: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "local_rank", "world_size"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number <= _MOST_RANKS:
+                object.__setattr__(self, name, None)
 
     @property
     def name(self) -> str:

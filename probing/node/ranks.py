@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 
 from .. import ladder, rank_paths, wire
 from ..errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
 from ..job.ahead import AT_AGENTS
-from ..limits import READY_S
+from ..limits import ANSWER_BYTES, READY_S
 from ..ping import ping
 from ..reading import Reading
 from ..ring_peek import tables_answer
@@ -143,7 +143,7 @@ class Ranks:
                 _session_with(folder) as session,
                 session.get(f"{_AGENT}{path}") as answer,
             ):
-                body = await answer.read()
+                body = await _whole(answer, folder)
         except (OSError, ClientError) as error:
             raise _lost(folder) from error
         if answer.status != _OK:
@@ -168,6 +168,20 @@ async def _session_with(folder: ProcessFolder) -> AsyncIterator[ClientSession]:
             connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
         ) as session:
             yield session
+
+
+async def _whole(answer: ClientResponse, folder: ProcessFolder) -> bytes:
+    """An answer of an agent, unless it has no end.
+
+    Raises:
+        ConnectionLost: It is larger than an agent's may be.
+    """
+    body = bytearray()
+    async for piece in answer.content.iter_chunked(_PIECE):
+        body += piece
+        if len(body) > ANSWER_BYTES:
+            raise ConnectionLost(str(folder.socket))
+    return bytes(body)
 
 
 async def _pass_on(

@@ -19,7 +19,7 @@ from ..answer import Answer
 from ..errors import InternalError
 from ..job.handing_on import node_at, require_leader
 from ..job.tree import Reached
-from ..limits import GRACE_S
+from ..limits import GRACE_S, LARGE_ANSWER_BYTES
 from ..transport import Address, ask
 from ..tree_wire import NODES_KEY, NodeAccount, NodeAccounts, NodeMembers, TreeRequest, Way
 from ..union_wire import MEMBERS_KEY, UnionMember, UnionOutcomes, UnionRequest
@@ -117,7 +117,13 @@ class TreeAsker:
         """Those of one machine."""
         machine = self._machines[url]
         request = dataclasses.replace(question.request, members=machine.members, timeout_s=limit_s)
-        data = ask(machine.address, "union", body=request, timeout_s=limit_s + GRACE_S)
+        data = ask(
+            machine.address,
+            "union",
+            body=request,
+            timeout_s=limit_s + GRACE_S,
+            most_bytes=LARGE_ANSWER_BYTES,
+        )
         rows, told = _read(data, MEMBERS_KEY, UnionOutcomes)
         return Rows(rows=rows, accounts=(NodeAccount(url=url, members=told.members),))
 
@@ -133,7 +139,13 @@ class TreeAsker:
             combine=question.combine,
             is_repeated=question.is_repeated,
         )
-        data = ask(machine.address, "union_tree", body=request, timeout_s=limit_s)
+        data = ask(
+            machine.address,
+            "union_tree",
+            body=request,
+            timeout_s=limit_s,
+            most_bytes=LARGE_ANSWER_BYTES,
+        )
         rows, told = _read(data, NODES_KEY, NodeAccounts)
         own, *others = told.nodes
         return Rows(rows=rows, accounts=(dataclasses.replace(own, url=urls[0]), *others))

@@ -16,6 +16,7 @@ import pytest
 import probing
 from probing.errors import ProbingError
 from probing.eval_wire import EvalRequest
+from probing.limits import ANSWER_BYTES
 from probing.transport import Address, ask, open_answer
 from probing.wire import QueryRequest
 from tests.faults import Reached
@@ -139,10 +140,10 @@ def unread_rows(here: Address, target: Target, in_hand: threading.Event) -> None
     sql = f"SELECT range, repeat('x', 1000) FROM range({_ROWS})"
     body = QueryRequest(sql=sql)
     with open_answer(here, "query", body=body, timeout_s=DEADLINE_S) as answer:
-        begin = answer.read(1)
+        begin = answer.response.read(1)
         in_hand.set()
         target.process.wait(DEADLINE_S)
-        rows = pa.ipc.open_stream(begin + answer.read()).read_all()
+        rows = pa.ipc.open_stream(begin + answer.read(ANSWER_BYTES)).read_all()
     assert rows.num_rows == _ROWS  # never a part of it as if it were all
 
 
