@@ -66,7 +66,7 @@ def _word(verdict: Verdict) -> str:
         return "HANG"
     if verdict.has_ended:
         return "ENDED"
-    return {"healthy": "OK", "process": "PROCESS"}.get(verdict.kind, _EARLY)
+    return {"healthy": "OK", "process": "PROCESS", "slow": "SLOW"}.get(verdict.kind, _EARLY)
 
 
 def _who(verdict: Verdict, width: int | None, most: int) -> list[str]:

@@ -1,6 +1,6 @@
-"""From members to verdicts: two looks at the record of each, and one at its stacks in between.
+"""From members to verdicts: two looks at the record of each, and at its stacks in between.
 
-Rules of this file: every question has a deadline of its own, so that a rank whose stack cannot be
+Rules of this file: who only waits is looked at once. Every question has a deadline of its own, so that a rank whose stack cannot be
 had still gives its record. Each job is judged by itself; processes without a rank one by one.
 """
 
@@ -14,12 +14,24 @@ from ..job.asking import Coverage, Outcome, ask_all
 from ..reading import Reading
 from .evidence import Call, RankEvidence, State, Verdict
 from .flights import FLIGHT, by_flights, flight_of, is_blind
-from .gathering import NEWEST, RECORD, Newest, Stacks, absent, evidence_of, newest_of, stacks_of
+from .gathering import (
+    NEWEST,
+    RECORD,
+    Newest,
+    Stacks,
+    absent,
+    evidence_of,
+    may_get_on,
+    newest_of,
+    stack_again,
+    stacks_of,
+)
 from .judging import judge
 
 if TYPE_CHECKING:
     from ..client import Process
     from ..job.members import Member
+    from ..wire import Backtrace
 
 T = TypeVar("T")
 
@@ -52,10 +64,14 @@ def diagnose(
         ask_all(members, stacks_of, timeout_s=limit_s, token=token, ahead=[_STACKS])
     )
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
+    busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
+    again: dict[str, Backtrace] = _values(
+        ask_all(busy, stack_again, timeout_s=limit_s, token=token, ahead=[_STACKS])
+    )
 
     def look(process: Process, member: Member) -> RankEvidence:
         key = member.endpoint
-        return evidence_of(process, member, before.get(key), stacks.get(key))
+        return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
 
     outcomes = ask_all(members, look, timeout_s=timeout_s, token=token, ahead=[record])
 

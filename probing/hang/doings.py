@@ -78,10 +78,13 @@ def training_thread(
 
 def own_line(frames: Iterable[Frame]) -> str | None:
     """The innermost line of the job's own code."""
-    for frame in frames:
-        if frame.kind == "python" and library_path(frame.file) is None:
-            return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}"
-    return None
+    frame = next(iter(own_frames(frames)), None)
+    return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}" if frame else None
+
+
+def own_frames(frames: Iterable[Frame]) -> list[Frame]:
+    """The frames of the job's own code."""
+    return [f for f in frames if f.kind == "python" and library_path(f.file) is None]
 
 
 def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
@@ -96,8 +99,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
         return "checkpoint"
     if any(path and _COLLECTIVE.match(path) for path in paths):
         return "collective"
-    own = [frame for frame in frames if frame.kind == "python" and not library_path(frame.file)]
-    if any(_CHECKPOINT_NAME.search(_function(frame.func)) for frame in own):
+    if any(_CHECKPOINT_NAME.search(_function(frame.func)) for frame in own_frames(frames)):
         return "checkpoint"
     return by_words or ("python" if frames else "unknown")
 

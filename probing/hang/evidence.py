@@ -18,6 +18,7 @@ State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missin
 
 Kind = Literal[
     "healthy",
+    "slow",
     "mismatch",
     "missing",
     "dead",
@@ -29,6 +30,8 @@ Kind = Literal[
     "ended",
     "unknown",
 ]
+Outcome = Literal["fine", "slow", "hang", "crashed"]
+"""What a verdict comes to: ``slow``: it stands still, and those that are waited for get on."""
 DoingKind = Literal[
     "collective",
     "backward",
@@ -46,6 +49,8 @@ DoingKind = Literal[
     "unknown",
 ]
 
+_ORDERLY = "ended in an orderly way"
+"""What `endings` says of a process whose agent was told of the end."""
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 
@@ -116,6 +121,25 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a rank got done between two looks at it, as the kernel counts it.
+
+    Attributes:
+        cpu: How many processors its training thread used.
+        children_cpu: How many the processes that it has started used.
+        read_rate: Bytes per second that it read.
+        written_rate: Bytes per second that it wrote.
+        has_moved_on: Whether it was at another line of its own code.
+    """
+
+    cpu: float = 0.0
+    children_cpu: float = 0.0
+    read_rate: float = 0.0
+    written_rate: float = 0.0
+    has_moved_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankEvidence:
     """Everything that is known of one rank.
 
@@ -131,6 +155,7 @@ class RankEvidence:
         died_of_peers: Whether the error that it died of says that another rank was gone.
         not_finite: The last step whose loss was not finite.
         module: The innermost module call that has not returned.
+        work: What it got done between two looks; None where it was looked at once.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
         notes: What could not be had of it, and why.
     """
@@ -153,6 +178,7 @@ class RankEvidence:
     died_of_peers: bool = False
     not_finite: int | None = None
     module: str | None = None
+    work: Work | None = None
     is_by_flight: bool = False
     notes: tuple[str, ...] = ()
 
@@ -161,6 +187,11 @@ class RankEvidence:
         """Its endpoint, where that is an address; empty for a process of this machine."""
         is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
         return self.endpoint if is_far else ""
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it has ended, and is known to have done so in an orderly way."""
+        return self.state == "dead" and _ORDERLY in (self.ending or "")
 
     @property
     def is_alive(self) -> bool:
@@ -201,7 +232,9 @@ class Verdict:
     Attributes:
         is_hang: Whether it is certain, or the job has stood still for `threshold_s`.
         headline: The verdict in one sentence.
+        outcome: What it comes to, in one word.
         has_ended: Whether there is nobody left who could hang.
+        ended_well: Whether all have then ended in an orderly way.
         causes: Whom it is about; none where nobody can be named.
         victims: The ranks that only wait for those.
         still_s: For how long nothing has moved; None while it does, or where unknown.
@@ -214,7 +247,9 @@ class Verdict:
     kind: Kind
     is_hang: bool
     headline: str
+    outcome: Outcome = "fine"
     has_ended: bool = False
+    ended_well: bool = False
     causes: tuple[Cause, ...] = ()
     victims: tuple[int, ...] = ()
     victims_do: str | None = None

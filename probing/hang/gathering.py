@@ -23,6 +23,7 @@ from ..tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..wire import Backtrace
 from .doings import doing_of
 from .evidence import Call, Group, RankEvidence, State
+from .work import work_between
 
 if TYPE_CHECKING:
     from ..client import Process
@@ -114,14 +115,33 @@ def stacks_of(process: Process, _: Member) -> Stacks:
     )
 
 
+def may_get_on(stacks: Stacks) -> bool:
+    """Whether a second look at a rank's stack can tell more: it lives, and not only waits."""
+    doing = doing_of(stacks.trace) if stacks.trace and stacks.state != "dead" else None
+    return doing is not None and doing.kind not in {"collective", "stopped", "exiting"}
+
+
+def stack_again(process: Process, _: Member) -> Backtrace | None:
+    """The second look at a rank's stack."""
+    try:
+        return process.backtrace()
+    except ProbingError:
+        return None
+
+
 def evidence_of(
-    process: Process, member: Member, first: Newest | None, stacks: Stacks | None
+    process: Process,
+    member: Member,
+    first: Newest | None,
+    stacks: Stacks | None,
+    again: Backtrace | None = None,
 ) -> RankEvidence:
     """All that is known of a rank.
 
     Args:
         first: How far its record had come at the first look.
         stacks: What else was seen of it; None where that took too long.
+        again: Its stacks a second time.
     """
     notes: list[str] = []
     record = _record(process, notes)
@@ -133,7 +153,7 @@ def evidence_of(
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
-    is_dead, trace = seen.state == "dead", seen.trace
+    is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
     return RankEvidence(
         rank=member.rank,
         host=member.host,
@@ -147,12 +167,13 @@ def evidence_of(
         moved=newest != first if first is not None and not is_dead else None,
         still_s=_still_s(record["look"]),
         median_step_s=steps.get("median_step_s"),
-        doing=doing_of(trace, _thread(calls, module)) if trace and not is_dead else None,
+        doing=doing_of(trace, thread) if trace and not is_dead else None,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
+        work=work_between(trace, again, thread) if trace and again else None,
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )
 

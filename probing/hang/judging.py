@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from . import wording
 from .case import Case
-from .evidence import Kind, RankEvidence, Verdict
+from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
+from .slowness import as_slow, getting_on, slow_alone
 from .waiting import chain_ends, cycle, victims_of
+from .work import is_at_work
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
 _ONLY_WAIT = frozenset({"collective", "backward"})
@@ -49,11 +51,21 @@ def judge(
         verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict, asked)))
     return dataclasses.replace(
         verdict,
+        outcome=_outcome(verdict),
         coverage=coverage,
         job=job,
         next_steps=wording.next_steps(verdict, asked),
         queries=wording.queries(verdict, case),
     )
+
+
+def _outcome(verdict: Verdict) -> Outcome:
+    """What a verdict comes to."""
+    if verdict.is_hang:
+        return "hang"
+    if verdict.has_ended and not verdict.ended_well:
+        return "crashed"
+    return "slow" if verdict.kind == "slow" else "fine"
 
 
 def _ended(case: Case) -> Verdict | None:
@@ -64,6 +76,14 @@ def _ended(case: Case) -> Verdict | None:
     if found is not None:
         return dataclasses.replace(_of_mismatch(case, found), has_ended=True)
     dead = [e for e in case.ranks.values() if e.state == "dead"]
+    if all(e.ended_well for e in dead):
+        return Verdict(
+            kind="ended",
+            is_hang=False,
+            has_ended=True,
+            ended_well=True,
+            headline=wording.ended_well(case),
+        )
     causes = _first_dead(dead)
     if not causes:
         return Verdict(
@@ -222,6 +242,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _stopped,
     _same_collective,
     _by_stacks,
+    slow_alone,
     _unknown,
 )
 
@@ -238,10 +259,10 @@ def _complete(
 ) -> Verdict:
     """A verdict, with for how long nothing has moved and whether that is long enough."""
     waiting = victims_of(case.waits, causes) if victims is None else victims
-    still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case))
-    moving = [rank for rank in causes if rank in case.ranks and case.ranks[rank].moved]
+    moving = getting_on(case, causes)
+    still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case) - moving)
     is_late = still_s is not None and still_s >= case.threshold_s
-    return Verdict(
+    verdict = Verdict(
         kind=kind,
         is_hang=kind in _CERTAIN or _is_leaving(case, causes) or (is_late and not moving),
         headline=headline,
@@ -253,6 +274,7 @@ def _complete(
         threshold_s=case.threshold_s,
         confidence=confidence,
     )
+    return as_slow(case, verdict) if moving else verdict
 
 
 def _mismatch_of(case: Case) -> Mismatch | None:
@@ -308,7 +330,7 @@ def _gravest(case: Case, ranks: set[int]) -> set[int]:
     slow = {
         rank
         for rank in ranks - fixed
-        if case.ranks[rank].moved or (case.ranks[rank].still_s or 0.0) < case.threshold_s
+        if is_at_work(case.ranks[rank]) or (case.ranks[rank].still_s or 0.0) < case.threshold_s
     }
     return ranks - slow or ranks
 

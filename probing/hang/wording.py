@@ -36,6 +36,11 @@ def all_ended(case: Case) -> str:
     return f"All {len(case.ranks)} ranks have ended; none of them left word of why."
 
 
+def ended_well(case: Case) -> str:
+    """All ranks have ended, as they should."""
+    return f"All {len(case.ranks)} ranks have ended in an orderly way."
+
+
 def ended_by(case: Case, causes: Sequence[int]) -> str:
     """All ranks have ended, one of them first."""
     return f"All ranks have ended, {ranks_text(causes)} first: {_ending(case, causes[0])}."
@@ -223,7 +228,7 @@ def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
     targets = [_target(cause, verdict) for cause in verdict.causes][:_MOST_NEXT]
     looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
     steps: list[str] = []
-    if not (verdict.is_hang or verdict.has_ended or verdict.kind == "process"):
+    if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
         steps.append("Ask again: this may still be a slow step.")
     steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(verdict.kind, ())]
     if verdict.kind == "stopped":
@@ -235,6 +240,10 @@ def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
 
 
 _REMEDIES: Mapping[str, tuple[str, ...]] = {
+    "slow": (
+        "Wait. Ranks that wait for longer than the timeout of their process group fail: what takes"
+        " so long must be done by all, or beside the training.",
+    ),
     "mismatch": (
         "Look for a branch that not all ranks take (`if rank == 0:`, a batch of another size) above"
         " the lines that are named.",
