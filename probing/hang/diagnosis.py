@@ -1,7 +1,8 @@
 """From members to verdicts: two looks at the record of each, and at its stacks in between.
 
-Rules of this file: who only waits is looked at once. Every question has a deadline of its own, so that a rank whose stack cannot be
-had still gives its record. Each job is judged by itself; processes without a rank one by one.
+Rules of this file: who only waits is looked at once. Every question has a deadline of its own, so
+that a rank whose stack cannot be had still gives its record. Each job is judged by itself;
+processes without a rank one by one.
 """
 
 from __future__ import annotations

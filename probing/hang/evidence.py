@@ -51,6 +51,8 @@ DoingKind = Literal[
 
 _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
+_WORDLESS = "ended without a word"
+_OUT_OF_MEMORY = "he kernel killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 
@@ -187,6 +189,22 @@ class RankEvidence:
         """Its endpoint, where that is an address; empty for a process of this machine."""
         is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
         return self.endpoint if is_far else ""
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has ended, or is about to, because another rank was gone or did not come."""
+        is_leaving = self.doing is not None and self.doing.kind == "exiting"
+        return self.died_of_peers and (self.state == "dead" or is_leaving)
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it has ended as after SIGKILL."""
+        return self.state == "dead" and _WORDLESS in (self.ending or "")
+
+    @property
+    def was_short_of_memory(self) -> bool:
+        """Whether it has ended, most likely, because the kernel killed it for want of memory."""
+        return self.state == "dead" and _OUT_OF_MEMORY in (self.ending or "")
 
     @property
     def ended_well(self) -> bool:

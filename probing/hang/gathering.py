@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..crashes import describe, read_crash
+from ..crashes import CrashRecord, describe, read_crash
 from ..endings import LAST_MEMORY, ending_of
 from ..errors import ProbingError, ProcessEnded, RingError
 from ..job.rank_sets import ranks_of
@@ -62,11 +62,16 @@ _PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
 RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
 """All of the record that is needed, in one query: most of the cost of one is that it is one."""
 _OF_PEERS = re.compile(
-    r"(?i)connection (reset|closed|refused)|closed by peer|broken pipe|timed out waiting|timeout"
-    r"|gloo/transport|socket|nccl communicator was aborted|remote process|DistBackendError"
-    r"|SIGTERM"
+    r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
+    r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
+    r"|nccl communicator was aborted|remote process (exited|has)|watchdog caught collective"
+    r"|collective operation timeout|monitoredBarrier|failed to recv, got 0 bytes"
+    r"|Dist(Backend|Network|Store)Error|SIGTERM"
 )
 """What errors say whose reason is that another rank is gone, or does not come."""
+_OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
+"""Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
+_OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
 
 Row = Mapping[str, Any]
 Newest = tuple[object, ...]
@@ -293,15 +298,28 @@ def _ending(
             text = describe(crash)
             if state != "dead":
                 text = text.replace("it ended with", "its main thread ended with")
-            return text, crash.when_ns, not _OF_PEERS.search(f"{crash.type} {crash.message}")
+            return text, crash.when_ns, not _is_of_peers(crash)
         if state == "dead":
             found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
             words = " ".join((*found.certain, *found.likely)) if found else None
             return _clause(words), None, True
     if state == "dead":
         note = trace.note if trace is not None else None
-        return note, None, not (note and _OF_PEERS.search(note))
+        return note, None, not (note and _says_of_peers(note))
     return None, None, True
+
+
+def _is_of_peers(crash: CrashRecord) -> bool:
+    """Whether a crash is one of a rank that another was gone from."""
+    frames = crash.threads[0].frames if crash.threads else ()
+    if any(_OF_TORCH.search(frame.file) for frame in frames):
+        return bool(_OF_PEERS.search(f"{crash.type} {crash.message}"))
+    return _says_of_peers(f"{crash.type} {crash.message}")
+
+
+def _says_of_peers(text: str) -> bool:
+    """The same, where nothing but its words is known."""
+    return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
 
 
 def _clause(text: str | None) -> str | None:

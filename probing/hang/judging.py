@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from . import wording
 from .case import Case
+from .ends import judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
 from .mismatches import Mismatch, first_mismatch, sequences
@@ -75,30 +76,7 @@ def _ended(case: Case) -> Verdict | None:
     found = _mismatch_of(case)
     if found is not None:
         return dataclasses.replace(_of_mismatch(case, found), has_ended=True)
-    dead = [e for e in case.ranks.values() if e.state == "dead"]
-    if all(e.ended_well for e in dead):
-        return Verdict(
-            kind="ended",
-            is_hang=False,
-            has_ended=True,
-            ended_well=True,
-            headline=wording.ended_well(case),
-        )
-    causes = _first_dead(dead)
-    if not causes:
-        return Verdict(
-            kind="ended", is_hang=False, has_ended=True, headline=wording.all_ended(case)
-        )
-    named = {e.rank for e in causes if e.rank is not None}
-    return Verdict(
-        kind="ended",
-        is_hang=False,
-        has_ended=True,
-        headline=wording.ended_by(case, sorted(named)),
-        causes=tuple(wording.cause(case, rank) for rank in sorted(named)),
-        victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in named)),
-        confidence="medium: which rank was the first is told by the clocks of the machines",
-    )
+    return judge_ends(case)
 
 
 def _healthy(case: Case) -> Verdict | None:
@@ -153,7 +131,7 @@ def _not_asked(case: Case) -> Verdict | None:
 def _waited_for(case: Case) -> Verdict | None:
     """Ranks are waited for: the ends of the chains of waits."""
     ends = chain_ends(case.waits)
-    causes = _gravest(case, _without_casualties(case, ends))
+    causes = _gravest(case, without_casualties(case, ends))
     if not causes:
         return None
     kind = _kind_of(case, causes)
@@ -171,11 +149,25 @@ def _waited_for(case: Case) -> Verdict | None:
     )
 
 
+def _named_by_torch(case: Case) -> Verdict | None:
+    """An error of torch says who has not come, and no collective is on record."""
+    named = sorted(named_by_torch(case.ranks.values()) & set(case.ranks))
+    if not named:
+        return None
+    return _complete(
+        case,
+        _kind_of(case, named),
+        named,
+        headline=wording.by_torch(case, named),
+        confidence="high: torch's own error names it",
+    )
+
+
 def _stopped(case: Case) -> Verdict | None:
     """A rank that has come to its collective is stopped, or has ended in it."""
     gone = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
     members = {rank for wait in case.waits.values() for rank in wait.members}
-    causes = _without_casualties(case, gone & members if members else gone)
+    causes = without_casualties(case, gone & members if members else gone)
     if not causes:
         return None
     return _complete(
@@ -239,6 +231,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _deadlock,
     _not_asked,
     _waited_for,
+    _named_by_torch,
     _stopped,
     _same_collective,
     _by_stacks,
@@ -264,7 +257,7 @@ def _complete(
     is_late = still_s is not None and still_s >= case.threshold_s
     verdict = Verdict(
         kind=kind,
-        is_hang=kind in _CERTAIN or _is_leaving(case, causes) or (is_late and not moving),
+        is_hang=_is_certain(case, kind, causes) or (is_late and not moving),
         headline=headline,
         causes=tuple(wording.cause(case, rank) for rank in causes),
         victims=waiting,
@@ -313,17 +306,6 @@ def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
     )
 
 
-def _without_casualties(case: Case, ranks: Iterable[int]) -> set[int]:
-    """Of these ranks, those that did not just die because another was gone."""
-    named = set(ranks)
-    peers = {r for r in named if r in case.ranks and _is_casualty(case.ranks[r])}
-    dead = [e for e in case.ranks.values() if e.state == "dead"]
-    if named - peers:
-        return named - peers
-    first = {e.rank for e in _first_dead(dead) if e.rank is not None}
-    return first if peers else named
-
-
 def _gravest(case: Case, ranks: set[int]) -> set[int]:
     """Of these ranks, those that will not come by themselves, if there are any."""
     fixed = {r for r in ranks if case.state(r) in {"dead", "stopped", "missing", "unreachable"}}
@@ -335,19 +317,6 @@ def _gravest(case: Case, ranks: set[int]) -> set[int]:
     return ranks - slow or ranks
 
 
-def _is_casualty(evidence: RankEvidence) -> bool:
-    """Whether it has ended, or is about to, because another rank was gone."""
-    is_leaving = evidence.doing is not None and evidence.doing.kind == "exiting"
-    return evidence.died_of_peers and (evidence.state == "dead" or is_leaving)
-
-
-def _first_dead(dead: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """Those that ended for a reason of their own; where none did, the one that ended first."""
-    own = [e for e in dead if e.ending is not None and not e.died_of_peers and e.ended_ns]
-    timed = sorted((e for e in dead if e.ended_ns), key=lambda e: e.ended_ns or 0)
-    return sorted(own, key=lambda e: e.ended_ns or 0)[:1] or timed[:1]
-
-
 def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
     """What is the matter with the ranks that are waited for: the gravest of it."""
     states = {case.state(rank) for rank in causes}
@@ -356,6 +325,12 @@ def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
     if "stopped" in states:
         return "stopped"
     return "unseen" if states & {"missing", "unreachable"} else "missing"
+
+
+def _is_certain(case: Case, kind: Kind, causes: Sequence[int]) -> bool:
+    """Whether no waiting will help: nor will it where ranks have failed of it already."""
+    has_failed = any(e.gave_up for rank, e in case.ranks.items() if rank not in causes)
+    return kind in _CERTAIN or _is_leaving(case, causes) or (has_failed and bool(causes))
 
 
 def _is_leaving(case: Case, ranks: Iterable[int]) -> bool:

@@ -34,13 +34,14 @@ class Wait:
 
 
 def waits_of(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[int, Wait]:
-    """The wait of every living rank that is in a collective."""
+    """The wait of every rank that is in a collective, or has ended of having waited in it."""
     groups, world = all_groups(ranks, world), tuple(world)
+    is_over = not any(evidence.is_alive for evidence in ranks.values())
     reached = {rank: reach(evidence.calls) for rank, evidence in ranks.items()}
     found = {}
     for rank, evidence in ranks.items():
         waits = []
-        for call in _candidates(evidence) if evidence.is_alive else ():
+        for call in _waited_in(evidence, is_over=is_over):
             members = _members(call, groups, ranks, world)
             others = [other for other in members if other != rank]
             if not call.is_collective:
@@ -61,6 +62,18 @@ def awaited(evidence: RankEvidence) -> Call | None:
     What was issued asynchronously is open while the rank does its work.
     """
     return next(iter(_candidates(evidence)), None)
+
+
+def _waited_in(evidence: RankEvidence, *, is_over: bool) -> list[Call]:
+    """The collectives that a rank waits in, or that it waited in when it ended of that.
+
+    Args:
+        is_over: Whether all ranks have ended: the launcher has then ended the last without a word.
+    """
+    if evidence.gave_up or (is_over and evidence.is_wordless):
+        last = evidence.calls[-1:]
+        return [call for call in last if call.is_open or call.error is not None]
+    return _candidates(evidence) if evidence.is_alive else []
 
 
 def _candidates(evidence: RankEvidence) -> list[Call]:

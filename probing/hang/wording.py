@@ -46,6 +46,27 @@ def ended_by(case: Case, causes: Sequence[int]) -> str:
     return f"All ranks have ended, {ranks_text(causes)} first: {_ending(case, causes[0])}."
 
 
+def ended_before(case: Case, causes: Sequence[int]) -> str:
+    """All ranks have ended, some of them before they came to where the others were."""
+    waits = [w for w in case.waits.values() if (w.on | w.unseen) & set(causes)]
+    where = max(waits, key=lambda wait: wait.call.age_s or 0.0, default=None)
+    if where is None:
+        return ended_by(case, causes)
+    ranks = sorted(wait.rank for wait in waits)
+    return (
+        f"All ranks have ended. {sentence(ranks_text(causes))[:-1]} had not come to"
+        f" {call_text(where.call)}{at(where.call)}, where {ranks_text(ranks)}"
+        f" {'was' if len(ranks) == 1 else 'were'}: {_ending(case, causes[0])}."
+    )
+
+
+def by_torch(case: Case, causes: Sequence[int]) -> str:
+    """An error of torch names ranks."""
+    gone = [rank for rank, e in case.ranks.items() if e.gave_up and rank not in causes]
+    words = _ending(case, gone[0]) if gone else "an error of torch says so"
+    return f"{sentence(ranks_text(causes))[:-1]} did not come: {words}."
+
+
 def mismatch(found: Mismatch) -> str:
     """Ranks do not agree on a collective."""
     sides = found.sides()
@@ -99,6 +120,11 @@ def waited_for(case: Case, causes: Sequence[int], wait: Wait) -> str:
     has = "has" if len(causes) == 1 else "have"
     longest = max((case.waits[r].call.age_s or 0.0 for r in waiting), default=0.0)
     where = f"{call_text(wait.call)}{at(wait.call)}"
+    if waiting and all(case.ranks[rank].gave_up for rank in waiting):
+        return (
+            f"{sentence(ranks_text(causes))[:-1]} {has} not come to {where};"
+            f" {ranks_text(waiting)} {_has(waiting)} failed there: {_ending(case, waiting[0])}."
+        )
     return (
         f"{sentence(ranks_text(causes))[:-1]} {has} not come to {where};"
         f" {ranks_text(waiting)} {_has(waiting)} waited there for {seconds(longest)}."

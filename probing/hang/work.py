@@ -14,8 +14,8 @@ from .texts import seconds
 
 LEAST_RATE = 1e6
 """Bytes per second from which on a rank is said to write or read: our own questions make fewer."""
-LEAST_CPU = 0.5
-"""The same of processors in use."""
+LEAST_CPU = 0.2
+"""The same of processors in use: on a machine that is overloaded nobody has one for itself."""
 _LEAST_CPU_MOVING = 0.05
 """And where the line of its own code has changed, too: who polls uses less."""
 COMPUTES_S = 600.0

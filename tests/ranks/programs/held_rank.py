@@ -7,12 +7,13 @@ does. A rank that has failed goes on to exist, if FAULT says so: it prints `fail
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ FAULT_STEP = 4
 BLOCK = bytes(1 << 20)
 FAULT = sys.argv[1]
 CULPRIT = 0 if FAULT in {"saving", "syncing", "evaluating"} else 1
-SHORT = {"timeout", "monitored", "timeout_after_all"}
+SHORT = {"timeout", "monitored"}
 """Faults whose process group has little patience."""
 LOCK = threading.Lock()
 
@@ -33,8 +34,7 @@ def write_checkpoint() -> None:
     """Never ends, and writes all the time."""
     with Path(f"state-{os.getpid()}.bin").open("wb") as file:
         while True:
-            for _ in range(8):
-                file.write(BLOCK)
+            file.writelines([BLOCK] * 8)
             time.sleep(0.05)
             if file.tell() >= 64 << 20:
                 file.seek(0)
@@ -59,13 +59,18 @@ def take_lock() -> None:
         return
 
 
+def end_without_a_word() -> None:
+    time.sleep(1.0)  # the others wait meanwhile
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def fail_in_time() -> None:
     raise TimeoutError("no answer from the feature store within 3 s")
 
 
 def wait_for_key() -> None:
     store = dist.distributed_c10d._get_default_store()
-    store.wait(["nobody sets this"], datetime.timedelta(seconds=FOREVER_S))
+    store.wait(["nobody sets this"], dt.timedelta(seconds=FOREVER_S))
 
 
 def make_groups(rank: int) -> None:
@@ -77,29 +82,29 @@ def make_groups(rank: int) -> None:
 
 def hold_up(rank: int) -> None:
     """What the fault does in the step that it is put into."""
-    if FAULT == "sleeping":
-        print("injected", flush=True)
-        time.sleep(FOREVER_S)
-    if FAULT == "groups":
-        print("injected", flush=True)
-        make_groups(rank)
     if FAULT == "no_send" and rank == 0:
         dist.recv(torch.zeros(4), src=CULPRIT)
-    if rank != CULPRIT:
+    if rank != CULPRIT and FAULT not in BY_ALL:
         return
     print("injected", flush=True)
-    if FAULT in {"saving", "syncing"}:
-        write_checkpoint()
-    elif FAULT == "evaluating":
-        evaluate()
-    elif FAULT == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif FAULT == "own_timeout":
-        fail_in_time()
-    elif FAULT in {"timeout", "monitored"}:
-        take_lock()
-    elif FAULT == "key":
-        wait_for_key()
+    FAULTS[FAULT](rank)
+
+
+BY_ALL = {"sleeping", "groups"}
+FAULTS: dict[str, Callable[[int], object]] = {
+    "saving": lambda _: write_checkpoint(),
+    "syncing": lambda _: write_checkpoint(),
+    "evaluating": lambda _: evaluate(),
+    "sleeping": lambda _: time.sleep(FOREVER_S),
+    "killed": lambda _: end_without_a_word(),
+    "own_timeout": lambda _: fail_in_time(),
+    "timeout": lambda _: take_lock(),
+    "monitored": lambda _: take_lock(),
+    "key": lambda _: wait_for_key(),
+    "groups": make_groups,
+    "no_send": lambda _: None,
+    "no_init": lambda _: None,
+}
 
 
 def train(rank: int) -> None:
@@ -110,7 +115,7 @@ def train(rank: int) -> None:
         if step == FAULT_STEP:
             hold_up(rank)
         if FAULT == "monitored":
-            dist.monitored_barrier(timeout=datetime.timedelta(seconds=5))
+            dist.monitored_barrier(timeout=dt.timedelta(seconds=5))
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
         optimizer.step()
@@ -125,7 +130,7 @@ def main() -> None:
         print("injected", flush=True)
         take_lock()
     patience_s = 5 if FAULT in SHORT else LIFETIME_S
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=patience_s))
+    dist.init_process_group("gloo", timeout=dt.timedelta(seconds=patience_s))
     try:
         train(rank)
     except Exception:
