@@ -14,6 +14,8 @@ from .waiting import Wait, waits_of
 
 LEAST_THRESHOLD_S = 10.0
 """No job that has stood still for less is called hung, unless the cause is certain."""
+START_S = 60.0
+"""The same of a job whose ranks have not met yet: they may be long in importing what they need."""
 _STEPS = 5
 _CALM_S = 2.0
 _CALM_STEPS = 2
@@ -82,6 +84,11 @@ class Case:
     def state(self, rank: int) -> str:
         """The state of a rank; one of which there is nothing is missing."""
         return self.ranks[rank].state if rank in self.ranks else "missing"
+
+    def start_s(self, ranks: Iterable[int]) -> float | None:
+        """For how long the youngest of these ranks has been there."""
+        found = (self.ranks[rank].age_s for rank in ranks if rank in self.ranks)
+        return min((age for age in found if age is not None), default=None)
 
     def still_s(self, ranks: Iterable[int]) -> float | None:
         """For how long none of these ranks has moved; None where that is not known."""

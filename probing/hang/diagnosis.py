@@ -22,6 +22,7 @@ from .gathering import (
     Stacks,
     absent,
     evidence_of,
+    is_joining,
     may_get_on,
     newest_of,
     stack_again,
@@ -66,8 +67,12 @@ def diagnose(
     )
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
     busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
+
+    def second(process: Process, member: Member) -> Backtrace | None:
+        return stack_again(process, locals=is_joining(stacks[member.endpoint]))
+
     again: dict[str, Backtrace] = _values(
-        ask_all(busy, stack_again, timeout_s=limit_s, token=token, ahead=[_STACKS])
+        ask_all(busy, second, timeout_s=limit_s, token=token, ahead=[_STACKS])
     )
 
     def look(process: Process, member: Member) -> RankEvidence:

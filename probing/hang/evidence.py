@@ -25,6 +25,9 @@ Kind = Literal[
     "stopped",
     "unseen",
     "deadlock",
+    "not_joined",
+    "store",
+    "unmatched",
     "same_collective",
     "process",
     "ended",
@@ -34,6 +37,8 @@ Outcome = Literal["fine", "slow", "hang", "crashed"]
 """What a verdict comes to: ``slow``: it stands still, and those that are waited for get on."""
 DoingKind = Literal[
     "collective",
+    "joining",
+    "store",
     "backward",
     "loader",
     "checkpoint",
@@ -114,12 +119,14 @@ class Doing:
         words: What it does, in words that fit behind the rank's name.
         where: The line of the job's own code that does it, ``train.py:87 in fetch``.
         stack: The innermost frames, ``func (file:line)``.
+        group_ranks: The ranks of the group that it makes, where that was looked at.
     """
 
     kind: DoingKind
     words: str
     where: str | None = None
     stack: tuple[str, ...] = ()
+    group_ranks: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +158,7 @@ class RankEvidence:
         step: The step in progress.
         moved: Whether its record grew between two looks; None where it was looked at once.
         still_s: Seconds since the newest thing on its record.
+        age_s: Seconds since its agent was started.
         median_step_s: The median duration of its last steps.
         ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
         ended_ns: When, since the epoch.
@@ -173,6 +181,7 @@ class RankEvidence:
     step: int | None = None
     moved: bool | None = None
     still_s: float | None = None
+    age_s: float | None = None
     median_step_s: float | None = None
     doing: Doing | None = None
     ending: str | None = None

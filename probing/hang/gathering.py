@@ -8,6 +8,7 @@ what it could not tell is a note. Ages are computed where the rank is, so no clo
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ from ..ring_peek import RingPeek
 from ..rundir import ProcessFolder
 from ..tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..wire import Backtrace
-from .doings import doing_of
-from .evidence import Call, Group, RankEvidence, State
+from .doings import doing_of, group_asked_for
+from .evidence import Call, Doing, Group, RankEvidence, State
 from .work import work_between
 
 if TYPE_CHECKING:
@@ -126,10 +127,16 @@ def may_get_on(stacks: Stacks) -> bool:
     return doing is not None and doing.kind not in {"collective", "stopped", "exiting"}
 
 
-def stack_again(process: Process, _: Member) -> Backtrace | None:
+def is_joining(stacks: Stacks) -> bool:
+    """Whether a rank makes a process group: the local variables then say which."""
+    doing = doing_of(stacks.trace) if stacks.trace else None
+    return doing is not None and doing.kind == "joining"
+
+
+def stack_again(process: Process, *, locals: bool = False) -> Backtrace | None:
     """The second look at a rank's stack."""
     try:
-        return process.backtrace()
+        return process.backtrace(locals=locals)
     except ProbingError:
         return None
 
@@ -171,8 +178,9 @@ def evidence_of(
         step=steps.get("step"),
         moved=newest != first if first is not None and not is_dead else None,
         still_s=_still_s(record["look"]),
+        age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         median_step_s=steps.get("median_step_s"),
-        doing=doing_of(trace, thread) if trace and not is_dead else None,
+        doing=_doing(trace, again, thread) if trace and not is_dead else None,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
@@ -194,6 +202,14 @@ def absent(member: Member, state: State, why: str | None) -> RankEvidence:
         state=state,
         notes=(why,) if why else (),
     )
+
+
+def _doing(trace: Backtrace, again: Backtrace | None, thread: int | None) -> Doing | None:
+    """What the training thread does, with the group that it makes if it makes one."""
+    doing = doing_of(trace, thread)
+    if doing is None or again is None or doing.kind != "joining":
+        return doing
+    return replace(doing, group_ranks=group_asked_for(again, thread))
 
 
 def _peek(folder: ProcessFolder) -> Newest | None:

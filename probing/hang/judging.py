@@ -12,10 +12,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from . import wording
-from .case import Case
+from .case import START_S, Case
 from .ends import judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
+from .joining import Finding, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
 from .slowness import as_slow, getting_on, slow_alone
@@ -23,7 +24,7 @@ from .waiting import chain_ends, cycle, victims_of
 from .work import is_at_work
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
-_ONLY_WAIT = frozenset({"collective", "backward"})
+_ONLY_WAIT = frozenset({"collective", "joining", "backward"})
 """What ranks do that wait for others, where no collective is on record."""
 
 
@@ -224,10 +225,32 @@ def _unknown(case: Case) -> Verdict:
     )
 
 
+def _by(rule: Callable[[Case], Finding | None]) -> Callable[[Case], Verdict | None]:
+    """A rule that only finds what a verdict is made of."""
+
+    def judged(case: Case) -> Verdict | None:
+        found = rule(case)
+        if found is None:
+            return None
+        return _complete(
+            case,
+            found.kind,
+            found.causes,
+            headline=found.headline,
+            confidence=found.confidence,
+            victims=found.victims,
+        )
+
+    return judged
+
+
 _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _ended,
     _healthy,
     _mismatch,
+    _by(unmatched),
+    _by(joining),
+    _by(store),
     _deadlock,
     _not_asked,
     _waited_for,
@@ -254,7 +277,10 @@ def _complete(
     waiting = victims_of(case.waits, causes) if victims is None else victims
     moving = getting_on(case, causes)
     still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case) - moving)
-    is_late = still_s is not None and still_s >= case.threshold_s
+    threshold_s = case.threshold_s
+    if still_s is None:  # nothing is on record yet
+        still_s, threshold_s = case.start_s(case.living), START_S
+    is_late = still_s is not None and still_s >= threshold_s
     verdict = Verdict(
         kind=kind,
         is_hang=_is_certain(case, kind, causes) or (is_late and not moving),
@@ -264,7 +290,7 @@ def _complete(
         victims_do=wording.victims_do(case, waiting),
         group=group,
         still_s=still_s,
-        threshold_s=case.threshold_s,
+        threshold_s=threshold_s,
         confidence=confidence,
     )
     return as_slow(case, verdict) if moving else verdict

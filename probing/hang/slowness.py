@@ -28,8 +28,12 @@ def getting_on(case: Case, ranks: Sequence[int]) -> set[int]:
 def as_slow(case: Case, verdict: Verdict) -> Verdict:
     """A verdict on ranks that are waited for, if all of them get on and it lasts for long."""
     causes = [cause.rank for cause in verdict.causes if cause.rank is not None]
-    is_late = verdict.still_s is not None and verdict.still_s >= case.threshold_s
-    if verdict.kind != "missing" or not is_late or len(getting_on(case, causes)) < len(causes):
+    is_late = (verdict.still_s or 0.0) >= (verdict.threshold_s or case.threshold_s)
+    if (
+        verdict.kind not in {"missing", "not_joined"}
+        or not is_late
+        or len(getting_on(case, causes)) < len(causes)
+    ):
         return verdict
     waits = [case.waits[rank].call for rank in verdict.victims if rank in case.waits]
     where = f" in {call_text(waits[0])}{at(waits[0])}" if waits else ""

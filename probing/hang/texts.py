@@ -34,7 +34,8 @@ def seconds(value: float | None) -> str:
 def call_text(call: Call, *, full: bool = False) -> str:
     """A collective: ``all_reduce number 41 of group 0``, with what it was called with if `full`."""
     if not call.is_collective:
-        other = f" rank {call.peer}" if call.peer is not None else ""
+        way = "to" if call.op == "send" else "from"
+        other = f" {way} rank {call.peer}" if call.peer is not None else ""
         return f"{call.op}{other} in group {call.group}"
     text = f"{call.op} number {call.seq} of group {call.group}"
     if full:

@@ -281,6 +281,9 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
         "Start the job anew, from its last checkpoint: a rank that has ended does not come back.",
     ),
     "deadlock": ("Make all ranks use these groups in the same order.",),
+    "not_joined": ("Let all ranks make the same process groups, in the same order.",),
+    "store": ("Let some rank set that key, or wait for it with a time limit.",),
+    "unmatched": ("Give every recv its send, in the order in which both ranks come to them.",),
     "same_collective": (
         "Look at the network and at the devices of these machines; `dmesg` tells of both.",
         "`probing {asked} backtrace --native`: in which C function they wait.",

@@ -22,7 +22,9 @@ COMPUTES_S = 600.0
 """For how long who only computes is believed to come."""
 SYNCS_S = 120.0
 """The same of who waits for the disk, which no figure of the process shows."""
-_IDLE = frozenset({"collective", "device", "stopped", "exiting", "gil", "lock", "sleep"})
+_IDLE = frozenset(
+    {"collective", "joining", "store", "device", "stopped", "exiting", "gil", "lock", "sleep"}
+)
 """Kinds of waits in which processor time is that of waiting, or of somebody else."""
 _WAITS_FOR_CHILDREN = frozenset({"loader", "waiting", "python"})
 _SYNCS = "is waiting for data to reach the disk"
