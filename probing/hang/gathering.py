@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..crashes import CrashRecord, describe, read_crash
@@ -44,9 +45,12 @@ _CALLS = """
            thread_id, (epoch_ns(now()) - start_ns) / 1e9 AS age_s, start_ns,
            duration_ns IS NULL AND error IS NULL AS is_open, error
     FROM python.collectives
-    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 256
-         OR duration_ns IS NULL
+    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 32
+         OR (duration_ns IS NULL AND row_number() OVER (
+                PARTITION BY process_group, duration_ns IS NULL ORDER BY start_ns) <= 32)
 """
+"""The last of each group, and the first of those in progress: what a rank waits in is one of them,
+and ten thousand ranks have room."""
 _GROUPS = "SELECT process_group, description, backend, size, ranks FROM python.process_groups"
 _STEPS = """
     SELECT max(step) AS step, max(step) FILTER (NOT loss_finite) AS not_finite,
@@ -261,17 +265,22 @@ def _call(row: Row) -> Call:
 
 
 def _group(row: Row) -> Group:
-    try:
-        ranks = ranks_of(row["ranks"]) if row["ranks"] else ()
-    except ProbingError:
-        ranks = ()
     return Group(
         name=row["process_group"],
         description=row["description"],
         backend=row["backend"],
         size=row["size"],
-        ranks=ranks,
+        ranks=_members(row["ranks"]) if row["ranks"] else (),
     )
+
+
+@lru_cache(maxsize=4096)
+def _members(text: str) -> tuple[int, ...]:
+    """The ranks of a group, the same object for all that have the same ones."""
+    try:
+        return ranks_of(text)
+    except ProbingError:
+        return ()
 
 
 def _thread(calls: Sequence[Call], module: Row) -> int | None:

@@ -67,10 +67,10 @@ def _comes_last(case: Case, asked: str) -> Iterator[str]:
     """A rank that nearly always comes last to the collectives of a group."""
     if len({e.host for e in case.ranks.values()}) > 1:
         return  # the clocks of machines differ: `stragglers` corrects for that
-    for name in sorted({call.group for e in case.ranks.values() for call in e.calls}):
+    for name, arrivals in sorted(_arrivals(case).items()):
         last: Counter[int] = Counter()
         lags: dict[int, list[float]] = {}
-        for starts in _arrivals(case, name):
+        for starts in arrivals:
             rank = max(starts, key=lambda r: starts[r])
             others = [start for other, start in starts.items() if other != rank]
             last[rank] += 1
@@ -89,15 +89,16 @@ def _comes_last(case: Case, asked: str) -> Iterator[str]:
             return
 
 
-def _arrivals(case: Case, name: str) -> Iterator[dict[int, int]]:
-    """When the ranks came to each collective of a group that at least two came to."""
-    found: dict[int, dict[int, int]] = {}
-    members = set()
+def _arrivals(case: Case) -> dict[str, list[dict[int, int]]]:
+    """By group, when the ranks came to each collective that all of them came to."""
+    found: dict[str, dict[int, dict[int, int]]] = {}
+    members: dict[str, set[int]] = {}
     for rank, evidence in case.ranks.items():
         for call in evidence.calls:
-            if call.group == name and call.is_collective and call.start_ns is not None:
-                found.setdefault(call.seq, {})[rank] = call.start_ns
-                members.add(rank)
-    for _, starts in sorted(found.items()):
-        if len(starts) == len(members) >= 2:
-            yield starts
+            if call.is_collective and call.start_ns is not None:
+                found.setdefault(call.group, {}).setdefault(call.seq, {})[rank] = call.start_ns
+                members.setdefault(call.group, set()).add(rank)
+    return {
+        name: [starts for _, starts in sorted(of.items()) if len(starts) == len(members[name]) >= 2]
+        for name, of in found.items()
+    }

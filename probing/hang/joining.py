@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from .case import Case
 from .evidence import Doing, Kind
 from .texts import at, call_text, ranks_text, seconds, sentence
+from .waiting import wanted
 
 _MOST_PLACES = 3
 _FIRST = "init_process_group"
@@ -62,9 +63,9 @@ def store(case: Case) -> Finding | None:
     """Ranks wait for a key of the store that nobody has set."""
     waiting = _doing(case, "store")
     living = [rank for rank in case.living if case.ranks[rank].state != "stopped"]
-    wanted = {rank for wait in case.waits.values() for rank in wait.on | wait.unseen}
+    late = wanted(case.waits.values())
     free = set(living) - set(waiting) - set(case.waits)
-    if not waiting or free or (wanted and not wanted <= set(waiting)):
+    if not waiting or free or not late <= set(waiting):
         return None
     victims = tuple(sorted(set(case.waits) - set(waiting)))
     rest = f"; meanwhile {_places(case, victims)}" if victims else ""

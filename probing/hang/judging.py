@@ -20,7 +20,7 @@ from .joining import Finding, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
 from .slowness import as_slow, getting_on, slow_alone
-from .waiting import chain_ends, cycle, victims_of
+from .waiting import chain_ends, victims_of, waiting_for, wanted
 from .work import is_at_work
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
@@ -100,7 +100,7 @@ def _mismatch(case: Case) -> Verdict | None:
 
 def _deadlock(case: Case) -> Verdict | None:
     """Ranks wait for each other in a circle."""
-    ranks = cycle(case.waits)
+    ranks = case.circle
     if not ranks:
         return None
     return _complete(
@@ -114,16 +114,16 @@ def _deadlock(case: Case) -> Verdict | None:
 
 def _not_asked(case: Case) -> Verdict | None:
     """All that the ranks which were asked wait for are ranks that were not."""
-    waits = [wait for wait in case.waits.values() if wait.on or wait.unseen]
-    wanted = {rank for wait in waits for rank in wait.on | wait.unseen}
-    if not waits or wanted & set(case.ranks):
+    waits = [wait for wait in case.waits.values() if wait.late]
+    absent = wanted(waits)
+    if not waits or absent & set(case.ranks):
         return None
     oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
         case,
         "unseen",
         (),
-        headline=wording.not_asked(case, oldest, sorted(wanted)),
+        headline=wording.not_asked(case, oldest, sorted(absent)),
         confidence="low: the other ranks were not asked",
         group=oldest.call.group,
     )
@@ -136,9 +136,7 @@ def _waited_for(case: Case) -> Verdict | None:
     if not causes:
         return None
     kind = _kind_of(case, causes)
-    waiting = [w for w in case.waits.values() if (w.on | w.unseen) & causes] or [
-        *case.waits.values()
-    ]
+    waiting = waiting_for(case.waits.values(), causes) or [*case.waits.values()]
     first = max(waiting, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
         case,
@@ -167,7 +165,8 @@ def _named_by_torch(case: Case) -> Verdict | None:
 def _stopped(case: Case) -> Verdict | None:
     """A rank that has come to its collective is stopped, or has ended in it."""
     gone = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
-    members = {rank for wait in case.waits.values() for rank in wait.members}
+    groups = {wait.call.group: wait.members for wait in case.waits.values()}
+    members = set().union(*groups.values())
     causes = without_casualties(case, gone & members if members else gone)
     if not causes:
         return None
@@ -182,8 +181,8 @@ def _stopped(case: Case) -> Verdict | None:
 
 def _same_collective(case: Case) -> Verdict | None:
     """All members are in the same collective, and nobody is missing."""
-    waits = [wait for rank, wait in case.waits.items() if rank in case.stuck]
-    if not waits or any(wait.on or wait.unseen for wait in waits):
+    waits = [case.waits[rank] for rank in case.stuck if rank in case.waits]
+    if not waits or any(wait.late for wait in waits):
         return None
     oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
@@ -298,10 +297,10 @@ def _complete(
 
 def _mismatch_of(case: Case) -> Mismatch | None:
     """The mismatch that stands longest, among the groups in which somebody waits or has died."""
-    calls = {rank: e.calls for rank, e in case.ranks.items()}
+    found_calls = sequences({rank: e.calls for rank, e in case.ranks.items()})
     names = {wait.call.group for wait in case.waits.values()}
     names |= {c.group for e in case.ranks.values() if e.state == "dead" for c in e.calls[-1:]}
-    found = [first_mismatch(name, sequences(calls, name)) for name in sorted(names)]
+    found = [first_mismatch(name, found_calls.get(name, {})) for name in sorted(names)]
     return max(
         (mismatch for mismatch in found if mismatch is not None),
         key=lambda mismatch: max(call.age_s or 0.0 for call in mismatch.calls.values()),
@@ -319,8 +318,10 @@ def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
         confidence=wording.mismatch_confidence(found),
         group=found.group,
     )
+    alone = wording.lines_of_one_rank(case)
     causes = tuple(
-        wording.with_call(cause, found.calls.get(cause.rank or 0), case) for cause in verdict.causes
+        wording.with_call(cause, found.calls.get(cause.rank or 0), alone)
+        for cause in verdict.causes
     )
     victims = tuple(sorted({*verdict.victims, *found.usual} - set(found.odd)))
     return dataclasses.replace(
@@ -373,4 +374,4 @@ def _frozen(case: Case) -> set[int]:
 def _faults(case: Case) -> bool:
     """Whether anything is wrong that does not pass by itself."""
     states = {case.state(rank) for rank in case.ranks}
-    return bool(states & {"dead", "stopped"}) or bool(cycle(case.waits))
+    return bool(states & {"dead", "stopped"}) or bool(case.circle)

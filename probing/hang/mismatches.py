@@ -54,12 +54,14 @@ class Mismatch:
         return [(ranks, self.calls[ranks[0]]) for ranks in found]
 
 
-def sequences(calls: Mapping[int, Sequence[Call]], group: str) -> dict[int, dict[int, Call]]:
-    """The collectives of a group by rank and number."""
-    return {
-        rank: {call.seq: call for call in rows if call.group == group and call.is_collective}
-        for rank, rows in calls.items()
-    }
+def sequences(calls: Mapping[int, Sequence[Call]]) -> dict[str, dict[int, dict[int, Call]]]:
+    """The collectives of each group by rank and number."""
+    found: dict[str, dict[int, dict[int, Call]]] = {}
+    for rank, rows in calls.items():
+        for call in rows:
+            if call.is_collective:
+                found.setdefault(call.group, {}).setdefault(rank, {})[call.seq] = call
+    return found
 
 
 def first_mismatch(group: str, found: Sequences) -> Mismatch | None:

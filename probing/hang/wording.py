@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from .case import Case
 from .evidence import Call, Cause, EvidenceQuery, RankEvidence, Verdict
 from .mismatches import Mismatch
 from .processes import doing_words
 from .texts import at, call_text, ranks_text, seconds, sentence
-from .waiting import Wait, awaited
+from .waiting import Wait, awaited, waiting_for
 
 _MOST_NEXT = 2
+_MOST_SIDES = 4
 
 
 def healthy(case: Case) -> str:
@@ -48,7 +49,7 @@ def ended_by(case: Case, causes: Sequence[int]) -> str:
 
 def ended_before(case: Case, causes: Sequence[int]) -> str:
     """All ranks have ended, some of them before they came to where the others were."""
-    waits = [w for w in case.waits.values() if (w.on | w.unseen) & set(causes)]
+    waits = waiting_for(case.waits.values(), causes)
     where = max(waits, key=lambda wait: wait.call.age_s or 0.0, default=None)
     if where is None:
         return ended_by(case, causes)
@@ -73,12 +74,13 @@ def mismatch(found: Mismatch) -> str:
     verb = "call" if len(found.odd) > 1 else "calls"
     number = f"number {found.seq} of group {found.group}"
     if not found.usual:
-        texts = [f"{ranks_text(ranks)}: {_one_side(call)}" for ranks, call in sides]
+        texts = [f"{ranks_text(ranks)}: {_one_side(call)}" for ranks, call in sides[:_MOST_SIDES]]
+        texts += [f"and {len(sides) - _MOST_SIDES} more"] if len(sides) > _MOST_SIDES else []
         return (
             f"The ranks do not agree on the {found.aspect} of collective {number}, and none has a"
             f" majority: {'; '.join(texts)}."
         )
-    odd = [_one_side(call) for ranks, call in sides if not set(ranks) & set(found.usual)]
+    odd = [_one_side(call) for ranks, call in sides[1:]][:_MOST_SIDES]
     return (
         f"{sentence(ranks_text(found.odd))[:-1]} {verb} another {found.aspect} in collective"
         f" {number}: {', '.join(odd)}, where {ranks_text(found.usual)} {_calls(found.usual)}"
@@ -116,7 +118,7 @@ def deadlock(case: Case, ranks: Sequence[int]) -> str:
 
 def waited_for(case: Case, causes: Sequence[int], wait: Wait) -> str:
     """Ranks have not come to a collective."""
-    waiting = sorted(r for r, w in case.waits.items() if (w.on | w.unseen) & set(causes))
+    waiting = sorted(other.rank for other in waiting_for(case.waits.values(), causes))
     has = "has" if len(causes) == 1 else "have"
     longest = max((case.waits[r].call.age_s or 0.0 for r in waiting), default=0.0)
     where = f"{call_text(wait.call)}{at(wait.call)}"
@@ -215,17 +217,31 @@ def cause(case: Case, rank: int) -> Cause:
     )
 
 
-def with_call(cause: Cause, call: Call | None, case: Case) -> Cause:
-    """A cause of a mismatch, with what it called."""
+def lines_of_one_rank(case: Case) -> set[str]:
+    """The lines from which a single rank has called collectives."""
+    found = Counter(
+        caller
+        for e in case.ranks.values()
+        for caller in {call.caller for call in e.calls}
+        if caller is not None
+    )
+    return {caller for caller, number in found.items() if number == 1}
+
+
+def with_call(cause: Cause, call: Call | None, alone: Collection[str]) -> Cause:
+    """A cause of a mismatch, with what it called.
+
+    Args:
+        alone: The lines from which no other rank has called a collective.
+    """
     if call is None:
         return cause
-    others = (e.calls for rank, e in case.ranks.items() if rank != cause.rank)
-    is_alone = call.caller not in {other.caller for calls in others for other in calls}
-    alone = ("no other rank has called a collective from that line",) if is_alone else ()
+    is_alone = call.caller in alone
+    words = ("no other rank has called a collective from that line",) if is_alone else ()
     return dataclasses.replace(
         cause,
         what=f"called {call_text(call, full=True)}{at(call)}",
-        evidence=(*alone, f"it {cause.what}", *cause.evidence),
+        evidence=(*words, f"it {cause.what}", *cause.evidence),
     )
 
 
