@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 
 from ...hang import Cause, Verdict
-from ...job.rank_sets import rank_set
+from ...hang.texts import ranks_text
 from .text import escape_controls
 
 _WIDEST = 100
@@ -79,7 +79,7 @@ def _who(verdict: Verdict, width: int | None, most: int) -> list[str]:
         plural = "s" if len(verdict.victims) > 1 else ""
         verb = "waited" if verdict.has_ended else "wait" if plural else "waits"
         does = f" only {verb}" + (f" in {verdict.victims_do}" if verdict.victims_do else "")
-        ranks = f"rank{plural} {rank_set(verdict.victims)}"
+        ranks = ranks_text(verdict.victims)
         lines += _wrapped(f"victims ({len(verdict.victims)}): {ranks}{does}", width, "  ")
     return lines
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
-from . import wording
+from . import remedies, wording
 from .case import START_S, Case
 from .ends import judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
@@ -56,8 +56,8 @@ def judge(
         outcome=_outcome(verdict),
         coverage=coverage,
         job=job,
-        next_steps=wording.next_steps(verdict, asked),
-        queries=wording.queries(verdict, case),
+        next_steps=remedies.next_steps(verdict, asked),
+        queries=remedies.queries(verdict, case),
     )
 
 
