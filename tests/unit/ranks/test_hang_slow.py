@@ -296,7 +296,8 @@ def test_who_is_where_among_several_groups() -> None:
     verdict = judge(ranks, world=range(4))
     assert verdict.headline == (
         "Rank 2 has not come to all_reduce number 41 of group 0 at train.py:88; ranks 0,3 have"
-        " waited there for 15 s; rank 1 has waited in all_gather number 5 of group 1 at train.py:33."
+        " waited there for 15 s; rank 1 has waited in all_gather number 5 of group 1 at"
+        " train.py:33."
     )
     assert verdict.victims_do is not None
     assert "all_gather number 5 of group 1 at train.py:33 (rank 1)" in verdict.victims_do
