@@ -41,6 +41,8 @@ LOOK_S = 1.0
 """How far apart the two looks at a rank's record are, at least."""
 _STACKS = Reading(route="backtrace")
 _STACKS_S = 12.0
+_JOB = "job:"
+"""Who names a job may have others beside it."""
 _STATES: dict[str, State] = {"missing": "missing", "dead": "dead"}
 
 
@@ -85,13 +87,19 @@ def diagnose(
         ahead = [Reading.of_query(FLIGHT, timeout_s)]
         return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
 
-    return tuple(_judge(group, flights, asked) for group in _by_job(outcomes))
+    groups = _by_job(outcomes)
+    return tuple(
+        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
+        for group in groups
+    )
 
 
 def _judge(
     outcomes: Sequence[Outcome[RankEvidence]],
     flights: Callable[[Sequence[Member]], dict[str, tuple[Call, ...]]],
     asked: str,
+    *,
+    has_others: bool,
 ) -> Verdict:
     """The verdict on one job."""
     evidence = [outcome.value or _absent(outcome) for outcome in outcomes]
@@ -104,6 +112,7 @@ def _judge(
         coverage=Coverage.of(outcomes).words(),
         job=outcomes[0].member.job,
         asked=asked,
+        has_others=has_others,
     )
 
 

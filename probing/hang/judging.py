@@ -35,6 +35,7 @@ def judge(
     coverage: str = "",
     job: str | None = None,
     asked: str = "-t all",
+    has_others: bool = False,
 ) -> Verdict:
     """Say why a job does not go on, or that it does.
 
@@ -43,6 +44,7 @@ def judge(
         world: The ranks that it should have, as far as the launcher tells.
         coverage: The sentence that says who was asked.
         asked: How the command named them, for what it says to type next.
+        has_others: Whether ranks of other jobs may be there, too.
     """
     ranked = [e for e in evidence if e.rank is not None]
     case = Case.of(ranked, world)
@@ -51,12 +53,12 @@ def judge(
     else:
         verdict = next(found for rule in _RULES if (found := rule(case)) is not None)
         verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict, asked)))
+    verdict = dataclasses.replace(verdict, job=job)
     return dataclasses.replace(
         verdict,
         outcome=_outcome(verdict),
         coverage=coverage,
-        job=job,
-        next_steps=remedies.next_steps(verdict, asked),
+        next_steps=remedies.next_steps(verdict, asked, has_others=has_others),
         queries=remedies.queries(verdict, case),
     )
 

@@ -5,19 +5,22 @@ Rules of this file: pure functions. What is to be typed works where the command 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
+from .. import rank_paths
 from .case import Case
 from .evidence import Cause, EvidenceQuery, Verdict
 
 _MOST_NEXT = 2
 
 
-def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
+def next_steps(verdict: Verdict, asked: str, *, has_others: bool = False) -> tuple[str, ...]:
     """What to do, in that order.
 
     Args:
         asked: How the command named those that it is about.
+        has_others: Whether ranks of other jobs may be there, so that a number is not enough.
     """
     if verdict.kind == "healthy":
         return ()
@@ -26,7 +29,9 @@ def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
         return (
             "`probing -t all hang`: asks all ranks of this machine, `job:NAME` those of a job.",
         )
-    targets = [_target(cause, verdict) for cause in verdict.causes][:_MOST_NEXT]
+    targets = [_target(cause, verdict, has_others=has_others) for cause in verdict.causes][
+        :_MOST_NEXT
+    ]
     looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
     steps: list[str] = []
     if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
@@ -110,10 +115,10 @@ _REACHED = (
 )
 
 
-def _target(cause: Cause, verdict: Verdict) -> str:
+def _target(cause: Cause, verdict: Verdict, *, has_others: bool) -> str:
     """An endpoint of a rank; one that has ended is no longer found by its rank."""
     if cause.endpoint:
         return cause.endpoint
     if cause.rank is None or (verdict.has_ended and cause.pid is not None):
         return str(cause.pid)
-    return f"rank:{cause.rank}"
+    return shlex.quote(rank_paths.of_job(cause.rank, verdict.job if has_others else None))

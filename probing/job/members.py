@@ -17,7 +17,7 @@ from ..transport import Held
 from .ahead import of_nodes
 from .membership import Member, Membership, in_order, missing_member, names_of
 from .parallel import Done, run_at_once
-from .plans import Plan, plan_of
+from .plans import Plan, plan_of, where_named
 from .providers.addresses import members_at, members_reading
 from .providers.named_hosts import Resolver
 from .providers.this_machine import member_at, members_here
@@ -56,7 +56,7 @@ def find_members(
     """
     words = tuple(dict.fromkeys(endpoints))
     env = os.environ if env is None else env
-    plans = [plan_of(word, env, resolver=resolver) for word in words]
+    plans = where_named([plan_of(word, env, resolver=resolver) for word in words])
     finder = _Finder(from_env(), token, timeout_s, states=states, fan_out=fan_out)
     finder.ask(address for plan in plans for address in plan.addresses)
     found, missing = [], []
@@ -134,7 +134,9 @@ class _Finder:
         jobs = {m.job for m in wanted}
         if len(jobs) > 1:
             names = ", ".join(sorted(job or "one without a name" for job in jobs))
-            raise BadEndpoint(plan.word, f"it fits several jobs ({names}); name one as job:NAME")
+            raise BadEndpoint(
+                plan.word, f"it fits several jobs ({names}); name one: job:NAME/{plan.word}"
+            )
         return wanted
 
     def _task(self, word: str, held: Held | None) -> Callable[[], list[Member]]:

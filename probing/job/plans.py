@@ -3,6 +3,7 @@
     all              the processes of this machine, and what PROBING_JOB_DIR lists
     job:NAME         those of one job
     rank:0-63        those ranks, of the same
+    job:NAME/rank:0-3  those ranks of one job
     @FILE            the hosts in a file
     slurm:[NODES]    the nodes of an allocation
     k8s:NAME[:PORT]  the addresses behind a name; dns: is the same
@@ -17,11 +18,13 @@ hosts.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import rank_paths
 from ..registration import registrations
 from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
@@ -31,7 +34,6 @@ from .providers.slurm import slurm_hosts
 from .rank_sets import ranks_of
 
 _MANY = ("job:", "slurm:", "k8s:", "dns:", "ray:", "store:", "@")
-_ONE_RANK = re.compile(r"rank:\d+")
 _ADDRESS = re.compile(r"https?://[^/]+/?|(\[[^\]]+\]|[^\s:/\[\]@]+):\d{1,5}")
 
 
@@ -60,8 +62,9 @@ class Plan:
 
 def names_many(word: str) -> bool:
     """Whether an endpoint is one of the forms for several processes."""
-    if word.startswith("rank:"):
-        return _ONE_RANK.fullmatch(word) is None
+    ranks = rank_paths.job_and_ranks(word)
+    if ranks is not None:
+        return not ranks[1].isdecimal()
     return word == "all" or word.startswith(_MANY)
 
 
@@ -82,11 +85,13 @@ def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = No
     kind, _, rest = word.partition(":")
     if word == "all":
         return Plan(word=word, is_here=True, addresses=_registered(env), is_whole=True)
-    if kind == "job":
+    named = rank_paths.job_and_ranks(word)
+    if named is not None and names_many(word):
+        job, ranks = named[0], ranks_of(named[1])
+        whole = _job_plan(word, job, env)
+        return dataclasses.replace(whole, ranks=ranks, is_whole=False)
+    if kind == "job" and named is None:
         return _job_plan(word, rest, env)
-    if kind == "rank" and names_many(word):
-        ranks = ranks_of(rest)
-        return Plan(word=word, is_here=True, addresses=_registered(env), ranks=ranks)
     if word.startswith("@"):
         return Plan(word=word, addresses=hosts_in(word[1:]), is_whole=True)
     if kind == "slurm":
@@ -103,10 +108,29 @@ def plan_of(word: str, env: Mapping[str, str], *, resolver: Resolver | None = No
     return Plan(word=word, is_single=True)
 
 
-def _job_plan(word: str, job: str, env: Mapping[str, str]) -> Plan:
+def where_named(plans: Sequence[Plan]) -> list[Plan]:
+    """Plans of several endpoints: a job that is named beside machines is looked for only there."""
+    places = [p for p in plans if p.addresses and not (p.is_here or p.job)]
+    jobs = [p for p in plans if p.word.startswith("job:")]
+    if not (places and jobs):
+        return list(plans)
+    addresses = tuple(dict.fromkeys(word for plan in places for word in plan.addresses))
+    return [
+        _there(plan, addresses) if plan in jobs else plan for plan in plans if plan not in places
+    ]
+
+
+def _there(plan: Plan, addresses: tuple[str, ...]) -> Plan:
+    """The plan of a job, for some machines alone: nobody expects all of its ranks there."""
+    named = rank_paths.job_and_ranks(plan.word)
+    job, ranks = (named[0], ranks_of(named[1])) if named is not None else (plan.job, None)
+    return Plan(word=plan.word, addresses=addresses, job=job, ranks=ranks)
+
+
+def _job_plan(word: str, job: str | None, env: Mapping[str, str]) -> Plan:
     """Here, where it is registered, and on the nodes of the allocation if it is that job."""
     addresses = _registered(env, job)
-    if job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
+    if job and job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
         addresses = (*addresses, *slurm_hosts("", env))
     return Plan(word=word, is_here=True, addresses=addresses, job=job, is_whole=True)
 

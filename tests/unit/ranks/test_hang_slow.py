@@ -319,3 +319,11 @@ def test_many_ranks_fit_on_a_line() -> None:
     assert len(headline) < 400
     assert "Ranks 0,2,4,6" in headline
     assert "(2,000 in all)" in headline
+
+
+def test_what_to_type_beside_other_jobs() -> None:
+    """Where ranks of another job may be there, a rank is named with its job."""
+    ranks = waiting_but({2: evidence(2, LATE, doing=LOCKED)})
+    for has_others, name in ((False, "rank:2"), (True, "job:gpt-7/rank:2")):
+        verdict = judge(ranks, world=range(4), job="gpt-7", has_others=has_others)
+        assert verdict.next_steps[0].startswith(f"`probing -t {name} backtrace")
