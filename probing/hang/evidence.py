@@ -166,6 +166,7 @@ class RankEvidence:
         not_finite: The last step whose loss was not finite.
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
+        has_agent: Whether there is a record of it at all.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
         notes: What could not be had of it, and why.
     """
@@ -190,14 +191,18 @@ class RankEvidence:
     not_finite: int | None = None
     module: str | None = None
     work: Work | None = None
+    has_agent: bool = True
     is_by_flight: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
-        """Its endpoint, where that is an address; empty for a process of this machine."""
+        """Its endpoint, where that is an address, or it has no agent and so is not found by rank.
+
+        Empty for any other process of this machine.
+        """
         is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
-        return self.endpoint if is_far else ""
+        return self.endpoint if is_far or not self.has_agent else ""
 
     @property
     def gave_up(self) -> bool:

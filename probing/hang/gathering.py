@@ -190,6 +190,7 @@ def evidence_of(
         died_of_peers=not seen.is_own_end,
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
+        has_agent=bool(member.started_ns),
         work=work_between(trace, again, thread) if trace and again else None,
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )

@@ -26,7 +26,7 @@ def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
     Args:
         asked: How the command named the ranks.
     """
-    found = [*_not_finite(case), *_more_attention(case, verdict)]
+    found = [*_not_finite(case), *_more_attention(case, verdict), *_without_agent(case)]
     if verdict.kind == "healthy":
         found += _comes_last(case, asked)
     return tuple(found)
@@ -44,6 +44,14 @@ def _not_finite(case: Case) -> Iterator[str]:
         )
 
 
+def _without_agent(case: Case) -> Iterator[str]:
+    """Ranks that nothing is recorded of."""
+    ranks = [rank for rank, evidence in case.ranks.items() if not evidence.has_agent]
+    if ranks and any(case.ranks[rank].is_alive for rank in ranks):
+        verb = "has" if len(ranks) == 1 else "have"
+        yield f"{ranks_text(ranks).capitalize()} {verb} no agent, and so no record: seen by stacks."
+
+
 def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
     """Ranks that are not well, though the job moves; and exceptions of living ones."""
     named = {cause.rank for cause in verdict.causes}
@@ -52,7 +60,7 @@ def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
             continue
         if evidence.state == "dead" and verdict.kind == "healthy":
             yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
-        elif evidence.state in {"silent", "stopped", "unreachable"}:
+        elif evidence.has_agent and evidence.state in {"silent", "stopped", "unreachable"}:
             yield f"Rank {rank} is {_STATES[evidence.state]}."
 
 

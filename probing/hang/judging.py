@@ -279,7 +279,7 @@ def _complete(
     moving = getting_on(case, causes)
     still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case) - moving)
     threshold_s = case.threshold_s
-    if still_s is None:  # nothing is on record yet
+    if still_s is None and kind == "not_joined":  # nothing is on record yet
         still_s, threshold_s = case.start_s(case.living), START_S
     is_late = still_s is not None and still_s >= threshold_s
     verdict = Verdict(

@@ -75,7 +75,8 @@ _REMEDIES: Mapping[str, tuple[str, ...]] = {
 
 def queries(verdict: Verdict, case: Case) -> tuple[EvidenceQuery, ...]:
     """The queries that show what the verdict follows from, whenever they are run."""
-    if verdict.kind in {"process", "healthy"} or len(case.ranks) < 2:
+    has_record = any(evidence.has_agent for evidence in case.ranks.values())
+    if verdict.kind in {"process", "healthy"} or len(case.ranks) < 2 or not has_record:
         return ()
     if any(evidence.is_by_flight for evidence in case.ranks.values()):
         return (EvidenceQuery(title="torch's own record of the collectives", sql=_FLIGHTS),)

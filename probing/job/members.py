@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..endpoint import Local, resolve
+from .. import process
+from ..endpoint import Local, Stranger, resolve
 from ..errors import BadEndpoint, InternalError, NoSuchProcess, NotAnswering, ProbingError
+from ..launchers import place_in
 from ..rundir import RunDirectory, from_env
 from ..transport import Held
 from .ahead import of_nodes
@@ -182,10 +184,27 @@ class _Finder:
         card = place.folder.read_card() if isinstance(place, Local) else None
         if isinstance(place, Local) and card is not None:
             return [member_at(place.folder, card)]
+        if isinstance(place, Stranger):
+            return [_stranger(place.pid, word)]
         pid = int(word) if word.isdecimal() else None
         path = Path(word).parent.name if "/" in word else ""
         host = "" if pid is None and not path else os.uname().nodename
         return [Member(rank=None, host=host, pid=pid, world_size=None, endpoint=word)]
+
+
+def _stranger(pid: int, word: str) -> Member:
+    """A process without an agent: which rank it is of which job, its environment says."""
+    place = place_in(process.environment(pid))
+    return Member(
+        rank=place.rank,
+        host=os.uname().nodename,
+        pid=pid,
+        world_size=place.world_size,
+        local_rank=place.local_rank,
+        job=place.job if place.rank is not None else None,
+        attempt=place.attempt,
+        endpoint=word,
+    )
 
 
 def _current(members: list[Member], *, is_job: bool) -> list[Member]:

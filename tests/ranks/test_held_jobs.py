@@ -116,3 +116,25 @@ def final(started: Job, held: Held) -> dict[str, Any] | None:
     if held.env and verdict["outcome"] == "hang" and "failed there" not in verdict["headline"]:
         return None  # its process group still has patience
     return verdict if verdict["outcome"] != "fine" else None
+
+
+@pytest.mark.full
+def test_ranks_without_an_agent_are_one_job(job: StartJob) -> None:
+    """Named by their pids they are judged together, and what to type is a pid, too."""
+    started = job("held_rank", "key", ranks=3, PROBING="0")
+    started.wait_for_rank(1, "injected")
+    pids = started.started_ranks()
+
+    def judged() -> dict[str, Any] | None:
+        targets = [word for pid in pids for word in ("-t", str(pid))]
+        done = started.run(*targets, "hang", "--format", "json", timeout_s=120)
+        assert done.returncode == 0, done.stderr
+        verdict = json.loads(done.stdout)
+        assert isinstance(verdict, dict), "one verdict on one job"
+        return verdict if verdict["causes"] else None
+
+    verdict = wait_until(judged, "a rank that is named", 120)
+    (cause,) = verdict["causes"]
+    assert (cause["rank"], verdict["victims"], verdict["is_hang"]) == (1, [0, 2], False)
+    assert verdict["next_steps"][0].startswith(f"`probing -t {cause['pid']} backtrace")
+    assert verdict["queries"] == []
