@@ -22,6 +22,8 @@ _CHECKPOINT_NAME = re.compile(r"(?i)checkpoint|(^|[._])save(_|$)|snapshot")
 _COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py")
 _STORE = re.compile(r"(?i)store\w*(\(\))?\.(wait|get|multi_get|compare_set|barrier)\(")
 """A line whose innermost call is one of `torch.distributed.Store`, which has no frame."""
+_DEVICE = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(")
+"""A line that waits for the GPU, where the tensor is on one: it then keeps a processor busy."""
 _GROUP_MAKER, _GROUP_LOCAL = "new_group", "ranks"
 _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for the other ranks to join", "joining"),
@@ -110,6 +112,8 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
         return "store"
+    if inner is not None and _DEVICE.search(inner.line or "") and by_words in {"python", None}:
+        return "device"
     if any(path and _LOADER.match(path) for path in paths):
         return "loader"
     if any(path and _CHECKPOINT.match(path) for path in paths):
@@ -128,7 +132,7 @@ def _phrase(kind: DoingKind, words: str) -> str:
         return f"{prefix} ({words})" if words else prefix
     if kind == "store":
         return "is waiting for a key of the store"
-    if kind == "python":
+    if kind == "python" or (kind == "device" and "GPU" not in words):
         return "runs Python code"
     return f"is {words}" if words else "is somewhere that could not be told"
 

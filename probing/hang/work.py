@@ -22,10 +22,9 @@ COMPUTES_S = 600.0
 """For how long who only computes is believed to come."""
 SYNCS_S = 120.0
 """The same of who waits for the disk, which no figure of the process shows."""
-_IDLE = frozenset(
-    {"collective", "joining", "store", "device", "stopped", "exiting", "gil", "lock", "sleep"}
-)
-"""Kinds of waits in which processor time is that of waiting, or of somebody else."""
+_IDLE = frozenset({"collective", "joining", "store", "stopped", "exiting", "gil", "lock", "sleep"})
+"""Kinds of waits in which processor time is that of waiting, or of somebody else; so it is with a
+wait for the device at one and the same line."""
 _WAITS_FOR_CHILDREN = frozenset({"loader", "waiting", "python"})
 _SYNCS = "is waiting for data to reach the disk"
 
@@ -68,9 +67,9 @@ def progress(evidence: RankEvidence) -> str | None:
         return "waiting{} for its data to reach the disk" if still_s < SYNCS_S else None
     if still_s >= COMPUTES_S:
         return None
-    if doing.kind not in _IDLE and (
-        work.cpu >= LEAST_CPU or (work.has_moved_on and work.cpu >= _LEAST_CPU_MOVING)
-    ):
+    least = _LEAST_CPU_MOVING if work.has_moved_on else LEAST_CPU
+    spins = doing.kind == "device" and not work.has_moved_on
+    if doing.kind not in _IDLE and not spins and work.cpu >= least:
         return f"computing{{}} ({work.cpu:.0%} of a processor)"
     if doing.kind in _WAITS_FOR_CHILDREN and work.children_cpu >= LEAST_CPU:
         used = f"{work.children_cpu:.0%} of a processor"

@@ -32,6 +32,7 @@ LOCKED = Doing(kind="lock", words="is waiting for a lock", where="train.py:60 in
 SYNCING = Doing(
     kind="io", words="is waiting for data to reach the disk", where="train.py:31 in save"
 )
+SPINNING = Doing(kind="device", words="runs Python code", where="train.py:77 in log")
 MB = 1e6
 WORK: dict[str, tuple[Doing, Work, float, str]] = {
     "it writes a checkpoint": (
@@ -43,6 +44,9 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
     "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "has been reading for 15 s (90 MB/s)"),
     "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97% of a processor)"),
     "it moves on, with little": (RUNNING, Work(cpu=0.1, has_moved_on=True), 20, "computing for"),
+    "it reads numbers from the GPU, one after the other": (
+        SPINNING, Work(cpu=1.0, has_moved_on=True), STILL_S, "has been computing for 15 s",
+    ),
     "its workers compute": (LOADING, Work(children_cpu=1.6), STILL_S, "of its own, which compute"),
     "it waits for the disk": (SYNCING, Work(), STILL_S, "waiting for 15 s for its data to reach"),
 }  # fmt: skip
@@ -51,6 +55,7 @@ NO_WORK: dict[str, tuple[Doing, Work, float]] = {
     "it waits for the disk for too long": (SYNCING, Work(), 300),
     "it waits for a lock, and others compute": (LOCKED, Work(cpu=0.9, children_cpu=4.0), STILL_S),
     "it sleeps": (SLEEPING, Work(has_moved_on=True), STILL_S),
+    "it waits for the GPU, and keeps a processor busy": (SPINNING, Work(cpu=1.0), STILL_S),
     "it polls": (RUNNING, Work(cpu=0.01, has_moved_on=True), STILL_S),
     "it writes a log": (LOCKED, Work(written_rate=2000), STILL_S),
 }  # fmt: skip
@@ -124,6 +129,15 @@ def test_work_is_the_difference_of_two_looks() -> None:
     assert work_between(first, second) == Work(cpu=0.5, read_rate=100.0, has_moved_on=True)
     assert work_between(first, first) is None
     assert work_between(dataclasses.replace(first, work=None), second) is None
+
+
+def test_a_line_that_waits_for_the_device() -> None:
+    """`loss.item()` may keep a processor busy while it waits for a GPU, and is told by its line."""
+    frame = Frame(func="log", file="/job/train.py", lineno=77, line="total += loss.item()")
+    thread = ThreadStack(thread_id=7, name="m", is_main=True, frames=(frame,), waiting="running")
+    doing = doing_of(Backtrace(pid=1, source="agent", threads=(thread,)))
+    assert doing is not None
+    assert (doing.kind, doing.words) == ("device", "runs Python code")
 
 
 WORDLESS = "it ended without a word: no exception is on record, as after SIGKILL"
