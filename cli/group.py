@@ -189,10 +189,11 @@ def _nothing_asked(endpoint: str) -> UsageError:
 def probing() -> None:
     """Ask a running PyTorch training where it is, why it is slow and what is in it.
 
-    ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N, a process
-    name, or the run folder of a process that has ended. `probing list` shows what there is. To
-    ask several processes at once, name each with -t, or what stands for several: all, job:NAME,
-    rank:0-7, a node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:, store:HOST:PORT.
+    ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
+    job:NAME/rank:N, a process name, or the run folder of a process that has ended. `probing list`
+    shows what there is. To ask several processes at once, name each with -t, or what stands for
+    several: all, job:NAME, rank:0-7, a node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:,
+    store:HOST:PORT. A job beside machines (-t NODE -t job:NAME) means its ranks on these.
 
     \b
     Examples:

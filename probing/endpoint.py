@@ -87,7 +87,7 @@ def resolve(
         return _by_pid(int(text), directory)
     if text.startswith(("http://", "https://")):
         return _by_url(text, directory, given)
-    if text.startswith("rank:"):
+    if rank_paths.job_and_ranks(text) is not None:
         return _by_rank(text, directory)
     if "/" in text:
         return _by_path(text)
@@ -179,16 +179,21 @@ def _local_listener(host: str, port: int, directory: RunDirectory) -> _Listener 
 
 def _by_rank(text: str, directory: RunDirectory) -> Local:
     """The one live process of that rank, else the record of the one that started last."""
-    number = text.removeprefix("rank:")
+    job, number = rank_paths.job_and_ranks(text) or (None, "")
     if not number.isdecimal():
         raise BadEndpoint(text, "the rank must be a number, as in rank:0")
     rank = int(number)
+
+    def is_it(card: Card) -> bool:
+        return card.rank == rank and job in (None, card.job)
+
     try:
-        return _the_one(text, directory, lambda card: card.rank == rank)
+        return _the_one(text, directory, is_it)
     except NoSuchProcess:
-        ended = _last_ended(directory, lambda card: card.rank == rank)
+        ended = _last_ended(directory, is_it)
     if ended is None:
-        raise NoSuchProcess(f"of rank {rank} on this machine")
+        of = f" of job {job}" if job else ""
+        raise NoSuchProcess(f"of rank {rank}{of} on this machine")
     return ended
 
 
@@ -241,7 +246,8 @@ def _the_one(text: str, directory: RunDirectory, matches: Callable[[Card], bool]
         raise NoSuchProcess(f"called {text!r}")
     if len(found) > 1:
         pids = ", ".join(str(folder.pid) for folder in found)
-        raise BadEndpoint(text, f"it fits several processes ({pids}); name one by its pid")
+        job = f", or as job:NAME/{text}" if text.startswith("rank:") else ""
+        raise BadEndpoint(text, f"it fits several processes ({pids}); name one by its pid{job}")
     return Local(folder=found[0])
 
 

@@ -34,6 +34,7 @@ from .rundir import ProcessFolder
 from .transport import Address, ask
 from .waits import GIL_LOOK_S, gil_waiters
 from .wire import Backtrace
+from .work_done import work_of
 
 _AGENT_S = 1.0
 """How long to wait for the agent: there is another way to the answer."""
@@ -258,6 +259,7 @@ def _outside_answer(
         pid=pid,
         source="py-spy",
         note=stacks.gil_holder(threads, after),
+        work=work_of(pid, [thread.thread_id for thread in threads]),
         threads=stacks.complete(
             threads,
             after,
@@ -274,7 +276,8 @@ def _from_kernel(pid: int, error: ProbingError | None) -> Backtrace:
         raise ProcessEnded(pid, "it has no stack any more")
     why = _sentence(error) if error else ""
     note = f"only the kernel tells of it, without a Python frame: {why}"
-    return Backtrace(pid=pid, source="proc", threads=stacks.from_kernel(facts, pid), note=note)
+    threads = stacks.from_kernel(facts, pid)
+    return Backtrace(pid=pid, source="proc", threads=threads, note=note, work=work_of(pid, facts))
 
 
 def _frozen(facts: dict[int, process.ThreadFacts]) -> process.ThreadFacts | None:

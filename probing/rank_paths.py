@@ -1,10 +1,11 @@
-"""Where a process behind a node server is asked: the one place that knows its path."""
+"""How ranks are written down: in the path of a node server, and as an endpoint of a job."""
 
 from __future__ import annotations
 
 import re
 
 _RANKS = "/v1/ranks/"
+_OF_JOB = "/rank:"
 _KEY = re.compile(re.escape(_RANKS) + r"(\d+-\d+)")
 
 
@@ -42,3 +43,19 @@ def path_of(key: str, path: str) -> str:
 def route_in(key: str, path: str) -> str:
     """Where its agent has the route: what `path_of` has made longer."""
     return f"/v1{path.removeprefix(_RANKS + key)}"
+
+
+def of_job(rank: int, job: str | None) -> str:
+    """The endpoint of a rank, of whatever else runs beside its job."""
+    return f"job:{job}{_OF_JOB}{rank}" if job else f"rank:{rank}"
+
+
+def job_and_ranks(endpoint: str) -> tuple[str | None, str] | None:
+    """The job, if it is named, and the text of the ranks; None where it names no ranks.
+
+    That is ``rank:0-3`` and ``job:NAME/rank:0-3``.
+    """
+    if endpoint.startswith("rank:"):
+        return None, endpoint.removeprefix("rank:")
+    job, found, ranks = endpoint.removeprefix("job:").rpartition(_OF_JOB)
+    return (job, ranks) if found and job and endpoint.startswith("job:") else None

@@ -98,18 +98,37 @@ class ThreadStack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """What a process has done since it began, as the kernel counts it; None where it does not tell.
+
+    Attributes:
+        time_s: When that was, on a clock of its machine that never goes back.
+        read_bytes: What it has read by system calls, from files as from anywhere.
+        written_bytes: What it has written so.
+        children_cpu_s: Processor time of the processes that it has started and that run.
+    """
+
+    time_s: float
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    children_cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backtrace:
     """The stacks of a process at one moment, main thread first.
 
     Attributes:
         source: One of `probing.tables.STACK_SOURCES`: who took it.
         note: What the reader should know about it, if anything.
+        work: What it has done so far: two of them tell whether it gets on.
     """
 
     pid: int
     source: str
     threads: tuple[ThreadStack, ...]
     note: str | None = None
+    work: WorkDone | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,14 @@ from .. import terminal
 from ..many import membership_of
 from ..target import asked_target, style_option, target_options
 
-_HANG_CODE = 1
+_CODES = {"fine": 0, "hang": 1, "crashed": 6, "slow": 7}
+"""What `--check` ends with; 2 to 5 say that the question itself failed."""
+_GRAVEST_FIRST = ("hang", "crashed", "slow")
 
 
 @click.command("hang")
 @target_options
-@click.option("--check", is_flag=True, help="Exit with 1 where there is a hang.")
+@click.option("--check", is_flag=True, help="Exit with 1 for a hang, 6 for a crash, 7 if slow.")
 @click.option(
     "--rows", type=click.IntRange(min=0), default=8, show_default=True,
     help="How many ranks to name at most; 0 for all.",
@@ -29,9 +31,11 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
     state it is: live, hung, stopped or dead. It takes part in no collective and needs no rank's
     help. Ranks that only wait for others are told apart from those that they wait for. A slow job
     is not called hung: that takes 10 s without progress, or five times the median step, unless the
-    cause is certain. Of one process it says what that waits for.
+    cause is certain. A rank that writes, reads or computes meanwhile, as the kernel counts it, is
+    slow and does not hang. Of one process it says what that waits for.
 
-    Ends with 0, whatever the verdict, unless `--check` is given.
+    Ends with 0, whatever the verdict. With `--check` that is: 0 all is well, 1 a job hangs, 6 a job
+    has crashed, 7 a job is slow; of several jobs, the gravest of these in the order 1, 6, 7.
     """
     from ...hang.diagnosis import diagnose
     from ..render.hang import render_verdicts
@@ -48,4 +52,6 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
     else:
         width = terminal.screen().width
         terminal.write(render_verdicts(verdicts, width=width, most=rows, asked=target.words))
-    context.exit(_HANG_CODE if check and any(verdict.is_hang for verdict in verdicts) else 0)
+    outcomes = {verdict.outcome for verdict in verdicts}
+    gravest = next((name for name in _GRAVEST_FIRST if name in outcomes), "fine")
+    context.exit(_CODES[gravest] if check else 0)

@@ -5,11 +5,12 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Sequence
 
 from ...hang import Cause, Verdict
-from ...job.rank_sets import rank_set
+from ...hang.texts import ranks_text
 from .text import escape_controls
 
 _WIDEST = 100
@@ -44,7 +45,7 @@ def render_verdict(
     blocks = [_head(verdict, width, with_job=with_job), _who(verdict, width, most)]
     blocks.append(_grounds(verdict, width))
     blocks.append(_numbered(verdict.next_steps, width))
-    blocks.append(_queries(verdict, asked))
+    blocks.append(_queries(verdict, asked, of_job=with_job))
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
@@ -66,7 +67,7 @@ def _word(verdict: Verdict) -> str:
         return "HANG"
     if verdict.has_ended:
         return "ENDED"
-    return {"healthy": "OK", "process": "PROCESS"}.get(verdict.kind, _EARLY)
+    return {"healthy": "OK", "process": "PROCESS", "slow": "SLOW"}.get(verdict.kind, _EARLY)
 
 
 def _who(verdict: Verdict, width: int | None, most: int) -> list[str]:
@@ -79,7 +80,7 @@ def _who(verdict: Verdict, width: int | None, most: int) -> list[str]:
         plural = "s" if len(verdict.victims) > 1 else ""
         verb = "waited" if verdict.has_ended else "wait" if plural else "waits"
         does = f" only {verb}" + (f" in {verdict.victims_do}" if verdict.victims_do else "")
-        ranks = f"rank{plural} {rank_set(verdict.victims)}"
+        ranks = ranks_text(verdict.victims)
         lines += _wrapped(f"victims ({len(verdict.victims)}): {ranks}{does}", width, "  ")
     return lines
 
@@ -115,11 +116,15 @@ def _numbered(steps: Sequence[str], width: int | None) -> list[str]:
     return lines
 
 
-def _queries(verdict: Verdict, asked: str) -> list[str]:
-    """The queries, each on one line so that it can be copied."""
+def _queries(verdict: Verdict, asked: str, *, of_job: bool) -> list[str]:
+    """The queries, each on one line so that it can be copied.
+
+    Args:
+        of_job: Whether others were asked, too, whose rows are of another job.
+    """
     lines = ["see it yourself:"] if verdict.queries else []
-    is_kept = verdict.has_ended and verdict.job and asked == "-t all"
-    target = f"-t job:{verdict.job}" if is_kept else asked
+    is_kept = verdict.job and asked == "-t all" and (verdict.has_ended or of_job)
+    target = f"-t {shlex.quote(f'job:{verdict.job}')}" if is_kept else asked
     for query in verdict.queries:
         lines.append(f"  # {query.title}")
         lines.append(f'  probing {target} query "{escape_controls(query.sql)}"')

@@ -14,8 +14,8 @@ class BadEndpoint(UsageError):
     code = "bad_endpoint"
     help = (
         "An endpoint is a pid, host:port, [v6]:port, http(s)://host:port, a socket path, rank:N,"
-        " a process name or the run folder of a process; for several processes all, job:NAME,"
-        " rank:0-7, @HOSTFILE, slurm:, k8s:NAME. `probing list` shows what there is."
+        " job:NAME/rank:N, a process name or the run folder of a process; for several processes"
+        " all, job:NAME, rank:0-7, @HOSTFILE, slurm:, k8s:NAME. `probing list` shows what there is."
     )
 
     def __init__(self, endpoint: str, reason: str) -> None:

@@ -16,4 +16,5 @@ from .evidence import EvidenceQuery as EvidenceQuery
 from .evidence import Group as Group
 from .evidence import RankEvidence as RankEvidence
 from .evidence import Verdict as Verdict
+from .evidence import Work as Work
 from .judging import judge as judge

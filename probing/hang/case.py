@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .evidence import RankEvidence
-from .waiting import Wait, waits_of
+from .waiting import Wait, cycle, waits_of
 
 LEAST_THRESHOLD_S = 10.0
 """No job that has stood still for less is called hung, unless the cause is certain."""
+START_S = 60.0
+"""The same of a job whose ranks have not met yet: they may be long in importing what they need."""
 _STEPS = 5
 _CALM_S = 2.0
 _CALM_STEPS = 2
@@ -26,13 +28,19 @@ class Case:
     Attributes:
         world: All ranks that the job should have.
         waits: The waits of those that are in a collective.
+        circle: The ranks of a circle of waits; none where there is none.
         median_step_s: The median of the ranks' median steps.
+        living: The ranks that are known to run, or to be stopped.
+        stuck: The living ranks whose record does not grow.
     """
 
     ranks: Mapping[int, RankEvidence]
     world: tuple[int, ...]
     waits: Mapping[int, Wait]
+    circle: tuple[int, ...]
     median_step_s: float | None
+    living: tuple[int, ...]
+    stuck: tuple[int, ...]
 
     @classmethod
     def of(cls, evidence: Iterable[RankEvidence], world: Iterable[int] = ()) -> Case:
@@ -41,11 +49,16 @@ class Case:
         sizes = [e.world_size for e in ranks.values() if e.world_size is not None]
         expected = {*ranks, *world, *range(max(sizes, default=0))}
         medians = [e.median_step_s for e in ranks.values() if e.median_step_s is not None]
+        waits = waits_of(ranks, expected)
+        living = tuple(sorted(rank for rank, e in ranks.items() if e.is_alive))
         return cls(
             ranks=ranks,
             world=tuple(sorted(expected)),
-            waits=waits_of(ranks, expected),
+            waits=waits,
+            circle=cycle(waits),
             median_step_s=statistics.median(medians) if medians else None,
+            living=living,
+            stuck=tuple(rank for rank in living if not ranks[rank].moved),
         )
 
     @property
@@ -69,19 +82,14 @@ class Case:
         """For how long nobody wonders about a rank whose record does not grow."""
         return max(_CALM_S, _CALM_STEPS * (self.median_step_s or 0.0))
 
-    @property
-    def living(self) -> tuple[int, ...]:
-        """The ranks that are known to run, or to be stopped."""
-        return tuple(sorted(rank for rank, e in self.ranks.items() if e.is_alive))
-
-    @property
-    def stuck(self) -> tuple[int, ...]:
-        """The living ranks whose record does not grow."""
-        return tuple(rank for rank in self.living if not self.ranks[rank].moved)
-
     def state(self, rank: int) -> str:
         """The state of a rank; one of which there is nothing is missing."""
         return self.ranks[rank].state if rank in self.ranks else "missing"
+
+    def start_s(self, ranks: Iterable[int]) -> float | None:
+        """For how long the youngest of these ranks has been there."""
+        found = (self.ranks[rank].age_s for rank in ranks if rank in self.ranks)
+        return min((age for age in found if age is not None), default=None)
 
     def still_s(self, ranks: Iterable[int]) -> float | None:
         """For how long none of these ranks has moved; None where that is not known."""

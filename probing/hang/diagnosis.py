@@ -1,7 +1,8 @@
-"""From members to verdicts: two looks at the record of each, and one at its stacks in between.
+"""From members to verdicts: two looks at the record of each, and at its stacks in between.
 
-Rules of this file: every question has a deadline of its own, so that a rank whose stack cannot be
-had still gives its record. Each job is judged by itself; processes without a rank one by one.
+Rules of this file: who only waits is looked at once. Every question has a deadline of its own, so
+that a rank whose stack cannot be had still gives its record. Each job is judged by itself;
+processes without a rank one by one.
 """
 
 from __future__ import annotations
@@ -14,12 +15,25 @@ from ..job.asking import Coverage, Outcome, ask_all
 from ..reading import Reading
 from .evidence import Call, RankEvidence, State, Verdict
 from .flights import FLIGHT, by_flights, flight_of, is_blind
-from .gathering import NEWEST, RECORD, Newest, Stacks, absent, evidence_of, newest_of, stacks_of
+from .gathering import (
+    NEWEST,
+    RECORD,
+    Newest,
+    Stacks,
+    absent,
+    evidence_of,
+    is_joining,
+    may_get_on,
+    newest_of,
+    stack_again,
+    stacks_of,
+)
 from .judging import judge
 
 if TYPE_CHECKING:
     from ..client import Process
     from ..job.members import Member
+    from ..wire import Backtrace
 
 T = TypeVar("T")
 
@@ -27,6 +41,8 @@ LOOK_S = 1.0
 """How far apart the two looks at a rank's record are, at least."""
 _STACKS = Reading(route="backtrace")
 _STACKS_S = 12.0
+_JOB = "job:"
+"""Who names a job may have others beside it."""
 _STATES: dict[str, State] = {"missing": "missing", "dead": "dead"}
 
 
@@ -52,10 +68,18 @@ def diagnose(
         ask_all(members, stacks_of, timeout_s=limit_s, token=token, ahead=[_STACKS])
     )
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
+    busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
+
+    def second(process: Process, member: Member) -> Backtrace | None:
+        return stack_again(process, locals=is_joining(stacks[member.endpoint]))
+
+    again: dict[str, Backtrace] = _values(
+        ask_all(busy, second, timeout_s=limit_s, token=token, ahead=[_STACKS])
+    )
 
     def look(process: Process, member: Member) -> RankEvidence:
         key = member.endpoint
-        return evidence_of(process, member, before.get(key), stacks.get(key))
+        return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
 
     outcomes = ask_all(members, look, timeout_s=timeout_s, token=token, ahead=[record])
 
@@ -63,13 +87,19 @@ def diagnose(
         ahead = [Reading.of_query(FLIGHT, timeout_s)]
         return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
 
-    return tuple(_judge(group, flights, asked) for group in _by_job(outcomes))
+    groups = _by_job(outcomes)
+    return tuple(
+        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
+        for group in groups
+    )
 
 
 def _judge(
     outcomes: Sequence[Outcome[RankEvidence]],
     flights: Callable[[Sequence[Member]], dict[str, tuple[Call, ...]]],
     asked: str,
+    *,
+    has_others: bool,
 ) -> Verdict:
     """The verdict on one job."""
     evidence = [outcome.value or _absent(outcome) for outcome in outcomes]
@@ -82,6 +112,7 @@ def _judge(
         coverage=Coverage.of(outcomes).words(),
         job=outcomes[0].member.job,
         asked=asked,
+        has_others=has_others,
     )
 
 

@@ -20,7 +20,13 @@ _CHECKPOINT = re.compile(
 )
 _CHECKPOINT_NAME = re.compile(r"(?i)checkpoint|(^|[._])save(_|$)|snapshot")
 _COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py")
+_STORE = re.compile(r"(?i)store\w*(\(\))?\.(wait|get|multi_get|compare_set|barrier)\(")
+"""A line whose innermost call is one of `torch.distributed.Store`, which has no frame."""
+_DEVICE = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(")
+"""A line that waits for the GPU, where the tensor is on one: it then keeps a processor busy."""
+_GROUP_MAKER, _GROUP_LOCAL = "new_group", "ranks"
 _WORDS: tuple[tuple[str, DoingKind], ...] = (
+    ("waiting for the other ranks to join", "joining"),
     ("waiting for the other ranks", "collective"),
     ("waiting for another rank", "collective"),
     ("waiting for a batch", "loader"),
@@ -66,6 +72,16 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
     )
 
 
+def group_asked_for(trace: Backtrace, thread_id: int | None = None) -> str | None:
+    """The ranks that `new_group` was called with, of a stack with local variables."""
+    thread = training_thread(trace.threads, thread_id)
+    for frame in thread.frames if thread is not None else ():
+        if _function(frame.func) == _GROUP_MAKER:
+            values = {local.name: local.value for local in frame.locals or ()}
+            return values.get(_GROUP_LOCAL)
+    return None
+
+
 def training_thread(
     threads: Sequence[ThreadStack], thread_id: int | None = None
 ) -> ThreadStack | None:
@@ -78,26 +94,33 @@ def training_thread(
 
 def own_line(frames: Iterable[Frame]) -> str | None:
     """The innermost line of the job's own code."""
-    for frame in frames:
-        if frame.kind == "python" and library_path(frame.file) is None:
-            return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}"
-    return None
+    frame = next(iter(own_frames(frames)), None)
+    return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}" if frame else None
+
+
+def own_frames(frames: Iterable[Frame]) -> list[Frame]:
+    """The frames of the job's own code."""
+    return [f for f in frames if f.kind == "python" and library_path(f.file) is None]
 
 
 def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "stopped", "exiting"}:
+    if by_words in {"collective", "joining", "stopped", "exiting"}:
         return by_words
+    inner = next((frame for frame in frames if frame.kind == "python"), None)
+    if inner is not None and _STORE.search(inner.line or ""):
+        return "store"
+    if inner is not None and _DEVICE.search(inner.line or "") and by_words in {"python", None}:
+        return "device"
     if any(path and _LOADER.match(path) for path in paths):
         return "loader"
     if any(path and _CHECKPOINT.match(path) for path in paths):
         return "checkpoint"
     if any(path and _COLLECTIVE.match(path) for path in paths):
         return "collective"
-    own = [frame for frame in frames if frame.kind == "python" and not library_path(frame.file)]
-    if any(_CHECKPOINT_NAME.search(_function(frame.func)) for frame in own):
+    if any(_CHECKPOINT_NAME.search(_function(frame.func)) for frame in own_frames(frames)):
         return "checkpoint"
     return by_words or ("python" if frames else "unknown")
 
@@ -107,7 +130,9 @@ def _phrase(kind: DoingKind, words: str) -> str:
     prefix = {"loader": "is in the DataLoader", "checkpoint": "is in its checkpoint code"}.get(kind)
     if prefix is not None:
         return f"{prefix} ({words})" if words else prefix
-    if kind == "python":
+    if kind == "store":
+        return "is waiting for a key of the store"
+    if kind == "python" or (kind == "device" and "GPU" not in words):
         return "runs Python code"
     return f"is {words}" if words else "is somewhere that could not be told"
 

@@ -18,19 +18,27 @@ State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missin
 
 Kind = Literal[
     "healthy",
+    "slow",
     "mismatch",
     "missing",
     "dead",
     "stopped",
     "unseen",
     "deadlock",
+    "not_joined",
+    "store",
+    "unmatched",
     "same_collective",
     "process",
     "ended",
     "unknown",
 ]
+Outcome = Literal["fine", "slow", "hang", "crashed"]
+"""What a verdict comes to: ``slow``: it stands still, and those that are waited for get on."""
 DoingKind = Literal[
     "collective",
+    "joining",
+    "store",
     "backward",
     "loader",
     "checkpoint",
@@ -46,6 +54,10 @@ DoingKind = Literal[
     "unknown",
 ]
 
+_ORDERLY = "ended in an orderly way"
+"""What `endings` says of a process whose agent was told of the end."""
+_WORDLESS = "ended without a word"
+_OUT_OF_MEMORY = "he kernel killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 
@@ -107,12 +119,33 @@ class Doing:
         words: What it does, in words that fit behind the rank's name.
         where: The line of the job's own code that does it, ``train.py:87 in fetch``.
         stack: The innermost frames, ``func (file:line)``.
+        group_ranks: The ranks of the group that it makes, where that was looked at.
     """
 
     kind: DoingKind
     words: str
     where: str | None = None
     stack: tuple[str, ...] = ()
+    group_ranks: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a rank got done between two looks at it, as the kernel counts it.
+
+    Attributes:
+        cpu: How many processors its training thread used.
+        children_cpu: How many the processes that it has started used.
+        read_rate: Bytes per second that it read.
+        written_rate: Bytes per second that it wrote.
+        has_moved_on: Whether it was at another line of its own code.
+    """
+
+    cpu: float = 0.0
+    children_cpu: float = 0.0
+    read_rate: float = 0.0
+    written_rate: float = 0.0
+    has_moved_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +158,15 @@ class RankEvidence:
         step: The step in progress.
         moved: Whether its record grew between two looks; None where it was looked at once.
         still_s: Seconds since the newest thing on its record.
+        age_s: Seconds since its agent was started.
         median_step_s: The median duration of its last steps.
         ending: How it ended, a sentence; of a living one, the exception that it is leaving with.
         ended_ns: When, since the epoch.
         died_of_peers: Whether the error that it died of says that another rank was gone.
         not_finite: The last step whose loss was not finite.
         module: The innermost module call that has not returned.
+        work: What it got done between two looks; None where it was looked at once.
+        has_agent: Whether there is a record of it at all.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
         notes: What could not be had of it, and why.
     """
@@ -146,6 +182,7 @@ class RankEvidence:
     step: int | None = None
     moved: bool | None = None
     still_s: float | None = None
+    age_s: float | None = None
     median_step_s: float | None = None
     doing: Doing | None = None
     ending: str | None = None
@@ -153,14 +190,40 @@ class RankEvidence:
     died_of_peers: bool = False
     not_finite: int | None = None
     module: str | None = None
+    work: Work | None = None
+    has_agent: bool = True
     is_by_flight: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
-        """Its endpoint, where that is an address; empty for a process of this machine."""
+        """Its endpoint, where that is an address, or it has no agent and so is not found by rank.
+
+        Empty for any other process of this machine.
+        """
         is_far = is_address(self.endpoint) or rank_paths.split(self.endpoint)[1]
-        return self.endpoint if is_far else ""
+        return self.endpoint if is_far or not self.has_agent else ""
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has ended, or is about to, because another rank was gone or did not come."""
+        is_leaving = self.doing is not None and self.doing.kind == "exiting"
+        return self.died_of_peers and (self.state == "dead" or is_leaving)
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it has ended as after SIGKILL."""
+        return self.state == "dead" and _WORDLESS in (self.ending or "")
+
+    @property
+    def was_short_of_memory(self) -> bool:
+        """Whether it has ended, most likely, because the kernel killed it for want of memory."""
+        return self.state == "dead" and _OUT_OF_MEMORY in (self.ending or "")
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it has ended, and is known to have done so in an orderly way."""
+        return self.state == "dead" and _ORDERLY in (self.ending or "")
 
     @property
     def is_alive(self) -> bool:
@@ -201,7 +264,9 @@ class Verdict:
     Attributes:
         is_hang: Whether it is certain, or the job has stood still for `threshold_s`.
         headline: The verdict in one sentence.
+        outcome: What it comes to, in one word.
         has_ended: Whether there is nobody left who could hang.
+        ended_well: Whether all have then ended in an orderly way.
         causes: Whom it is about; none where nobody can be named.
         victims: The ranks that only wait for those.
         still_s: For how long nothing has moved; None while it does, or where unknown.
@@ -214,7 +279,9 @@ class Verdict:
     kind: Kind
     is_hang: bool
     headline: str
+    outcome: Outcome = "fine"
     has_ended: bool = False
+    ended_well: bool = False
     causes: tuple[Cause, ...] = ()
     victims: tuple[int, ...] = ()
     victims_do: str | None = None

@@ -8,11 +8,13 @@ what it could not tell is a note. Ages are computed where the rank is, so no clo
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..crashes import describe, read_crash
+from ..crashes import CrashRecord, describe, read_crash
 from ..endings import LAST_MEMORY, ending_of
 from ..errors import ProbingError, ProcessEnded, RingError
 from ..job.rank_sets import ranks_of
@@ -21,8 +23,9 @@ from ..ring_peek import RingPeek
 from ..rundir import ProcessFolder
 from ..tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..wire import Backtrace
-from .doings import doing_of
-from .evidence import Call, Group, RankEvidence, State
+from .doings import doing_of, group_asked_for
+from .evidence import Call, Doing, Group, RankEvidence, State
+from .work import work_between
 
 if TYPE_CHECKING:
     from ..client import Process
@@ -42,9 +45,12 @@ _CALLS = """
            thread_id, (epoch_ns(now()) - start_ns) / 1e9 AS age_s, start_ns,
            duration_ns IS NULL AND error IS NULL AS is_open, error
     FROM python.collectives
-    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 256
-         OR duration_ns IS NULL
+    QUALIFY row_number() OVER (PARTITION BY process_group ORDER BY start_ns DESC) <= 32
+         OR (duration_ns IS NULL AND row_number() OVER (
+                PARTITION BY process_group, duration_ns IS NULL ORDER BY start_ns) <= 32)
 """
+"""The last of each group, and the first of those in progress: what a rank waits in is one of them,
+and ten thousand ranks have room."""
 _GROUPS = "SELECT process_group, description, backend, size, ranks FROM python.process_groups"
 _STEPS = """
     SELECT max(step) AS step, max(step) FILTER (NOT loss_finite) AS not_finite,
@@ -61,11 +67,16 @@ _PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
 RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
 """All of the record that is needed, in one query: most of the cost of one is that it is one."""
 _OF_PEERS = re.compile(
-    r"(?i)connection (reset|closed|refused)|closed by peer|broken pipe|timed out waiting|timeout"
-    r"|gloo/transport|socket|nccl communicator was aborted|remote process|DistBackendError"
-    r"|SIGTERM"
+    r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
+    r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
+    r"|nccl communicator was aborted|remote process (exited|has)|watchdog caught collective"
+    r"|collective operation timeout|monitoredBarrier|failed to recv, got 0 bytes"
+    r"|Dist(Backend|Network|Store)Error|SIGTERM"
 )
 """What errors say whose reason is that another rank is gone, or does not come."""
+_OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
+"""Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
+_OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
 
 Row = Mapping[str, Any]
 Newest = tuple[object, ...]
@@ -114,14 +125,39 @@ def stacks_of(process: Process, _: Member) -> Stacks:
     )
 
 
+def may_get_on(stacks: Stacks) -> bool:
+    """Whether a second look at a rank's stack can tell more: it lives, and not only waits."""
+    doing = doing_of(stacks.trace) if stacks.trace and stacks.state != "dead" else None
+    return doing is not None and doing.kind not in {"collective", "stopped", "exiting"}
+
+
+def is_joining(stacks: Stacks) -> bool:
+    """Whether a rank makes a process group: the local variables then say which."""
+    doing = doing_of(stacks.trace) if stacks.trace else None
+    return doing is not None and doing.kind == "joining"
+
+
+def stack_again(process: Process, *, locals: bool = False) -> Backtrace | None:
+    """The second look at a rank's stack."""
+    try:
+        return process.backtrace(locals=locals)
+    except ProbingError:
+        return None
+
+
 def evidence_of(
-    process: Process, member: Member, first: Newest | None, stacks: Stacks | None
+    process: Process,
+    member: Member,
+    first: Newest | None,
+    stacks: Stacks | None,
+    again: Backtrace | None = None,
 ) -> RankEvidence:
     """All that is known of a rank.
 
     Args:
         first: How far its record had come at the first look.
         stacks: What else was seen of it; None where that took too long.
+        again: Its stacks a second time.
     """
     notes: list[str] = []
     record = _record(process, notes)
@@ -133,7 +169,7 @@ def evidence_of(
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
-    is_dead, trace = seen.state == "dead", seen.trace
+    is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
     return RankEvidence(
         rank=member.rank,
         host=member.host,
@@ -146,13 +182,16 @@ def evidence_of(
         step=steps.get("step"),
         moved=newest != first if first is not None and not is_dead else None,
         still_s=_still_s(record["look"]),
+        age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         median_step_s=steps.get("median_step_s"),
-        doing=doing_of(trace, _thread(calls, module)) if trace and not is_dead else None,
+        doing=_doing(trace, again, thread) if trace and not is_dead else None,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
+        has_agent=bool(member.started_ns),
+        work=work_between(trace, again, thread) if trace and again else None,
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )
 
@@ -168,6 +207,14 @@ def absent(member: Member, state: State, why: str | None) -> RankEvidence:
         state=state,
         notes=(why,) if why else (),
     )
+
+
+def _doing(trace: Backtrace, again: Backtrace | None, thread: int | None) -> Doing | None:
+    """What the training thread does, with the group that it makes if it makes one."""
+    doing = doing_of(trace, thread)
+    if doing is None or again is None or doing.kind != "joining":
+        return doing
+    return replace(doing, group_ranks=group_asked_for(again, thread))
 
 
 def _peek(folder: ProcessFolder) -> Newest | None:
@@ -219,17 +266,22 @@ def _call(row: Row) -> Call:
 
 
 def _group(row: Row) -> Group:
-    try:
-        ranks = ranks_of(row["ranks"]) if row["ranks"] else ()
-    except ProbingError:
-        ranks = ()
     return Group(
         name=row["process_group"],
         description=row["description"],
         backend=row["backend"],
         size=row["size"],
-        ranks=ranks,
+        ranks=_members(row["ranks"]) if row["ranks"] else (),
     )
+
+
+@lru_cache(maxsize=4096)
+def _members(text: str) -> tuple[int, ...]:
+    """The ranks of a group, the same object for all that have the same ones."""
+    try:
+        return ranks_of(text)
+    except ProbingError:
+        return ()
 
 
 def _thread(calls: Sequence[Call], module: Row) -> int | None:
@@ -272,15 +324,28 @@ def _ending(
             text = describe(crash)
             if state != "dead":
                 text = text.replace("it ended with", "its main thread ended with")
-            return text, crash.when_ns, not _OF_PEERS.search(f"{crash.type} {crash.message}")
+            return text, crash.when_ns, not _is_of_peers(crash)
         if state == "dead":
             found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
             words = " ".join((*found.certain, *found.likely)) if found else None
             return _clause(words), None, True
     if state == "dead":
         note = trace.note if trace is not None else None
-        return note, None, not (note and _OF_PEERS.search(note))
+        return note, None, not (note and _says_of_peers(note))
     return None, None, True
+
+
+def _is_of_peers(crash: CrashRecord) -> bool:
+    """Whether a crash is one of a rank that another was gone from."""
+    frames = crash.threads[0].frames if crash.threads else ()
+    if any(_OF_TORCH.search(frame.file) for frame in frames):
+        return bool(_OF_PEERS.search(f"{crash.type} {crash.message}"))
+    return _says_of_peers(f"{crash.type} {crash.message}")
+
+
+def _says_of_peers(text: str) -> bool:
+    """The same, where nothing but its words is known."""
+    return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
 
 
 def _clause(text: str | None) -> str | None:

@@ -26,7 +26,7 @@ def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
     Args:
         asked: How the command named the ranks.
     """
-    found = [*_not_finite(case), *_more_attention(case, verdict)]
+    found = [*_not_finite(case), *_more_attention(case, verdict), *_without_agent(case)]
     if verdict.kind == "healthy":
         found += _comes_last(case, asked)
     return tuple(found)
@@ -44,6 +44,14 @@ def _not_finite(case: Case) -> Iterator[str]:
         )
 
 
+def _without_agent(case: Case) -> Iterator[str]:
+    """Ranks that nothing is recorded of."""
+    ranks = [rank for rank, evidence in case.ranks.items() if not evidence.has_agent]
+    if ranks and any(case.ranks[rank].is_alive for rank in ranks):
+        verb = "has" if len(ranks) == 1 else "have"
+        yield f"{ranks_text(ranks).capitalize()} {verb} no agent, and so no record: seen by stacks."
+
+
 def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
     """Ranks that are not well, though the job moves; and exceptions of living ones."""
     named = {cause.rank for cause in verdict.causes}
@@ -52,7 +60,7 @@ def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
             continue
         if evidence.state == "dead" and verdict.kind == "healthy":
             yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
-        elif evidence.state in {"silent", "stopped", "unreachable"}:
+        elif evidence.has_agent and evidence.state in {"silent", "stopped", "unreachable"}:
             yield f"Rank {rank} is {_STATES[evidence.state]}."
 
 
@@ -67,10 +75,10 @@ def _comes_last(case: Case, asked: str) -> Iterator[str]:
     """A rank that nearly always comes last to the collectives of a group."""
     if len({e.host for e in case.ranks.values()}) > 1:
         return  # the clocks of machines differ: `stragglers` corrects for that
-    for name in sorted({call.group for e in case.ranks.values() for call in e.calls}):
+    for name, arrivals in sorted(_arrivals(case).items()):
         last: Counter[int] = Counter()
         lags: dict[int, list[float]] = {}
-        for starts in _arrivals(case, name):
+        for starts in arrivals:
             rank = max(starts, key=lambda r: starts[r])
             others = [start for other, start in starts.items() if other != rank]
             last[rank] += 1
@@ -89,15 +97,16 @@ def _comes_last(case: Case, asked: str) -> Iterator[str]:
             return
 
 
-def _arrivals(case: Case, name: str) -> Iterator[dict[int, int]]:
-    """When the ranks came to each collective of a group that at least two came to."""
-    found: dict[int, dict[int, int]] = {}
-    members = set()
+def _arrivals(case: Case) -> dict[str, list[dict[int, int]]]:
+    """By group, when the ranks came to each collective that all of them came to."""
+    found: dict[str, dict[int, dict[int, int]]] = {}
+    members: dict[str, set[int]] = {}
     for rank, evidence in case.ranks.items():
         for call in evidence.calls:
-            if call.group == name and call.is_collective and call.start_ns is not None:
-                found.setdefault(call.seq, {})[rank] = call.start_ns
-                members.add(rank)
-    for _, starts in sorted(found.items()):
-        if len(starts) == len(members) >= 2:
-            yield starts
+            if call.is_collective and call.start_ns is not None:
+                found.setdefault(call.group, {}).setdefault(call.seq, {})[rank] = call.start_ns
+                members.setdefault(call.group, set()).add(rank)
+    return {
+        name: [starts for _, starts in sorted(of.items()) if len(starts) == len(members[name]) >= 2]
+        for name, of in found.items()
+    }

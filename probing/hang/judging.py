@@ -11,16 +11,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
-from . import wording
-from .case import Case
-from .evidence import Kind, RankEvidence, Verdict
+from . import remedies, wording
+from .case import START_S, Case
+from .ends import judge_ends, named_by_torch, without_casualties
+from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
+from .joining import Finding, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
-from .waiting import chain_ends, cycle, victims_of
+from .slowness import as_slow, getting_on, slow_alone
+from .waiting import chain_ends, victims_of, waiting_for, wanted
+from .work import is_at_work
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
-_ONLY_WAIT = frozenset({"collective", "backward"})
+_ONLY_WAIT = frozenset({"collective", "joining", "backward"})
 """What ranks do that wait for others, where no collective is on record."""
 
 
@@ -31,6 +35,7 @@ def judge(
     coverage: str = "",
     job: str | None = None,
     asked: str = "-t all",
+    has_others: bool = False,
 ) -> Verdict:
     """Say why a job does not go on, or that it does.
 
@@ -39,6 +44,7 @@ def judge(
         world: The ranks that it should have, as far as the launcher tells.
         coverage: The sentence that says who was asked.
         asked: How the command named them, for what it says to type next.
+        has_others: Whether ranks of other jobs may be there, too.
     """
     ranked = [e for e in evidence if e.rank is not None]
     case = Case.of(ranked, world)
@@ -47,13 +53,23 @@ def judge(
     else:
         verdict = next(found for rule in _RULES if (found := rule(case)) is not None)
         verdict = dataclasses.replace(verdict, notes=(*verdict.notes, *hints(case, verdict, asked)))
+    verdict = dataclasses.replace(verdict, job=job)
     return dataclasses.replace(
         verdict,
+        outcome=_outcome(verdict),
         coverage=coverage,
-        job=job,
-        next_steps=wording.next_steps(verdict, asked),
-        queries=wording.queries(verdict, case),
+        next_steps=remedies.next_steps(verdict, asked, has_others=has_others),
+        queries=remedies.queries(verdict, case),
     )
+
+
+def _outcome(verdict: Verdict) -> Outcome:
+    """What a verdict comes to."""
+    if verdict.is_hang:
+        return "hang"
+    if verdict.has_ended and not verdict.ended_well:
+        return "crashed"
+    return "slow" if verdict.kind == "slow" else "fine"
 
 
 def _ended(case: Case) -> Verdict | None:
@@ -63,22 +79,7 @@ def _ended(case: Case) -> Verdict | None:
     found = _mismatch_of(case)
     if found is not None:
         return dataclasses.replace(_of_mismatch(case, found), has_ended=True)
-    dead = [e for e in case.ranks.values() if e.state == "dead"]
-    causes = _first_dead(dead)
-    if not causes:
-        return Verdict(
-            kind="ended", is_hang=False, has_ended=True, headline=wording.all_ended(case)
-        )
-    named = {e.rank for e in causes if e.rank is not None}
-    return Verdict(
-        kind="ended",
-        is_hang=False,
-        has_ended=True,
-        headline=wording.ended_by(case, sorted(named)),
-        causes=tuple(wording.cause(case, rank) for rank in sorted(named)),
-        victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in named)),
-        confidence="medium: which rank was the first is told by the clocks of the machines",
-    )
+    return judge_ends(case)
 
 
 def _healthy(case: Case) -> Verdict | None:
@@ -101,7 +102,7 @@ def _mismatch(case: Case) -> Verdict | None:
 
 def _deadlock(case: Case) -> Verdict | None:
     """Ranks wait for each other in a circle."""
-    ranks = cycle(case.waits)
+    ranks = case.circle
     if not ranks:
         return None
     return _complete(
@@ -115,16 +116,16 @@ def _deadlock(case: Case) -> Verdict | None:
 
 def _not_asked(case: Case) -> Verdict | None:
     """All that the ranks which were asked wait for are ranks that were not."""
-    waits = [wait for wait in case.waits.values() if wait.on or wait.unseen]
-    wanted = {rank for wait in waits for rank in wait.on | wait.unseen}
-    if not waits or wanted & set(case.ranks):
+    waits = [wait for wait in case.waits.values() if wait.late]
+    absent = wanted(waits)
+    if not waits or absent & set(case.ranks):
         return None
     oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
         case,
         "unseen",
         (),
-        headline=wording.not_asked(case, oldest, sorted(wanted)),
+        headline=wording.not_asked(case, oldest, sorted(absent)),
         confidence="low: the other ranks were not asked",
         group=oldest.call.group,
     )
@@ -133,13 +134,11 @@ def _not_asked(case: Case) -> Verdict | None:
 def _waited_for(case: Case) -> Verdict | None:
     """Ranks are waited for: the ends of the chains of waits."""
     ends = chain_ends(case.waits)
-    causes = _gravest(case, _without_casualties(case, ends))
+    causes = _gravest(case, without_casualties(case, ends))
     if not causes:
         return None
     kind = _kind_of(case, causes)
-    waiting = [w for w in case.waits.values() if (w.on | w.unseen) & causes] or [
-        *case.waits.values()
-    ]
+    waiting = waiting_for(case.waits.values(), causes) or [*case.waits.values()]
     first = max(waiting, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
         case,
@@ -151,11 +150,26 @@ def _waited_for(case: Case) -> Verdict | None:
     )
 
 
+def _named_by_torch(case: Case) -> Verdict | None:
+    """An error of torch says who has not come, and no collective is on record."""
+    named = sorted(named_by_torch(case.ranks.values()) & set(case.ranks))
+    if not named:
+        return None
+    return _complete(
+        case,
+        _kind_of(case, named),
+        named,
+        headline=wording.by_torch(case, named),
+        confidence="high: torch's own error names it",
+    )
+
+
 def _stopped(case: Case) -> Verdict | None:
     """A rank that has come to its collective is stopped, or has ended in it."""
     gone = {rank for rank in case.ranks if case.state(rank) in {"stopped", "dead"}}
-    members = {rank for wait in case.waits.values() for rank in wait.members}
-    causes = _without_casualties(case, gone & members if members else gone)
+    groups = {wait.call.group: wait.members for wait in case.waits.values()}
+    members = set().union(*groups.values())
+    causes = without_casualties(case, gone & members if members else gone)
     if not causes:
         return None
     return _complete(
@@ -169,8 +183,8 @@ def _stopped(case: Case) -> Verdict | None:
 
 def _same_collective(case: Case) -> Verdict | None:
     """All members are in the same collective, and nobody is missing."""
-    waits = [wait for rank, wait in case.waits.items() if rank in case.stuck]
-    if not waits or any(wait.on or wait.unseen for wait in waits):
+    waits = [case.waits[rank] for rank in case.stuck if rank in case.waits]
+    if not waits or any(wait.late for wait in waits):
         return None
     oldest = max(waits, key=lambda wait: wait.call.age_s or 0.0)
     return _complete(
@@ -212,16 +226,40 @@ def _unknown(case: Case) -> Verdict:
     )
 
 
+def _by(rule: Callable[[Case], Finding | None]) -> Callable[[Case], Verdict | None]:
+    """A rule that only finds what a verdict is made of."""
+
+    def judged(case: Case) -> Verdict | None:
+        found = rule(case)
+        if found is None:
+            return None
+        return _complete(
+            case,
+            found.kind,
+            found.causes,
+            headline=found.headline,
+            confidence=found.confidence,
+            victims=found.victims,
+        )
+
+    return judged
+
+
 _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _ended,
     _healthy,
     _mismatch,
+    _by(unmatched),
+    _by(joining),
+    _by(store),
     _deadlock,
     _not_asked,
     _waited_for,
+    _named_by_torch,
     _stopped,
     _same_collective,
     _by_stacks,
+    slow_alone,
     _unknown,
 )
 
@@ -238,29 +276,33 @@ def _complete(
 ) -> Verdict:
     """A verdict, with for how long nothing has moved and whether that is long enough."""
     waiting = victims_of(case.waits, causes) if victims is None else victims
-    still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case))
-    moving = [rank for rank in causes if rank in case.ranks and case.ranks[rank].moved]
-    is_late = still_s is not None and still_s >= case.threshold_s
-    return Verdict(
+    moving = getting_on(case, causes)
+    still_s = case.still_s({*causes, *(waiting or case.living)} - _frozen(case) - moving)
+    threshold_s = case.threshold_s
+    if still_s is None and kind == "not_joined":  # nothing is on record yet
+        still_s, threshold_s = case.start_s(case.living), START_S
+    is_late = still_s is not None and still_s >= threshold_s
+    verdict = Verdict(
         kind=kind,
-        is_hang=kind in _CERTAIN or _is_leaving(case, causes) or (is_late and not moving),
+        is_hang=_is_certain(case, kind, causes) or (is_late and not moving),
         headline=headline,
         causes=tuple(wording.cause(case, rank) for rank in causes),
         victims=waiting,
         victims_do=wording.victims_do(case, waiting),
         group=group,
         still_s=still_s,
-        threshold_s=case.threshold_s,
+        threshold_s=threshold_s,
         confidence=confidence,
     )
+    return as_slow(case, verdict) if moving else verdict
 
 
 def _mismatch_of(case: Case) -> Mismatch | None:
     """The mismatch that stands longest, among the groups in which somebody waits or has died."""
-    calls = {rank: e.calls for rank, e in case.ranks.items()}
+    found_calls = sequences({rank: e.calls for rank, e in case.ranks.items()})
     names = {wait.call.group for wait in case.waits.values()}
     names |= {c.group for e in case.ranks.values() if e.state == "dead" for c in e.calls[-1:]}
-    found = [first_mismatch(name, sequences(calls, name)) for name in sorted(names)]
+    found = [first_mismatch(name, found_calls.get(name, {})) for name in sorted(names)]
     return max(
         (mismatch for mismatch in found if mismatch is not None),
         key=lambda mismatch: max(call.age_s or 0.0 for call in mismatch.calls.values()),
@@ -278,8 +320,10 @@ def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
         confidence=wording.mismatch_confidence(found),
         group=found.group,
     )
+    alone = wording.lines_of_one_rank(case)
     causes = tuple(
-        wording.with_call(cause, found.calls.get(cause.rank or 0), case) for cause in verdict.causes
+        wording.with_call(cause, found.calls.get(cause.rank or 0), alone)
+        for cause in verdict.causes
     )
     victims = tuple(sorted({*verdict.victims, *found.usual} - set(found.odd)))
     return dataclasses.replace(
@@ -291,39 +335,15 @@ def _of_mismatch(case: Case, found: Mismatch) -> Verdict:
     )
 
 
-def _without_casualties(case: Case, ranks: Iterable[int]) -> set[int]:
-    """Of these ranks, those that did not just die because another was gone."""
-    named = set(ranks)
-    peers = {r for r in named if r in case.ranks and _is_casualty(case.ranks[r])}
-    dead = [e for e in case.ranks.values() if e.state == "dead"]
-    if named - peers:
-        return named - peers
-    first = {e.rank for e in _first_dead(dead) if e.rank is not None}
-    return first if peers else named
-
-
 def _gravest(case: Case, ranks: set[int]) -> set[int]:
     """Of these ranks, those that will not come by themselves, if there are any."""
     fixed = {r for r in ranks if case.state(r) in {"dead", "stopped", "missing", "unreachable"}}
     slow = {
         rank
         for rank in ranks - fixed
-        if case.ranks[rank].moved or (case.ranks[rank].still_s or 0.0) < case.threshold_s
+        if is_at_work(case.ranks[rank]) or (case.ranks[rank].still_s or 0.0) < case.threshold_s
     }
     return ranks - slow or ranks
-
-
-def _is_casualty(evidence: RankEvidence) -> bool:
-    """Whether it has ended, or is about to, because another rank was gone."""
-    is_leaving = evidence.doing is not None and evidence.doing.kind == "exiting"
-    return evidence.died_of_peers and (evidence.state == "dead" or is_leaving)
-
-
-def _first_dead(dead: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """Those that ended for a reason of their own; where none did, the one that ended first."""
-    own = [e for e in dead if e.ending is not None and not e.died_of_peers and e.ended_ns]
-    timed = sorted((e for e in dead if e.ended_ns), key=lambda e: e.ended_ns or 0)
-    return sorted(own, key=lambda e: e.ended_ns or 0)[:1] or timed[:1]
 
 
 def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
@@ -334,6 +354,12 @@ def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
     if "stopped" in states:
         return "stopped"
     return "unseen" if states & {"missing", "unreachable"} else "missing"
+
+
+def _is_certain(case: Case, kind: Kind, causes: Sequence[int]) -> bool:
+    """Whether no waiting will help: nor will it where ranks have failed of it already."""
+    has_failed = any(e.gave_up for rank, e in case.ranks.items() if rank not in causes)
+    return kind in _CERTAIN or _is_leaving(case, causes) or (has_failed and bool(causes))
 
 
 def _is_leaving(case: Case, ranks: Iterable[int]) -> bool:
@@ -350,4 +376,4 @@ def _frozen(case: Case) -> set[int]:
 def _faults(case: Case) -> bool:
     """Whether anything is wrong that does not pass by itself."""
     states = {case.state(rank) for rank in case.ranks}
-    return bool(states & {"dead", "stopped"}) or bool(cycle(case.waits))
+    return bool(states & {"dead", "stopped"}) or bool(case.circle)

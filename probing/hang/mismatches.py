@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from .evidence import Call
 
@@ -54,12 +55,14 @@ class Mismatch:
         return [(ranks, self.calls[ranks[0]]) for ranks in found]
 
 
-def sequences(calls: Mapping[int, Sequence[Call]], group: str) -> dict[int, dict[int, Call]]:
-    """The collectives of a group by rank and number."""
-    return {
-        rank: {call.seq: call for call in rows if call.group == group and call.is_collective}
-        for rank, rows in calls.items()
-    }
+def sequences(calls: Mapping[int, Sequence[Call]]) -> dict[str, dict[int, dict[int, Call]]]:
+    """The collectives of each group by rank and number."""
+    found: dict[str, dict[int, dict[int, Call]]] = {}
+    for rank, rows in calls.items():
+        for call in rows:
+            if call.is_collective:
+                found.setdefault(call.group, {}).setdefault(rank, {})[call.seq] = call
+    return found
 
 
 def first_mismatch(group: str, found: Sequences) -> Mismatch | None:
@@ -79,6 +82,8 @@ def first_mismatch(group: str, found: Sequences) -> Mismatch | None:
 
 def _differing(group: str, seq: int, field: str, here: Mapping[int, Call]) -> Mismatch | None:
     """How the ranks differ in one field of a collective."""
+    if len({*map(attrgetter(field), here.values())} - {None}) < 2:  # nearly always
+        return None
     if field == "shapes" and not _are_even(list(here.values())):
         return None
     values = {rank: _value(call, field) for rank, call in here.items()}

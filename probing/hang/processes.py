@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 from .case import Case
-from .evidence import Cause, RankEvidence, Verdict
+from .evidence import Cause, Kind, RankEvidence, Verdict
 from .texts import name_of, seconds
+from .work import is_asleep, is_at_work, work_words
 
 
 def judge_process(evidence: RankEvidence | None) -> Verdict:
@@ -21,7 +22,11 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     if not evidence.is_alive:
         ending = evidence.ending or "how is not on record"
         return Verdict(
-            kind="ended", is_hang=False, has_ended=True, headline=f"{name} has ended: {ending}."
+            kind="ended",
+            is_hang=False,
+            has_ended=True,
+            ended_well=evidence.ended_well,
+            headline=f"{name} has ended: {ending}.",
         )
     case = Case.of([_as_rank(evidence)])
     still_s, doing = evidence.still_s, doing_words(evidence)
@@ -35,6 +40,9 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         text = f"{name} {doing}. No training step of it is on record to tell whether that is long."
         return _verdict(evidence, case, text, is_hang=False)
     is_hang = still_s >= case.threshold_s
+    if is_hang and (is_at_work(evidence) or is_asleep(evidence)):
+        text = f"{name} {work_words(evidence)}."
+        return _verdict(evidence, case, text, is_hang=False, kind="slow")
     since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
     text = f"{name} {since}, in step {evidence.step}: it {doing}."
     return _verdict(evidence, case, text, is_hang=is_hang)
@@ -51,9 +59,11 @@ def doing_words(evidence: RankEvidence) -> str:
     return words
 
 
-def _verdict(evidence: RankEvidence, case: Case, headline: str, *, is_hang: bool) -> Verdict:
+def _verdict(
+    evidence: RankEvidence, case: Case, headline: str, *, is_hang: bool, kind: Kind = "process"
+) -> Verdict:
     return Verdict(
-        kind="process",
+        kind=kind,
         is_hang=is_hang,
         headline=headline,
         causes=(

@@ -10,11 +10,16 @@ from collections.abc import Iterable
 from ..job.rank_sets import rank_set
 from .evidence import Call, RankEvidence
 
+_WIDEST = 60
+
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`."""
+    """`rank 3`, `ranks 0-2,5`; of more sets than fit on a line the first ones and the number."""
     found = sorted(set(ranks))
-    return f"rank{'s' if len(found) != 1 else ''} {rank_set(found)}"
+    text = rank_set(found)
+    if len(text) > _WIDEST:
+        text = f"{text[:_WIDEST].rpartition(',')[0]},... ({len(found):,} in all)"
+    return f"rank{'s' if len(found) != 1 else ''} {text}"
 
 
 def name_of(evidence: RankEvidence) -> str:
@@ -34,7 +39,8 @@ def seconds(value: float | None) -> str:
 def call_text(call: Call, *, full: bool = False) -> str:
     """A collective: ``all_reduce number 41 of group 0``, with what it was called with if `full`."""
     if not call.is_collective:
-        other = f" rank {call.peer}" if call.peer is not None else ""
+        way = "to" if call.op == "send" else "from"
+        other = f" {way} rank {call.peer}" if call.peer is not None else ""
         return f"{call.op}{other} in group {call.group}"
     text = f"{call.op} number {call.seq} of group {call.group}"
     if full:

@@ -1,4 +1,4 @@
-"""The sentences of verdicts, what to do next, and the queries that show why.
+"""The sentences of verdicts, and what is told of the ranks that they name.
 
 Rules of this file: pure functions. A sentence names ranks as sets, the collective by its number in
 its group, and lines of the job's own code; it says `so far` while that is not long enough to be a
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from .case import Case
-from .evidence import Call, Cause, EvidenceQuery, RankEvidence, Verdict
+from .evidence import Call, Cause, RankEvidence
 from .mismatches import Mismatch
 from .processes import doing_words
 from .texts import at, call_text, ranks_text, seconds, sentence
-from .waiting import Wait, awaited
+from .waiting import Wait, awaited, waiting_for
 
-_MOST_NEXT = 2
+_MOST_SIDES = 4
 
 
 def healthy(case: Case) -> str:
@@ -36,9 +36,35 @@ def all_ended(case: Case) -> str:
     return f"All {len(case.ranks)} ranks have ended; none of them left word of why."
 
 
+def ended_well(case: Case) -> str:
+    """All ranks have ended, as they should."""
+    return f"All {len(case.ranks)} ranks have ended in an orderly way."
+
+
 def ended_by(case: Case, causes: Sequence[int]) -> str:
     """All ranks have ended, one of them first."""
     return f"All ranks have ended, {ranks_text(causes)} first: {_ending(case, causes[0])}."
+
+
+def ended_before(case: Case, causes: Sequence[int]) -> str:
+    """All ranks have ended, some of them before they came to where the others were."""
+    waits = waiting_for(case.waits.values(), causes)
+    where = max(waits, key=lambda wait: wait.call.age_s or 0.0, default=None)
+    if where is None:
+        return ended_by(case, causes)
+    ranks = sorted(wait.rank for wait in waits)
+    return (
+        f"All ranks have ended. {sentence(ranks_text(causes))[:-1]} had not come to"
+        f" {call_text(where.call)}{at(where.call)}, where {ranks_text(ranks)}"
+        f" {'was' if len(ranks) == 1 else 'were'}: {_ending(case, causes[0])}."
+    )
+
+
+def by_torch(case: Case, causes: Sequence[int]) -> str:
+    """An error of torch names ranks."""
+    gone = [rank for rank, e in case.ranks.items() if e.gave_up and rank not in causes]
+    words = _ending(case, gone[0]) if gone else "an error of torch says so"
+    return f"{sentence(ranks_text(causes))[:-1]} did not come: {words}."
 
 
 def mismatch(found: Mismatch) -> str:
@@ -47,12 +73,13 @@ def mismatch(found: Mismatch) -> str:
     verb = "call" if len(found.odd) > 1 else "calls"
     number = f"number {found.seq} of group {found.group}"
     if not found.usual:
-        texts = [f"{ranks_text(ranks)}: {_one_side(call)}" for ranks, call in sides]
+        texts = [f"{ranks_text(ranks)}: {_one_side(call)}" for ranks, call in sides[:_MOST_SIDES]]
+        texts += [f"and {len(sides) - _MOST_SIDES} more"] if len(sides) > _MOST_SIDES else []
         return (
             f"The ranks do not agree on the {found.aspect} of collective {number}, and none has a"
             f" majority: {'; '.join(texts)}."
         )
-    odd = [_one_side(call) for ranks, call in sides if not set(ranks) & set(found.usual)]
+    odd = [_one_side(call) for ranks, call in sides[1:]][:_MOST_SIDES]
     return (
         f"{sentence(ranks_text(found.odd))[:-1]} {verb} another {found.aspect} in collective"
         f" {number}: {', '.join(odd)}, where {ranks_text(found.usual)} {_calls(found.usual)}"
@@ -90,14 +117,46 @@ def deadlock(case: Case, ranks: Sequence[int]) -> str:
 
 def waited_for(case: Case, causes: Sequence[int], wait: Wait) -> str:
     """Ranks have not come to a collective."""
-    waiting = sorted(r for r, w in case.waits.items() if (w.on | w.unseen) & set(causes))
+    waits = waiting_for(case.waits.values(), causes)
+    waiting = sorted(other.rank for other in waits)
+    there = sorted(other.rank for other in waits if _same(other.call, wait.call))
     has = "has" if len(causes) == 1 else "have"
-    longest = max((case.waits[r].call.age_s or 0.0 for r in waiting), default=0.0)
+    longest = max((case.waits[r].call.age_s or 0.0 for r in there), default=0.0)
     where = f"{call_text(wait.call)}{at(wait.call)}"
-    return (
-        f"{sentence(ranks_text(causes))[:-1]} {has} not come to {where};"
-        f" {ranks_text(waiting)} {_has(waiting)} waited there for {seconds(longest)}."
+    if waiting and all(case.ranks[rank].gave_up for rank in waiting):
+        return (
+            f"{sentence(ranks_text(causes))[:-1]} {has} not come to {where};"
+            f" {ranks_text(waiting)} {_has(waiting)} failed there: {_ending(case, waiting[0])}."
+        )
+    elsewhere = "".join(
+        f"; {ranks_text(ranks)} {_has(ranks)} waited in {words}"
+        for words, ranks in _by_call(w for w in waits if not _same(w.call, wait.call))[:_MOST_SIDES]
     )
+    subject = sentence(ranks_text(causes))[:-1]
+    if not wait.call.is_collective:
+        verb = "sent what" if wait.call.op == "recv" else "taken what"
+        return (
+            f"{subject} {has} not {verb} {ranks_text(there)} {_has(there)} waited for, in {where},"
+            f" for {seconds(longest)}{elsewhere}."
+        )
+    return (
+        f"{subject} {has} not come to {where}; {ranks_text(there)} {_has(there)} waited there for"
+        f" {seconds(longest)}{elsewhere}."
+    )
+
+
+def _same(one: Call, other: Call) -> bool:
+    """Whether two calls are the same collective, or the same kind of message to the same rank."""
+    key = [(c.group, c.op, c.seq if c.is_collective else None, c.peer) for c in (one, other)]
+    return key[0] == key[1]
+
+
+def _by_call(waits: Iterable[Wait]) -> list[tuple[str, list[int]]]:
+    """What ranks wait in, most of them first, with who."""
+    found: dict[str, list[int]] = {}
+    for wait in waits:
+        found.setdefault(f"{call_text(wait.call)}{at(wait.call)}", []).append(wait.rank)
+    return sorted(found.items(), key=lambda item: (-len(item[1]), item[1]))
 
 
 def not_asked(case: Case, wait: Wait, others: Sequence[int]) -> str:
@@ -184,117 +243,42 @@ def cause(case: Case, rank: int) -> Cause:
     )
 
 
-def with_call(cause: Cause, call: Call | None, case: Case) -> Cause:
-    """A cause of a mismatch, with what it called."""
+def lines_of_one_rank(case: Case) -> set[str]:
+    """The lines from which a single rank has called collectives."""
+    found = Counter(
+        caller
+        for e in case.ranks.values()
+        for caller in {call.caller for call in e.calls}
+        if caller is not None
+    )
+    return {caller for caller, number in found.items() if number == 1}
+
+
+def with_call(cause: Cause, call: Call | None, alone: Collection[str]) -> Cause:
+    """A cause of a mismatch, with what it called.
+
+    Args:
+        alone: The lines from which no other rank has called a collective.
+    """
     if call is None:
         return cause
-    others = (e.calls for rank, e in case.ranks.items() if rank != cause.rank)
-    is_alone = call.caller not in {other.caller for calls in others for other in calls}
-    alone = ("no other rank has called a collective from that line",) if is_alone else ()
+    is_alone = call.caller in alone
+    words = ("no other rank has called a collective from that line",) if is_alone else ()
     return dataclasses.replace(
         cause,
         what=f"called {call_text(call, full=True)}{at(call)}",
-        evidence=(*alone, f"it {cause.what}", *cause.evidence),
+        evidence=(*words, f"it {cause.what}", *cause.evidence),
     )
 
 
 def victims_do(case: Case, victims: Sequence[int]) -> str | None:
-    """What most of the victims are in."""
-    calls = [case.waits[rank].call for rank in victims if rank in case.waits]
-    if not calls:
-        return None
-    words, _ = Counter(f"{call_text(call)}{at(call)}" for call in calls).most_common(1)[0]
-    return words
-
-
-def next_steps(verdict: Verdict, asked: str) -> tuple[str, ...]:
-    """What to do, in that order.
-
-    Args:
-        asked: How the command named those that it is about.
-    """
-    if verdict.kind == "healthy":
-        return ()
-    options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
-    if verdict.kind == "unseen" and not verdict.causes:
-        return (
-            "`probing -t all hang`: asks all ranks of this machine, `job:NAME` those of a job.",
-        )
-    targets = [_target(cause, verdict) for cause in verdict.causes][:_MOST_NEXT]
-    looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
-    steps: list[str] = []
-    if not (verdict.is_hang or verdict.has_ended or verdict.kind == "process"):
-        steps.append("Ask again: this may still be a slow step.")
-    steps += [remedy.format(asked=asked) for remedy in _REMEDIES.get(verdict.kind, ())]
-    if verdict.kind == "stopped":
-        steps += [
-            f"`kill -CONT {c.pid}`{f' on {c.host}' if c.host else ''}: let rank {c.rank} go on."
-            for c in verdict.causes
-        ]
-    return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)
-
-
-_REMEDIES: Mapping[str, tuple[str, ...]] = {
-    "mismatch": (
-        "Look for a branch that not all ranks take (`if rank == 0:`, a batch of another size) above"
-        " the lines that are named.",
-    ),
-    "missing": (
-        "What it does there must end, or be done by all ranks; until then the others wait.",
-    ),
-    "dead": (
-        "Start the job anew, from its last checkpoint: a rank that has ended does not come back.",
-    ),
-    "deadlock": ("Make all ranks use these groups in the same order.",),
-    "same_collective": (
-        "Look at the network and at the devices of these machines; `dmesg` tells of both.",
-        "`probing {asked} backtrace --native`: in which C function they wait.",
-    ),
-    "unseen": ("Ask the machine that the rank should be on; see `probing list --job`.",),
-    "unknown": ("`probing {asked} backtrace`: where all ranks are.",),
-}
-
-
-def queries(verdict: Verdict, case: Case) -> tuple[EvidenceQuery, ...]:
-    """The queries that show what the verdict follows from, whenever they are run."""
-    if verdict.kind in {"process", "healthy"} or len(case.ranks) < 2:
-        return ()
-    if any(evidence.is_by_flight for evidence in case.ranks.values()):
-        return (EvidenceQuery(title="torch's own record of the collectives", sql=_FLIGHTS),)
-    at_ns = None if verdict.has_ended else case.seen_ns
-    is_open, so_far = "duration_ns IS NULL", ""
-    since = "make_timestamp_ns(start_ns) AS called_at"
-    if at_ns is not None:  # a job that goes on may have left these calls by then
-        so_far = f" AND start_ns <= {at_ns}"
-        is_open = f"({is_open} OR start_ns + duration_ns > {at_ns})"
-        since = f"round(({at_ns} - start_ns) / 1e9, 1) AS seconds"
-    found = [
-        EvidenceQuery(
-            title="the collectives that ranks are in",
-            sql=_INSIDE.format(since, is_open, so_far),
-        )
-    ]
-    if verdict.group is not None:
-        group = verdict.group.replace("'", "''")
-        sql = _REACHED.format(group, so_far)
-        found.append(EvidenceQuery(title="how far each rank has come in the group", sql=sql))
-    return tuple(found)
-
-
-_INSIDE = (
-    "SELECT rank, process_group, seq, op, caller, {} FROM python.collectives WHERE {}{}"
-    " ORDER BY process_group, seq, rank"
-)
-_FLIGHTS = (
-    "SELECT rank, process_group, backend_seq, op, shapes, dtypes, is_over"
-    " FROM python.flight_recorder QUALIFY row_number() OVER (PARTITION BY rank, process_group"
-    " ORDER BY record_id DESC) <= 2 ORDER BY process_group, backend_seq, rank"
-)
-_REACHED = (
-    "SELECT rank, max(seq) AS seq, arg_max(op, seq) AS op, arg_max(shapes, seq) AS shapes,"
-    " arg_max(dtypes, seq) AS dtypes, arg_max(caller, seq) AS caller FROM python.collectives"
-    " WHERE process_group = '{}' AND op NOT IN ('send', 'recv'){} GROUP BY rank ORDER BY seq, rank"
-)
+    """What the victims are in, and who is where if that is not the same for all."""
+    found = _by_call(case.waits[rank] for rank in victims if rank in case.waits)
+    if len(found) < 2:
+        return found[0][0] if found else None
+    texts = [f"{words} ({ranks_text(ranks)})" for words, ranks in found[:_MOST_SIDES]]
+    rest = f" and {len(found) - _MOST_SIDES} more" if len(found) > _MOST_SIDES else ""
+    return "; ".join(texts) + rest
 
 
 def _one_side(call: Call) -> str:
@@ -349,15 +333,6 @@ def _wait_words(call: Call) -> str:
 def _ending(case: Case, rank: int) -> str:
     evidence = case.ranks.get(rank)
     return (evidence.ending if evidence else None) or "how is not on record"
-
-
-def _target(cause: Cause, verdict: Verdict) -> str:
-    """An endpoint of a rank; one that has ended is no longer found by its rank."""
-    if cause.endpoint:
-        return cause.endpoint
-    if cause.rank is None or (verdict.has_ended and cause.pid is not None):
-        return str(cause.pid)
-    return f"rank:{cause.rank}"
 
 
 def _has(ranks: Sequence[int]) -> str:

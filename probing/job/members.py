@@ -10,14 +10,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..endpoint import Local, resolve
+from .. import process
+from ..endpoint import Local, Stranger, resolve
 from ..errors import BadEndpoint, InternalError, NoSuchProcess, NotAnswering, ProbingError
+from ..launchers import place_in
 from ..rundir import RunDirectory, from_env
 from ..transport import Held
 from .ahead import of_nodes
 from .membership import Member, Membership, in_order, missing_member, names_of
 from .parallel import Done, run_at_once
-from .plans import Plan, plan_of
+from .plans import Plan, plan_of, where_named
 from .providers.addresses import members_at, members_reading
 from .providers.named_hosts import Resolver
 from .providers.this_machine import member_at, members_here
@@ -59,7 +61,9 @@ def find_members(
     """
     words = tuple(dict.fromkeys(endpoints))
     env = os.environ if env is None else env
-    plans = [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
+    plans = where_named(
+        [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
+    )
     finder = _Finder(from_env(), token, timeout_s, states=states, fan_out=fan_out)
     finder.ask(
         (address for plan in plans for address in plan.addresses),
@@ -149,7 +153,9 @@ class _Finder:
         jobs = {m.job for m in wanted}
         if len(jobs) > 1:
             names = ", ".join(sorted(job or "one without a name" for job in jobs))
-            raise BadEndpoint(plan.word, f"it fits several jobs ({names}); name one as job:NAME")
+            raise BadEndpoint(
+                plan.word, f"it fits several jobs ({names}); name one: job:NAME/{plan.word}"
+            )
         return wanted
 
     def _task(self, word: str, held: Held | None) -> Callable[[], list[Member]]:
@@ -199,10 +205,27 @@ class _Finder:
         card = place.folder.read_card() if isinstance(place, Local) else None
         if isinstance(place, Local) and card is not None:
             return [member_at(place.folder, card)]
+        if isinstance(place, Stranger):
+            return [_stranger(place.pid, word)]
         pid = int(word) if word.isdecimal() else None
         path = Path(word).parent.name if "/" in word else ""
         host = "" if pid is None and not path else os.uname().nodename
         return [Member(rank=None, host=host, pid=pid, world_size=None, endpoint=word)]
+
+
+def _stranger(pid: int, word: str) -> Member:
+    """A process without an agent: which rank it is of which job, its environment says."""
+    place = place_in(process.environment(pid))
+    return Member(
+        rank=place.rank,
+        host=os.uname().nodename,
+        pid=pid,
+        world_size=place.world_size,
+        local_rank=place.local_rank,
+        job=place.job if place.rank is not None else None,
+        attempt=place.attempt,
+        endpoint=word,
+    )
 
 
 def _current(members: list[Member], *, is_job: bool) -> list[Member]:

@@ -3,6 +3,7 @@
     all              the processes of this machine, and what PROBING_JOB_DIR lists
     job:NAME         those of one job
     rank:0-63        those ranks, of the same
+    job:NAME/rank:0-3  those ranks of one job
     @FILE            the hosts in a file
     slurm:[NODES]    the nodes of an allocation
     k8s:NAME[:PORT]  the addresses behind a name; dns: is the same
@@ -19,10 +20,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import rank_paths
 from ..registration import is_here, registrations
 from .providers.hostfile import hosts_in
 from .providers.job_store import store_hosts
@@ -32,7 +34,6 @@ from .providers.slurm import slurm_hosts
 from .rank_sets import ranks_of
 
 _MANY = ("job:", "slurm:", "k8s:", "dns:", "ray:", "store:", "@")
-_ONE_RANK = re.compile(r"rank:\d+")
 _ADDRESS = re.compile(r"https?://[^/]+/?|(\[[^\]]+\]|[^\s:/\[\]@]+):\d{1,5}")
 
 
@@ -65,8 +66,9 @@ class Plan:
 
 def names_many(word: str) -> bool:
     """Whether an endpoint is one of the forms for several processes."""
-    if word.startswith("rank:"):
-        return _ONE_RANK.fullmatch(word) is None
+    ranks = rank_paths.job_and_ranks(word)
+    if ranks is not None:
+        return not ranks[1].isdecimal()
     return word == "all" or word.startswith(_MANY)
 
 
@@ -96,10 +98,13 @@ def plan_of(
     kind, _, rest = word.partition(":")
     if word == "all":
         return _registered(Plan(word=word, is_here=True, is_whole=True), env)
-    if kind == "job":
+    named = rank_paths.job_and_ranks(word)
+    if named is not None and names_many(word):
+        job, ranks = named[0], ranks_of(named[1])
+        whole = _job_plan(word, job, env)
+        return dataclasses.replace(whole, ranks=ranks, is_whole=False)
+    if kind == "job" and named is None:
         return _job_plan(word, rest, env)
-    if kind == "rank" and names_many(word):
-        return _registered(Plan(word=word, is_here=True, ranks=ranks_of(rest)), env)
     if word.startswith("@"):
         return Plan(word=word, addresses=hosts_in(word[1:]), is_whole=True)
     if kind == "slurm":
@@ -116,10 +121,33 @@ def plan_of(
     return Plan(word=word, is_single=True)
 
 
-def _job_plan(word: str, job: str, env: Mapping[str, str]) -> Plan:
+def where_named(plans: Sequence[Plan]) -> list[Plan]:
+    """Plans of several endpoints: a job that is named beside machines is looked for only there."""
+    places = [p for p in plans if (p.addresses or p.told) and not (p.is_here or p.job)]
+    jobs = [p for p in plans if p.word.startswith("job:")]
+    if not (places and jobs):
+        return list(plans)
+    return [_there(plan, places) if plan in jobs else plan for plan in plans if plan not in places]
+
+
+def _there(plan: Plan, places: Sequence[Plan]) -> Plan:
+    """The plan of a job, for some machines alone: nobody expects all of its ranks there."""
+    named = rank_paths.job_and_ranks(plan.word)
+    job, ranks = (named[0], ranks_of(named[1])) if named is not None else (plan.job, None)
+    return Plan(
+        word=plan.word,
+        addresses=tuple(dict.fromkeys(word for place in places for word in place.addresses)),
+        told=tuple(dict.fromkeys(word for place in places for word in place.told)),
+        notes=tuple(note for place in places for note in place.notes),
+        job=job,
+        ranks=ranks,
+    )
+
+
+def _job_plan(word: str, job: str | None, env: Mapping[str, str]) -> Plan:
     """Here, where it is registered, and on the nodes of the allocation if it is that job."""
     plan = _registered(Plan(word=word, is_here=True, job=job, is_whole=True), env)
-    if job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
+    if job and job == env.get("SLURM_JOB_ID") and env.get("SLURM_JOB_NODELIST"):
         nodes = slurm_hosts("", env)
         return dataclasses.replace(plan, addresses=(*plan.addresses, *nodes))
     return plan

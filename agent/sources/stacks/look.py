@@ -15,6 +15,7 @@ from typing import NamedTuple
 from .... import process
 from ....stacks import complete, is_ours
 from ....wire import Backtrace, Frame, Local, ThreadStack
+from ....work_done import work_of
 from ...safe_points import AGENT_THREAD_PREFIX
 from ..numbers.values import read_locals
 
@@ -64,7 +65,10 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     ]
     facts = process.threads(os.getpid(), {stack.thread_id for stack in stacks})
     return Backtrace(
-        pid=os.getpid(), source="agent", threads=complete(stacks, facts, by_agent=True)
+        pid=os.getpid(),
+        source="agent",
+        threads=complete(stacks, facts, by_agent=True),
+        work=work_of(os.getpid(), facts),
     )
 
 

@@ -214,7 +214,7 @@ def test_a_message_that_nobody_sends() -> None:
     ranks = [evidence(0, (*LATE, opened)), *(evidence(r, LATE) for r in (1, 2, 3))]
     verdict = judge(ranks)
     assert causes(verdict) == {2}
-    assert "recv rank 2" in verdict.headline
+    assert "recv from rank 2" in verdict.headline
 
 
 def moving(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
+from probing import process, rank_paths
 from probing.errors import BadEndpoint, NotProbing, Unreachable
 from probing.job.asking import Coverage, Outcome, State
 from probing.job.membership import Member
-from probing.job.plans import is_address, names_many, plan_of
+from probing.job.plans import is_address, names_many, plan_of, where_named
 from probing.job.providers.addresses import with_port
 from probing.job.providers.hostfile import hosts_in
 from probing.job.providers.hostlist import expand_hosts
@@ -145,11 +145,55 @@ def test_ray_is_used_where_it_is() -> None:
 
 def test_what_stands_for_many() -> None:
     """Only what can be several processes is looked up as such; one rank is one process."""
-    many = ("all", "job:x", "rank:0-3", "rank:0,2", "@hosts", "slurm:", "k8s:x", "dns:x:1", "ray:")
+    many = (
+        "all",
+        "job:x",
+        "job:x/rank:0-3",
+        "rank:0-3",
+        "rank:0,2",
+        "@hosts",
+        "slurm:",
+        "k8s:x",
+        "dns:x:1",
+        "ray:",
+    )
     assert all(names_many(word) for word in many)
-    single = ("rank:3", "4242", "train", "/run/1-2", "http://a:1/v1/ranks/1-2")
+    single = (
+        "rank:3",
+        "job:host:29500/rank:3",
+        "4242",
+        "train",
+        "/run/1-2",
+        "http://a:1/v1/ranks/1-2",
+    )
     assert not any(names_many(word) or is_address(word) for word in single)
     assert all(is_address(word) for word in ("a:1", "[fd00::1]:1", "http://a:1", "https://a/"))
+
+
+def test_ranks_of_a_job_by_its_name() -> None:
+    """`job:NAME/rank:SET` is those ranks of that job and of no other, whatever is in the name."""
+    plan = plan_of("job:host:29500/rank:0-2", {})
+    assert (plan.job, plan.ranks, plan.is_whole) == ("host:29500", (0, 1, 2), False)
+    assert rank_paths.job_and_ranks("job:a/b/rank:7") == ("a/b", "7")
+    assert rank_paths.job_and_ranks(rank_paths.of_job(7, "a/b")) == ("a/b", "7")
+    assert rank_paths.job_and_ranks(rank_paths.of_job(7, None)) == (None, "7")
+    assert rank_paths.job_and_ranks("job:a") is None
+    assert names_many("job:x/rank:0-3")
+    assert not names_many("job:host:29500/rank:3")
+    with pytest.raises(BadEndpoint):
+        plan_of("job:a/rank:x-", {})
+
+
+def test_a_job_beside_machines() -> None:
+    """Named together, machines say where to look and the job what for; alone, each is as before."""
+    plans = [plan_of(word, {}) for word in ("a:1", "b:1", "job:x", "job:y/rank:3", "42")]
+    whole, one, single = where_named(plans)
+    assert (whole.job, whole.ranks, whole.addresses) == ("x", None, ("a:1", "b:1"))
+    assert (one.job, one.ranks, one.addresses) == ("y", (3,), ("a:1", "b:1"))
+    assert not any(p.is_here or p.is_whole or p.is_single for p in (whole, one))
+    assert single is plans[-1]
+    for alone in (plans[:2], plans[2:]):
+        assert where_named(alone) == alone
 
 
 PLACES = [

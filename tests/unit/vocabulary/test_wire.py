@@ -33,11 +33,13 @@ CASES: list[tuple[Any, str]] = [
             pid=1,
             source="agent",
             threads=(wire.ThreadStack(thread_id=1, name="t", is_main=True, frames=(FRAME,)),),
+            work=wire.WorkDone(time_s=2.5, read_bytes=7),
         ),
         '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
         '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python",'
         '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
-        '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null}],"note":null}',
+        '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null}],"note":null,'
+        '"work":{"time_s":2.5,"read_bytes":7,"written_bytes":null,"children_cpu_s":null}}',
     ),
     (
         wire.LiveRows(table="threads", columns=("a", "b"), rows=(("x", 1), (None, 2.5))),

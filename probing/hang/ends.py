@@ -1,0 +1,96 @@
+"""Which of the ranks that have ended is the cause, and which followed.
+
+Rules of this file: pure functions. What a rank had come to counts before its last words: who waited
+in a collective when it ended is a victim of those that had not come. Of these, torch's own naming
+comes first, then an error of the rank's own, then a death without a word; an error that says that
+another rank was gone comes last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from . import wording
+from .case import Case
+from .evidence import RankEvidence, Verdict
+from .waiting import chain_ends
+
+_NAMED = re.compile(r"\b[Rr]anks? ([\d, ]+) failed to (?:pass|reach|join)\b")
+"""How torch names those that a `monitored_barrier` has waited for."""
+_BY_CLOCKS = "medium: which rank was the first is told by the clocks of the machines"
+_BY_RECORD = "high: which collective each rank had come to is on record"
+_BY_TORCH = "high: torch's own error names it"
+
+
+def judge_ends(case: Case) -> Verdict:
+    """The verdict on a job whose ranks have all ended, and agreed on their collectives."""
+    dead = [e for e in case.ranks.values() if e.state == "dead"]
+    if all(e.ended_well for e in dead):
+        text = wording.ended_well(case)
+        return Verdict(kind="ended", is_hang=False, has_ended=True, ended_well=True, headline=text)
+    late = chain_ends(case.waits) & {e.rank for e in dead if e.rank is not None}
+    causes = first_dead([case.ranks[rank] for rank in late]) or sorted(late)
+    confidence = _BY_RECORD
+    headline = wording.ended_before
+    if not causes:
+        causes, confidence = first_dead(dead), _BY_CLOCKS
+        headline = wording.ended_by
+    named = named_by_torch(case.ranks.values()) & set(case.ranks)
+    if named and (not late or named & late):
+        causes, confidence = sorted(named), _BY_TORCH
+    if not causes:
+        return Verdict(
+            kind="ended", is_hang=False, has_ended=True, headline=wording.all_ended(case)
+        )
+    return Verdict(
+        kind="ended",
+        is_hang=False,
+        has_ended=True,
+        headline=headline(case, causes),
+        causes=tuple(wording.cause(case, rank) for rank in causes),
+        victims=tuple(sorted(e.rank for e in dead if e.rank is not None and e.rank not in causes)),
+        confidence=confidence,
+    )
+
+
+def named_by_torch(evidence: Iterable[RankEvidence]) -> set[int]:
+    """The ranks that errors of torch say have not come."""
+    texts = (
+        text
+        for e in evidence
+        for text in (e.ending, *(call.error for call in e.calls[-1:]))
+        if text is not None
+    )
+    found = (match[1] for text in texts for match in _NAMED.finditer(text))
+    return {int(number) for numbers in found for number in re.findall(r"\d+", numbers)}
+
+
+def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
+    """Those that ended for a reason of their own.
+
+    That is the first that left word of it, else those that the kernel killed for want of memory,
+    else those that left no word where others did, or else the one that ended first.
+    """
+    own = [e for e in dead if e.ended_ns and not e.died_of_peers]
+    timed = [e for e in dead if e.ended_ns]
+    wordless = [e for e in dead if e.is_wordless]
+    killed = [e for e in wordless if e.was_short_of_memory]
+    first = [min(those, key=lambda e: e.ended_ns or 0) for those in (own, timed) if those]
+    if own:
+        found = first[:1]
+    elif killed or (wordless and (timed or len(wordless) < len(dead))):
+        found = killed or wordless
+    else:
+        found = first[-1:]
+    return sorted(e.rank for e in found if e.rank is not None)
+
+
+def without_casualties(case: Case, ranks: Iterable[int]) -> set[int]:
+    """Of these ranks, those that did not just die because another was gone."""
+    named = set(ranks)
+    peers = {r for r in named if r in case.ranks and case.ranks[r].gave_up}
+    if named - peers:
+        return named - peers
+    dead = [e for e in case.ranks.values() if e.state == "dead"]
+    return set(first_dead(dead)) if peers else named

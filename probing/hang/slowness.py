@@ -1,0 +1,96 @@
+"""The verdict on a job that stands still because of ranks that get on.
+
+Rules of this file: pure functions. Slow is only what would be called a hang by its length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from . import wording
+from .case import Case
+from .evidence import Verdict
+from .texts import at, call_text, ranks_text, sentence
+from .work import is_asleep, is_at_work, progress, work_words
+
+_MOST_NAMED = 3
+_BY_KERNEL = "medium: the kernel counts what they do, and not how much of it is left"
+_BY_RECORD = "high: its record grows"
+_BY_STACKS = "medium: they sleep, and nothing tells for how long yet"
+
+
+def getting_on(case: Case, ranks: Sequence[int]) -> set[int]:
+    """Of these ranks, those that will come by themselves."""
+    return {rank for rank in ranks if rank in case.ranks and is_at_work(case.ranks[rank])}
+
+
+def as_slow(case: Case, verdict: Verdict) -> Verdict:
+    """A verdict on ranks that are waited for, if all of them get on and it lasts for long."""
+    causes = [cause.rank for cause in verdict.causes if cause.rank is not None]
+    is_late = (verdict.still_s or 0.0) >= (verdict.threshold_s or case.threshold_s)
+    if (
+        verdict.kind not in {"missing", "not_joined"}
+        or not is_late
+        or len(getting_on(case, causes)) < len(causes)
+    ):
+        return verdict
+    waits = [case.waits[rank].call for rank in verdict.victims if rank in case.waits]
+    where = f" in {call_text(waits[0])}{at(waits[0])}" if waits else ""
+    who = "it" if len(causes) == 1 else "them"
+    verb = "waits" if len(verdict.victims) == 1 else "wait"
+    rest = f"; {ranks_text(verdict.victims)} {verb} for {who}{where}" if verdict.victims else ""
+    by_record = all(progress(case.ranks[rank]) is None for rank in causes)
+    return dataclasses.replace(
+        verdict,
+        kind="slow",
+        is_hang=False,
+        headline=f"{_names(case, causes)}{rest}.",
+        causes=tuple(
+            dataclasses.replace(cause, what=work_words(case.ranks[cause.rank]))
+            for cause in verdict.causes
+            if cause.rank is not None
+        ),
+        confidence=_BY_RECORD if by_record else _BY_KERNEL,
+    )
+
+
+def slow_alone(case: Case) -> Verdict | None:
+    """No rank waits for another, and all of them get on, or sleep."""
+    still = [case.ranks[rank] for rank in case.stuck]
+    if not still or any(rank in case.waits for rank in case.stuck):
+        return None
+    still_s = case.still_s(case.stuck)
+    if still_s is None or still_s < case.threshold_s:
+        return None
+    if not all(is_at_work(evidence) or is_asleep(evidence) for evidence in still):
+        return None
+    sleeps = any(not is_at_work(evidence) for evidence in still)
+    return Verdict(
+        kind="slow",
+        is_hang=False,
+        headline=f"{_names(case, case.stuck)}; no rank waits for another.",
+        causes=tuple(wording.cause(case, rank) for rank in case.stuck),
+        still_s=still_s,
+        threshold_s=case.threshold_s,
+        confidence=_BY_STACKS if sleeps else _BY_KERNEL,
+    )
+
+
+def _names(case: Case, ranks: Sequence[int]) -> str:
+    """What ranks do: those that do the same together, the first few of them."""
+    same: dict[str, list[int]] = {}
+    for rank in ranks:
+        evidence = case.ranks[rank]
+        key = evidence.doing.where if evidence.doing else None
+        kind = (progress(evidence) or "").partition("{")[0]
+        same.setdefault(f"{kind} {key}", []).append(rank)
+    found = []
+    for those in list(same.values())[:_MOST_NAMED]:
+        words = work_words(case.ranks[those[0]])
+        if len(those) > 1:
+            words = words.replace("has been", "have been", 1).replace("goes on", "go on", 1)
+        found.append(f"{ranks_text(those)} {words}")
+    more = len(same) - len(found)
+    tail = f"; and others at {more} more places" if more > 0 else ""
+    return sentence("; ".join(found))[:-1] + tail

@@ -1,0 +1,148 @@
+"""A job whose ranks are held up, or end, in ways that are easily mistaken: `held_rank.py FAULT`.
+
+Each rank prints `ready` before it joins the others and `step N` at every step. Whoever holds up the
+others prints `injected` just before; it is rank 1, but where it saves or evaluates, which rank 0
+does. A rank that has failed goes on to exist, if FAULT says so: it prints `failed`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+LIFETIME_S = 600
+FOREVER_S = 10**6
+FAULT_STEP = 4
+BLOCK = bytes(1 << 20)
+FAULT = sys.argv[1]
+CULPRIT = 0 if FAULT in {"saving", "syncing", "evaluating"} else 1
+SHORT = {"timeout", "monitored"}
+"""Faults whose process group has little patience."""
+LOCK = threading.Lock()
+
+
+def write_checkpoint() -> None:
+    """Never ends, and writes all the time."""
+    with Path(f"state-{os.getpid()}.bin").open("wb") as file:
+        while True:
+            file.writelines([BLOCK] * 8)
+            time.sleep(0.05)
+            if file.tell() >= 64 << 20:
+                file.seek(0)
+            if FAULT == "syncing":
+                os.fsync(file.fileno())
+
+
+def evaluate() -> float:
+    """Never ends, and computes all the time."""
+    total = 0.0
+    while True:
+        total += score(total)
+
+
+def score(value: float) -> float:
+    return sum(value * part for part in range(100))
+
+
+def take_lock() -> None:
+    """Waits for a lock that this thread has already."""
+    with LOCK, LOCK:
+        return
+
+
+def end_without_a_word() -> None:
+    time.sleep(1.0)  # the others wait meanwhile
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail_in_time() -> None:
+    raise TimeoutError("no answer from the feature store within 3 s")
+
+
+def wait_for_key() -> None:
+    store = dist.distributed_c10d._get_default_store()
+    store.wait(["nobody sets this"], dt.timedelta(seconds=FOREVER_S))
+
+
+def make_groups(rank: int) -> None:
+    """Two groups that all ranks make, one of the ranks in another order."""
+    sizes = [[0, 1], [0, 1, 2]]
+    for ranks in sizes if rank != CULPRIT else reversed(sizes):
+        dist.new_group(ranks)
+
+
+def hold_up(rank: int) -> None:
+    """What the fault does in the step that it is put into."""
+    if FAULT == "no_send" and rank == 0:
+        dist.recv(torch.zeros(4), src=CULPRIT)
+    if rank != CULPRIT and FAULT not in BY_ALL:
+        return
+    print("injected", flush=True)
+    FAULTS[FAULT](rank)
+
+
+BY_ALL = {"sleeping", "groups"}
+FAULTS: dict[str, Callable[[int], object]] = {
+    "saving": lambda _: write_checkpoint(),
+    "syncing": lambda _: write_checkpoint(),
+    "evaluating": lambda _: evaluate(),
+    "sleeping": lambda _: time.sleep(FOREVER_S),
+    "killed": lambda _: end_without_a_word(),
+    "own_timeout": lambda _: fail_in_time(),
+    "timeout": lambda _: take_lock(),
+    "monitored": lambda _: take_lock(),
+    "key": lambda _: wait_for_key(),
+    "groups": make_groups,
+    "no_send": lambda _: None,
+    "no_init": lambda _: None,
+}
+
+
+def train(rank: int) -> None:
+    model = torch.nn.Linear(16, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(10**6):
+        model(torch.randn(8, 16)).square().mean().backward()
+        if step == FAULT_STEP:
+            hold_up(rank)
+        if FAULT == "monitored":
+            dist.monitored_barrier(timeout=dt.timedelta(seconds=5))
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+        print(f"step {step}", flush=True)
+        time.sleep(0.02)
+
+
+def main() -> None:
+    rank = int(os.environ["RANK"])
+    print("ready", flush=True)
+    if FAULT == "no_init" and rank == CULPRIT:
+        print("injected", flush=True)
+        take_lock()
+    patience_s = 5 if FAULT in SHORT else LIFETIME_S
+    dist.init_process_group("gloo", timeout=dt.timedelta(seconds=patience_s))
+    try:
+        train(rank)
+    except Exception:
+        if "LINGER" in os.environ:  # a process group's error, and a process that outlives it
+            print("failed", flush=True)
+            threading.Thread(target=time.sleep, args=(FOREVER_S,), name="uploader").start()
+        raise
+
+
+if __name__ == "__main__":
+    signal.alarm(LIFETIME_S)
+    if "IGNORE_TERM" in os.environ:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,343 @@
+"""Slow, hung and crashed told apart, and who of the dead is to blame."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from probing.hang import Call, Doing, Group, RankEvidence, Work, judge
+from probing.hang.doings import doing_of
+from probing.hang.gathering import _says_of_peers
+from probing.hang.waiting import waits_of
+from probing.hang.work import work_between
+from probing.wire import Backtrace, Frame, ThreadStack, WorkDone
+from tests.unit.ranks.hang_samples import (
+    LATE,
+    LOADING,
+    STILL_S,
+    call,
+    evidence,
+    waiting,
+    waiting_but,
+)
+
+pytestmark = pytest.mark.anypython
+
+SAVING = Doing(kind="checkpoint", words="is in its checkpoint code", where="train.py:30 in save")
+RUNNING = Doing(kind="python", words="runs Python code", where="train.py:40 in score")
+SLEEPING = Doing(kind="sleep", words="is sleeping", where="train.py:50 in pause")
+LOCKED = Doing(kind="lock", words="is waiting for a lock", where="train.py:60 in take")
+SYNCING = Doing(
+    kind="io", words="is waiting for data to reach the disk", where="train.py:31 in save"
+)
+SPINNING = Doing(kind="device", words="runs Python code", where="train.py:77 in log")
+MB = 1e6
+WORK: dict[str, tuple[Doing, Work, float, str]] = {
+    "it writes a checkpoint": (
+        SAVING, Work(written_rate=240 * MB), STILL_S,
+        "Rank 0 has been writing a checkpoint for 15 s (240 MB/s), at train.py:30 in save; ranks"
+        " 1-3 wait for it in all_reduce number 41 of group 0 at train.py:88.",
+    ),
+    "it writes for an hour": (SAVING, Work(written_rate=5 * MB), 3600, "writing a checkpoint for"),
+    "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "has been reading for 15 s (90 MB/s)"),
+    "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97% of a processor)"),
+    "it moves on, with little": (RUNNING, Work(cpu=0.1, has_moved_on=True), 20, "computing for"),
+    "it reads numbers from the GPU, one after the other": (
+        SPINNING, Work(cpu=1.0, has_moved_on=True), STILL_S, "has been computing for 15 s",
+    ),
+    "its workers compute": (LOADING, Work(children_cpu=1.6), STILL_S, "of its own, which compute"),
+    "it waits for the disk": (SYNCING, Work(), STILL_S, "waiting for 15 s for its data to reach"),
+}  # fmt: skip
+NO_WORK: dict[str, tuple[Doing, Work, float]] = {
+    "it has computed for too long": (RUNNING, Work(cpu=1.0), 700),
+    "it waits for the disk for too long": (SYNCING, Work(), 300),
+    "it waits for a lock, and others compute": (LOCKED, Work(cpu=0.9, children_cpu=4.0), STILL_S),
+    "it sleeps": (SLEEPING, Work(has_moved_on=True), STILL_S),
+    "it waits for the GPU, and keeps a processor busy": (SPINNING, Work(cpu=1.0), STILL_S),
+    "it polls": (RUNNING, Work(cpu=0.01, has_moved_on=True), STILL_S),
+    "it writes a log": (LOCKED, Work(written_rate=2000), STILL_S),
+}  # fmt: skip
+
+
+def held_by(doing: Doing, work: Work, still_s: float) -> list[RankEvidence]:
+    """Ranks that wait for rank 0."""
+    ranks = waiting_but({0: evidence(0, LATE, doing=doing, work=work)})
+    return [dataclasses.replace(rank, still_s=still_s) for rank in ranks]
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_who_gets_on_is_slow(name: str) -> None:
+    """What the kernel counts of a rank that the others wait for is progress, and no hang."""
+    doing, work, still_s, words = WORK[name]
+    verdict = judge(held_by(doing, work, still_s), world=range(4))
+    assert (verdict.kind, verdict.outcome, verdict.is_hang) == ("slow", "slow", False)
+    assert [cause.rank for cause in verdict.causes] == [0]
+    assert words in verdict.headline
+    assert verdict.victims == (1, 2, 3)
+
+
+@pytest.mark.parametrize("name", NO_WORK)
+def test_who_gets_nothing_done_hangs(name: str) -> None:
+    """Neither a loop that polls nor the work of others is progress, nor is work without an end."""
+    verdict = judge(held_by(*NO_WORK[name]), world=range(4))
+    assert (verdict.kind, verdict.outcome) == ("missing", "hang")
+
+
+def test_who_gets_on_is_not_named_beside_who_does_not() -> None:
+    """Of two that are waited for, the one that will not come by itself is the cause."""
+    ranks = waiting_but({
+        0: evidence(0, LATE, doing=SAVING, work=Work(written_rate=9 * MB)),
+        1: evidence(1, LATE, doing=LOCKED, work=Work()),
+    })  # fmt: skip
+    verdict = judge(ranks, world=range(4))
+    assert [cause.rank for cause in verdict.causes] == [1]
+    assert verdict.outcome == "hang"
+
+
+def test_all_sleep() -> None:
+    """Ranks that all sleep between two steps are slow; with one in a lock, nobody can tell."""
+    ranks = [evidence(rank, LATE, doing=SLEEPING, work=Work()) for rank in range(4)]
+    verdict = judge(ranks, world=range(4))
+    assert (verdict.kind, verdict.outcome) == ("slow", "slow")
+    assert "Ranks 0-3 have been sleeping for 15 s, at train.py:50 in pause" in verdict.headline
+    ranks[2] = dataclasses.replace(ranks[2], doing=LOCKED)
+    assert (judge(ranks).kind, judge(ranks).outcome) == ("unknown", "hang")
+
+
+def test_one_process_that_gets_on() -> None:
+    """A process without others is slow, too, while it computes."""
+    one = evidence(0, (), world_size=None, groups=(), doing=RUNNING, work=Work(cpu=0.9))
+    verdict = judge([dataclasses.replace(one, rank=None)])
+    assert (verdict.kind, verdict.outcome) == ("slow", "slow")
+    assert judge([dataclasses.replace(one, rank=None, work=None)]).outcome == "hang"
+
+
+def look(time_s: float, line: int, cpu_s: float | None, **work: Any) -> Backtrace:
+    """A process at one moment."""
+    frames = (Frame(func="score", file="/job/train.py", lineno=line),)
+    thread = ThreadStack(thread_id=7, name="m", is_main=True, frames=frames, cpu_s=cpu_s)
+    done = WorkDone(time_s=time_s, **work)
+    return Backtrace(pid=1, source="agent", threads=(thread,), work=done)
+
+
+def test_work_is_the_difference_of_two_looks() -> None:
+    """Per second of the process's own clock; what is not told, or fell, counts as nothing."""
+    first = look(10.0, 4, 1.0, read_bytes=100, written_bytes=None, children_cpu_s=9.0)
+    second = look(12.0, 5, 2.0, read_bytes=300, written_bytes=900, children_cpu_s=1.0)
+    assert work_between(first, second) == Work(cpu=0.5, read_rate=100.0, has_moved_on=True)
+    assert work_between(first, first) is None
+    assert work_between(dataclasses.replace(first, work=None), second) is None
+
+
+def test_a_line_that_waits_for_the_device() -> None:
+    """`loss.item()` may keep a processor busy while it waits for a GPU, and is told by its line."""
+    frame = Frame(func="log", file="/job/train.py", lineno=77, line="total += loss.item()")
+    thread = ThreadStack(thread_id=7, name="m", is_main=True, frames=(frame,), waiting="running")
+    doing = doing_of(Backtrace(pid=1, source="agent", threads=(thread,)))
+    assert doing is not None
+    assert (doing.kind, doing.words) == ("device", "runs Python code")
+
+
+WORDLESS = "it ended without a word: no exception is on record, as after SIGKILL"
+NO_MEMORY = f"{WORDLESS}. The kernel killed it for want of memory: the machine's ran out"
+PEERS = "it ended with RuntimeError: Connection reset by peer"
+
+
+def ended(rank: int, ending: str, *, last: Call | None = None, **facts: Any) -> RankEvidence:
+    """A rank that has ended; of its peers if it says so."""
+    calls = (*LATE, last) if last is not None else LATE
+    by_peers = ending == PEERS
+    return evidence(
+        rank, calls, state="dead", moved=None, doing=None, ending=ending,
+        died_of_peers=by_peers, ended_ns=None if "a word" in ending else 10 + rank, **facts,
+    )  # fmt: skip
+
+
+IN_IT = call(41, is_open=True)
+FAILED = call(41, error="RuntimeError: Connection reset by peer")
+ENDS: dict[str, tuple[list[RankEvidence], set[int], str]] = {
+    "killed before it came": (
+        [ended(0, PEERS, last=FAILED), ended(1, WORDLESS), ended(2, PEERS, last=FAILED)],
+        {1}, "Rank 1 had not come to all_reduce number 41 of group 0 at train.py:88, where ranks"
+        " 0,2 were",
+    ),
+    "the launcher ended the others without a word": (
+        [ended(0, WORDLESS, last=IN_IT), ended(1, WORDLESS), ended(2, WORDLESS, last=IN_IT)],
+        {1}, "Rank 1 had not come",
+    ),
+    "killed in it": (
+        [ended(0, PEERS, last=FAILED), ended(1, WORDLESS, last=IN_IT)],
+        {1}, "rank 1 first",
+    ),
+    "killed for want of memory": (
+        [ended(0, WORDLESS), ended(1, NO_MEMORY), ended(2, PEERS)], {1}, "want of memory",
+    ),
+    "an error of its own, before the launcher ended one that had not come either": (
+        [ended(0, WORDLESS, last=IN_IT), ended(1, "it ended with ValueError"), ended(2, WORDLESS)],
+        {1}, "ValueError",
+    ),
+    "torch names it": (
+        [ended(0, "RuntimeError: Rank 2 failed to pass monitoredBarrier in 5000 ms"),
+         ended(1, PEERS), ended(2, WORDLESS)],
+        {2}, "rank 2 first",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_first_of_the_dead(name: str) -> None:
+    """Where each rank was counts before what it said, and its own end before that of its peers."""
+    ranks, named, words = ENDS[name]
+    verdict = judge(ranks, world=range(len(ranks)))
+    assert {cause.rank for cause in verdict.causes} == named, verdict.headline
+    assert words in verdict.headline
+    assert (verdict.outcome, verdict.has_ended) == ("crashed", True)
+
+
+def test_an_orderly_end_is_no_crash() -> None:
+    """A job whose ranks have all ended as they should is fine."""
+    well = "it ended in an orderly way: its agent was told of the end"
+    verdict = judge([ended(rank, well) for rank in range(4)])
+    assert (verdict.outcome, verdict.has_ended, verdict.causes) == ("fine", True, ())
+    assert verdict.headline == "All 4 ranks have ended in an orderly way."
+
+
+def test_a_rank_that_never_came_is_named_after_the_others_have_failed() -> None:
+    """Those that a timeout has ended are victims of the one that is alive in a lock, at once."""
+    ranks = [ended(r, PEERS, last=FAILED) for r in range(4)]
+    ranks[1] = evidence(1, LATE, doing=LOCKED, still_s=4.0)
+    verdict = judge(ranks, world=range(4))
+    assert ([cause.rank for cause in verdict.causes], verdict.victims) == ([1], (0, 2, 3))
+    assert "ranks 0,2-3 have failed there" in verdict.headline
+    assert (verdict.kind, verdict.outcome) == ("missing", "hang")
+
+
+@pytest.mark.parametrize(("text", "is_of_peers"), [
+    ("RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]", True),
+    ("RuntimeError: Timed out waiting 5000ms for recv operation to complete", True),
+    ("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 5000 ms", True),
+    ("DistBackendError: NCCL communicator was aborted on rank 1", True),
+    ("RuntimeError: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4)", True),
+    ("TimeoutError: no answer from the feature store", False),
+    ("ConnectionResetError: [Errno 104] Connection reset by peer", False),
+    ("ValueError: timeout must be positive", False),
+])  # fmt: skip
+def test_whose_error_it_is(text: str, is_of_peers: bool) -> None:
+    """Torch's errors about peers are told from those of the job's own code."""
+    assert _says_of_peers(text) is is_of_peers
+
+
+JOINING = Doing(
+    kind="joining", words="is waiting for the other ranks to join (new_group)",
+    where="train.py:9 in setup",
+)  # fmt: skip
+
+
+def test_a_rank_that_does_not_join() -> None:
+    """Who never comes to init_process_group is named with both lines, and hangs after a minute."""
+    first = dataclasses.replace(
+        JOINING, words="is waiting for the other ranks to join (init_process_group)"
+    )
+    facts: dict[str, Any] = {"groups": (), "step": None, "still_s": None, "median_step_s": None}
+    for age_s, outcome in ((20.0, "fine"), (70.0, "hang")):
+        ranks = [evidence(r, (), doing=first, age_s=age_s, **facts) for r in range(4)]
+        ranks[1] = dataclasses.replace(ranks[1], doing=LOCKED)
+        verdict = judge(ranks, world=range(4))
+        assert (verdict.kind, verdict.outcome) == ("not_joined", outcome)
+        assert [cause.rank for cause in verdict.causes] == [1]
+        assert "ranks 0,2-3 are waiting" in verdict.headline
+        assert (
+            "train.py:9 in setup; rank 1 is waiting for a lock at train.py:60" in verdict.headline
+        )
+
+
+def test_groups_in_another_order() -> None:
+    """The arguments of `new_group`, or the groups that only some have made, tell it."""
+    ranks = [
+        evidence(r, LATE, doing=dataclasses.replace(JOINING, group_ranks=f"[0, {1 + r // 2}]"))
+        for r in range(4)
+    ]
+    verdict = judge(ranks)
+    assert verdict.kind == "not_joined"
+    assert "ranks 0-1 in new_group of ranks [0, 1] at train.py:9" in verdict.headline
+    assert "ranks 2-3 in new_group of ranks [0, 2]" in verdict.headline
+    ranks = [evidence(r, LATE, doing=JOINING) for r in range(4)]
+    assert judge(ranks).causes == ()
+    pair = Group(name="1", size=2, ranks=(0, 1))
+    ranks[0] = dataclasses.replace(ranks[0], groups=(*ranks[0].groups, pair))
+    assert "rank 1 has not made group 1 of ranks 0-1, as rank 0 did" in judge(ranks).headline
+
+
+def test_a_key_that_nobody_sets() -> None:
+    """A wait at the store is told by its line; while another rank could set it, that is named."""
+    frame = Frame(func="f", file="/job/train.py", lineno=3, line='store.wait(["x"])')
+    thread = ThreadStack(
+        thread_id=7, name="m", is_main=True, frames=(frame,), waiting="waiting for a lock"
+    )
+    doing = doing_of(Backtrace(pid=1, source="agent", threads=(thread,)))
+    assert doing is not None
+    assert (doing.kind, doing.words) == ("store", "is waiting for a key of the store")
+    ranks = waiting_but({1: evidence(1, LATE, doing=doing)})
+    verdict = judge(ranks, world=range(4))
+    assert (verdict.kind, [cause.rank for cause in verdict.causes]) == ("store", [1])
+    assert "a key of the store at train.py:3 in f, which nobody has set" in verdict.headline
+    ranks[2] = evidence(2, LATE, doing=LOCKED)
+    assert judge(ranks, world=range(4)).kind == "missing"
+
+
+def test_a_recv_without_its_send() -> None:
+    """A rank that waits for another's message, while that waits for all, has both lines told."""
+    opened = call(9, op="recv", peer=1, is_open=True, age_s=20, caller="train.py:70")
+    verdict = judge(waiting_but({0: evidence(0, (*LATE, opened))}), world=range(4))
+    assert verdict.kind == "unmatched"
+    assert {cause.rank for cause in verdict.causes} == {0, 1}
+    assert verdict.headline == (
+        "Rank 0 waits in recv from rank 1 in group 0 at train.py:70, for 20 s, and rank 1 does not"
+        " send to it: it waits in all_reduce number 41 of group 0 at train.py:88."
+    )
+
+
+def test_who_is_where_among_several_groups() -> None:
+    """Ranks that wait for one rank in different groups are told apart."""
+    side = Group(name="1", size=2, ranks=(1, 2))
+    opened = call(5, op="all_gather", is_open=True, group="1", age_s=12, caller="train.py:33")
+    ranks = waiting_but({
+        1: evidence(1, (*LATE, opened), groups=(*evidence(1, ()).groups, side)),
+        2: evidence(2, LATE, groups=(*evidence(2, ()).groups, side), doing=LOCKED),
+    })  # fmt: skip
+    verdict = judge(ranks, world=range(4))
+    assert verdict.headline == (
+        "Rank 2 has not come to all_reduce number 41 of group 0 at train.py:88; ranks 0,3 have"
+        " waited there for 15 s; rank 1 has waited in all_gather number 5 of group 1 at"
+        " train.py:33."
+    )
+    assert verdict.victims_do is not None
+    assert "all_gather number 5 of group 1 at train.py:33 (rank 1)" in verdict.victims_do
+
+
+def test_ranks_in_one_collective_share_what_is_known_of_it() -> None:
+    """Who is late is worked out once for a collective, however many ranks wait in it."""
+    ranks = {rank: waiting(rank, world_size=400) for rank in range(399)}
+    waits = waits_of(ranks, range(400))
+    assert len(waits) == 399
+    assert len({id(wait.late) for wait in waits.values()}) == 1
+    assert len({id(wait.members) for wait in waits.values()}) == 1
+
+
+def test_many_ranks_fit_on_a_line() -> None:
+    """Of more sets of ranks than fit, the first ones are shown, and how many there are."""
+    ranks = waiting_but({r: evidence(r, LATE, doing=LOCKED) for r in range(0, 4000, 2)}, ranks=4000)
+    headline = judge(ranks, world=range(4000)).headline
+    assert len(headline) < 400
+    assert "Ranks 0,2,4,6" in headline
+    assert "(2,000 in all)" in headline
+
+
+def test_what_to_type_beside_other_jobs() -> None:
+    """Where ranks of another job may be there, a rank is named with its job."""
+    ranks = waiting_but({2: evidence(2, LATE, doing=LOCKED)})
+    for has_others, name in ((False, "rank:2"), (True, "job:gpt-7/rank:2")):
+        verdict = judge(ranks, world=range(4), job="gpt-7", has_others=has_others)
+        assert verdict.next_steps[0].startswith(f"`probing -t {name} backtrace")
