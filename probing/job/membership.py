@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..card import Card
-from .rank_sets import rank_set
-
-_MOST_RANKS = 1 << 18
+from .rank_sets import MOST_RANKS, rank_set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class Member:
     def __post_init__(self) -> None:
         for name in ("rank", "local_rank", "world_size"):
             number = getattr(self, name)
-            if number is not None and not 0 <= number <= _MOST_RANKS:
+            if number is not None and not 0 <= number <= MOST_RANKS:
                 object.__setattr__(self, name, None)
 
     @property

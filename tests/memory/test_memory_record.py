@@ -26,13 +26,15 @@ pytestmark = pytest.mark.torch
 CLOSE = 8 << 20  # the kernel counts pages per processor and adds them up now and then
 
 
+SETTINGS = {"PROBING": "1", "PROBING_OVERHEAD": "1000000"}
+"""Every step of a model as small as this has rows only where these may cost what they like."""
+
+
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The program, at its end."""
     cwd = tmp_path_factory.mktemp("in_memory")
-    # Every step of a model as small as this has rows only where these may cost what they like.
-    settings = {"PROBING": "1", "PROBING_OVERHEAD": "1000000"}
-    made = start_program("in_memory", home=cwd / "home", cwd=cwd, **settings)
+    made = start_program("in_memory", home=cwd / "home", cwd=cwd, **SETTINGS)
     made.wait_for_output("ready")
     yield made
     made.reap()
@@ -129,9 +131,14 @@ def test_the_most_since_an_earlier_line_is_what_the_record_has_seen(process: Pro
 
 
 def test_the_line_is_the_newest_row_of_a_live_and_of_an_ended_process(
-    target: Target, process: Process, capsys: pytest.CaptureFixture[str]
+    program: Callable[..., Target],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In the words of see_memory_usage; watching ends by itself once the process has ended."""
+    target = program("in_memory", **SETTINGS)
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
     aim = Aim(endpoints=(str(target.pid),))
     assert show_line(aim) == 0
     alive = capsys.readouterr().out

@@ -77,7 +77,10 @@ def accumulation(trainer: Trainer) -> None:
 def ema(trainer: Trainer) -> None:
     trainer.step()
     with torch.no_grad():
-        for mean, now in zip(trainer.average.parameters(), trainer.model.parameters(), strict=True):
+        # Another way may have given the model more modules since.
+        for mean, now in zip(
+            trainer.average.parameters(), trainer.model.parameters(), strict=False
+        ):
             mean.lerp_(now, 0.01)
 
 

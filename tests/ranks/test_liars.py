@@ -230,8 +230,8 @@ def fifo(entry: Path) -> None:
         (lambda entry: os.chown(entry.parent, 4321, 4321), "another user .uid 4321"),
         (lambda entry: entry.chmod(0o666), "others can write to it"),
         (lambda entry: os.chown(entry, 4321, 4321), "another user .uid 4321"),
-        (fifo, "it is no file"),
-        (lambda entry: (entry.unlink(), entry.symlink_to("/etc/passwd")), "is a link"),
+        (fifo, "is no file"),
+        (lambda entry: (entry.unlink(), entry.symlink_to("/etc/passwd")), "is no file"),
     ],
 )  # fmt: skip
 def test_what_others_could_have_written_is_refused(

@@ -25,6 +25,7 @@ from probing.errors import (
 from probing.rundir import RunDirectory
 from probing.stacks import is_ours
 from probing.transport import Address
+from probing.trust import Trust
 from tests.harness.targets import Target, clean_env, wait_until
 
 
@@ -138,7 +139,9 @@ def test_every_kind_of_endpoint(
     port = int(card.listen.rpartition(":")[2])
     token = target.folder.token.read_text()
     for name in (card.listen, f"http://{card.listen}"):
-        assert resolve(name, directory) == Address(host="127.0.0.1", port=port, token=token)
+        found = resolve(name, directory)
+        own = Trust(plaintext=True)  # it listens here, by its run folder
+        assert found == Address(host="127.0.0.1", port=port, token=token, trust=own)
     monkeypatch.delenv("PROBING_TOKEN", raising=False)
     there = resolve("[fd00::1]:8080", directory)
     assert there == Address(host="fd00::1", port=8080)

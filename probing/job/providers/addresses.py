@@ -63,17 +63,18 @@ def members_at(
         if error.code != NoSuchRoute.code:
             raise
         card = wire.decode(Card, ask(address, "status", timeout_s=timeout_s))
+        _check([card], endpoint)
         found = [_of_agent(card, endpoint)]
     else:
         answer = wire.decode(job_wire.MembersAnswer, data)
+        _check(answer.members, endpoint)
         url = f"{'https' if address.tls else 'http'}://{address}"
         found = [_of_node(entry, url, endpoint) for entry in answer.members]
-    _check(found, endpoint)
     is_proven = address.tls or not is_told
     return [dataclasses.replace(member, is_proven=is_proven) for member in found]
 
 
-def _check(members: Sequence[Member], endpoint: str) -> None:
+def _check(members: Sequence[Card | job_wire.NodeMember], endpoint: str) -> None:
     """Refuse what no job is like: each rank that it should have is looked for.
 
     Raises:

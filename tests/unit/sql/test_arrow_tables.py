@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from probing import ring, wire
 from probing.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
-from probing.errors import BadRequest, NoPermission
+from probing.errors import BadRequest, RingError
 from probing.ring_reader import read_ring
 from probing.rundir import ProcessFolder
 from probing.tables import BACKTRACE, RECORDED_TABLES, STEPS, TABLES, TORCH_TRACE, Column, Table
@@ -141,10 +141,12 @@ def test_without_a_names_file_names_are_null(tmp_path: Path) -> None:
 
 
 def test_a_ring_that_may_not_be_opened_says_so(tmp_path: Path) -> None:
-    """An error of the operating system names the file."""
+    """What is no regular file is an error that names it."""
     folder = ProcessFolder(tmp_path, 1, 1)
     folder.ring("steps").symlink_to(folder.ring("steps"))
-    with pytest.raises(NoPermission, match=r"steps\.ring cannot be read"):
+    with pytest.raises(
+        RingError, match=r"steps\.ring: it cannot be read \(it is not a regular file"
+    ):
         RecordedTable(STEPS, folder).load(None)
 
 
