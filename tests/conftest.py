@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes an accelerator or very long, unless it is asked for by its marker."""
+    for item in items:
+        if item.nodeid.startswith(NIGHTLY):
+            item.add_marker(pytest.mark.nightly)
     for marker in ("gpu", "nightly"):
         if marker not in config.option.markexpr:
             special = [item for item in items if item.get_closest_marker(marker)]
@@ -57,6 +60,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             target.wait_for_step(target.step() + 1)
 
 
+NIGHTLY = tuple(
+    f"tests/{line}"
+    for line in (Path(__file__).parent / "nightly.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+"""How the names of tests begin that run only at night."""
 _LEFTOVERS = pytest.StashKey[Leftovers]()
 _trainings: list[Target] = []
 _reached: list[faults.Reached] = []

@@ -2,9 +2,10 @@
 
 Rules of this file: in three rounds. First every rank prepares the action, which is where almost
 all refusals come, and says where it is. Then all are told one place that lies ahead of the
-foremost, far enough for that to reach them; where a rank is beyond it, or cannot be reached, it is
-given up on all. Last it is read from each what came of it, and where one has failed after all, it
-is taken back on the others. No rank ever waits for another one on our account.
+foremost, far enough for that to reach them; where a rank is beyond it, all are told one further on.
+Where that is too late as well, or a rank cannot be reached, it is given up on all. Last it is read
+from each what came of it, and where one has failed after all, it is taken back on the others. No
+rank ever waits for another one on our account.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _MARGIN_S = 0.5
 _MARGIN_PER_RANK_S = 0.01
 _STEP_S = 0.5
 """What a step is taken to last where none has ended yet."""
+_TRIES = 3
+"""How often a place is named in all: by a slow last step, the first may come too soon."""
+_FURTHER = 4
 _POLL_S = 0.05
 _LONGEST_S = 86_400.0
 _DONE = ("done", "in force")
@@ -85,11 +89,26 @@ class _Acting:
         if failure is None:
             spent_s = time.monotonic() - began
             position, more = meeting_place(list(places.values()), spent_s)
-            agreed = self._commit(places, position, more)
-            failure = _first_failure(agreed)
+            failure = self._agree(places, position, more)
         if failure is not None:
             self._commit(places, None, 0)
         return self._read(prepared, places, failure)
+
+    def _agree(
+        self, places: dict[Member, Prepared], position: int, more: int
+    ) -> ProbingError | None:
+        """Tell all the place, and one further on where a rank has come by it; why it is none."""
+        failures = []
+        for _ in range(_TRIES):
+            agreed = self._commit(places, position, more)
+            failure = _first_failure(agreed)
+            if failure is None:
+                return None
+            failures.append(failure)
+            if not all(o.error is None or isinstance(o.error, ActRefused) for o in agreed):
+                break
+            more *= _FURTHER
+        return failures[0]
 
     def _commit(
         self, places: dict[Member, Prepared], position: int | None, more: int

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import probing
+from probing.agent.sources.collectives.groups import Group
 from probing.errors import NotAnswering
 from tests.harness.jobs import Job, StartJob, start_job
 from tests.harness.recorded_runs import PHASES
@@ -332,6 +334,19 @@ def test_late_agents_count_alike(job: StartJob) -> None:
 
     both = wait_until(lambda: rows if len(rows := met()) > 9 else None, "ten that both have")
     assert [row for row in both if row["came_ns"] > row["left_ns"]] == []
+
+
+def test_what_is_begun_while_the_agent_comes_is_counted() -> None:
+    """Between the meeting of a group and its first recorded call the program goes on."""
+    begun = SimpleNamespace(number=5)
+    torch_group = SimpleNamespace(_get_sequence_number_for_group=lambda: begun.number)
+    group = Group(cast("Any", lambda: torch_group), 0, [0, 1])
+    begun.number = 7
+    group.count_from_here()
+    assert (group.count, group.counted) == (7, 7)
+    begun.number = 9
+    group.count_from_here()
+    assert group.count == 7
 
 
 @pytest.mark.parametrize("way", ["late", "early"])

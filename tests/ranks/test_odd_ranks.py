@@ -113,7 +113,7 @@ def test_equal_results_of_eval_are_one_line(odd: Job) -> None:
 def test_the_rank_that_stays_away_is_a_class_of_its_own(odd: Job) -> None:
     """One rank sleeps while three wait in all_reduce: two classes, both the same in all looks."""
     name = str(odd.folder(ASLEEP).path)
-    assert odd.run("-t", name, "eval", "IS_ASLEEP = True").returncode == 0
+    assert odd.run("-t", name, "eval", "--assign", "IS_ASLEEP = True").returncode == 0
 
     def innermost() -> dict[str, list[int]]:
         merged = answer(odd, "backtrace", "--snapshots", "2")

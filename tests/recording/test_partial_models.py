@@ -95,8 +95,17 @@ def test_blocks_are_left_out_and_come_back_to_the_bit(deep: Target, job: probing
     assert _value(job, WITHOUT_GRADIENT) == "[]"
 
 
-def test_what_takes_no_part_is_not_moved(job: probing.Process) -> None:
-    """No gradient, no step of the optimizer, no decay, though gradients are only set to zero."""
+def test_what_takes_no_part_is_not_moved(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No gradient, no step of the optimizer, no decay, though gradients are only set to zero.
+
+    In a training of its own, since what does take part is moved.
+    """
+    target = program("deep", "still")
+    target.wait_for_step(3)
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
     kept = job.act(KeepLayers(count=2))
     rate = job.act(Lr(value=0.01))
     seen = [str(result.value) for result in job.eval_steps(OF_LEFT_OUT, times=3)]

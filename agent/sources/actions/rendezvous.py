@@ -19,6 +19,7 @@ class Rendezvous:
         self._position = position
         self._passed: list[int] = []
         self._target: tuple[int, int] | None = None
+        self._was_here = False
         self._lock = threading.Lock()
 
     def is_here(self) -> bool:
@@ -28,16 +29,19 @@ class Rendezvous:
             if self._target is None:
                 return False
             position, more = self._target
-            return self._count(position) == more + 1
+            self._was_here |= (is_here := self._count(position) == more + 1)
+            return is_here
 
     def agree(self, position: int, more: int) -> bool:
         """Set the place, so many steps' ends after the first at a position or beyond it.
+
+        It may be set anew, further on, where another rank had come by it, and this one has not.
 
         Returns:
             Whether this rank has not come by it yet.
         """
         with self._lock:
-            if self._count(position) > more:
+            if self._was_here or self._count(position) > more:
                 return False
             self._target = (position, more)
             return True

@@ -32,6 +32,7 @@ class Group:
         seen: What had been recorded then.
         counted: What the backend has counted at the most of what was recorded.
         facts: By method, what its calls with these tensors have in common; see `hot_path`.
+        is_counted: Whether the counts are those of before the first call that was recorded.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Group:
         "count",
         "counted",
         "facts",
+        "is_counted",
         "name_id",
         "ranks",
         "received",
@@ -55,10 +57,23 @@ class Group:
         self.ranks = ranks
         self.size = len(ranks)
         self.count = self.counted = self.seen = _begun_in(torch_group())
+        self.is_counted = False
         self.backend_count: int | None = None
         self.facts: dict[str, dict[Any, Any]] = {}
         self.sent: dict[int, int] = {}
         self.received: dict[int, int] = {}
+
+    def count_from_here(self) -> None:
+        """A call is about to be recorded; at the first, what the backend has counted until now.
+
+        In the thread that calls, where nothing else is being begun: while the agent came and met
+        the group, the program went on, and has begun some that nobody has recorded.
+        """
+        if not self.is_counted:
+            self.is_counted = True
+            begun = _begun_in(self.torch_group())
+            self.seen += begun - self.counted
+            self.count = self.counted = begun
 
     def has_unseen(self) -> bool:
         """Whether the backend has counted more since the last question than was recorded."""

@@ -198,6 +198,7 @@ class HotPath:
     def _learn(self, operation: Operation, group: Group, args: tuple[Any, ...], key: Any) -> Facts:
         """Calls of a method with such tensors, met for the first time."""
         rows = self._rows
+        group.count_from_here()
         tensors = None if operation.tensors is None else args[operation.tensors]
         shapes, dtypes, size = rows.facts_of(tensors)
         reduction = rows.reduction(getattr(args[-1], "reduceOp", None))

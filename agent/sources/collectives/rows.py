@@ -114,6 +114,7 @@ class CollectiveRows:
         if self.under_way:
             self.poll_seldom(start)
         op = operation.op
+        group.count_from_here()
         if op in {"send", "recv"}:
             seq = _next_message(group, op, peer)
         else:

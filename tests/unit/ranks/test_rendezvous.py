@@ -57,6 +57,17 @@ def test_a_rank_that_is_beyond_the_place_says_so() -> None:
     assert rank.applied_at == 3
 
 
+def test_the_place_may_be_set_anew_until_it_is_come_to() -> None:
+    """Further on, where another rank had come by it; who has applied it says so."""
+    rank = Rank()
+    assert rank.rendezvous.agree(8, 0)
+    rank.go_to(2)
+    assert rank.rendezvous.agree(8, 3)
+    rank.go_to(len(ENDS) - 1)
+    assert rank.applied_at == 5
+    assert not rank.rendezvous.agree(8, 20)
+
+
 def test_the_place_is_ahead_of_all() -> None:
     """Beyond the foremost, and as many steps later as half a second has of the fastest."""
 

@@ -1,0 +1,23 @@
+"""What is left to the night is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import NIGHTLY
+
+
+def test_the_list_of_the_night_names_files_that_there_are(request: pytest.FixtureRequest) -> None:
+    """Each line of tests/nightly.txt begins the name of a test, and stands there once."""
+    files = {prefix.partition("::")[0] for prefix in NIGHTLY}
+    assert [file for file in files if not (request.config.rootpath / file).exists()] == []
+    assert len(NIGHTLY) == len(set(NIGHTLY)) > 0
+
+
+@pytest.mark.nightly
+def test_each_line_of_the_list_has_a_test(request: pytest.FixtureRequest) -> None:
+    """A test that was renamed is found missing here, where its file was collected."""
+    names = [item.nodeid for item in request.session.items]
+    files = {name.partition("::")[0] for name in names}
+    asked = [prefix for prefix in NIGHTLY if prefix.partition("::")[0] in files]
+    assert [prefix for prefix in asked if not any(n.startswith(prefix) for n in names)] == []
