@@ -32,7 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C even where a shell has started the tests in its background and so muted it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if not hasattr(config, "workerinput"):  # the one process that sees the whole run
+    if hasattr(config, "workerinput"):
+        # Lines are counted in this process and in the commands that it forks. What is started anew,
+        # by another user or with failing system calls perhaps, would be slower and say so.
+        os.environ.pop("COVERAGE_PROCESS_START", None)
+    else:  # the one process that sees the whole run
         config.stash[_LEFTOVERS] = Leftovers()
 
 

@@ -1,14 +1,16 @@
 #!/bin/sh
 # Everything that must hold: lint, types, layers, generated pages, then the tests with coverage.
 #
-#   sh tests/run.sh               everything, on this Python, the oldest and the newest that are found
+#   sh tests/run.sh               everything, on this Python
 #   sh tests/run.sh quick         within a minute: what one runs after each edit
-#   sh tests/run.sh pythons       what needs no torch, on every Python that is found
+#   sh tests/run.sh ends          what needs no torch, on the oldest and the newest Python found
+#   sh tests/run.sh pythons       the same on every Python that is found, and the slow tests of it
 #   sh tests/run.sh trainings     the tests, with the lines counted that run in trainings
 #   sh tests/run.sh ARGUMENTS     pytest with ARGUMENTS
 #
 # Goes on after a failure, and fails at the end if anything did. scripts/nightly has the rest.
-# WORKERS says how many tests run at once: most of them wait for processes most of the time.
+# WORKERS says how many tests run at once: most of them wait for processes most of the time. They
+# run in the order in which they stand; ORDER=-prandomly, as at night, shuffles them.
 set -eu
 cd "$(dirname "$0")/.."
 TESTS_ROOT=$(pwd -P)
@@ -63,7 +65,8 @@ counted() {
     $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
     rm -f .coverage .coverage.*
     COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml \
-        check $bin/python -m pytest -q -n "${WORKERS:-3}" --dist loadfile "$@"
+        check $bin/python -m pytest -q -n "${WORKERS:-3}" --dist loadfile --durations=40 \
+        ${ORDER:--p no:randomly} "$@"
     $bin/python -m coverage combine --quiet
 }
 
@@ -75,6 +78,9 @@ case "${1:-}" in
 quick)
     checks
     check $bin/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/unit
+    ;;
+ends)
+    on_pythons "$(other_versions | sed -n '1p;$p' | sort -u)" -m "anypython and not slow" || true
     ;;
 pythons)
     on_pythons "$(other_versions)" -m anypython || true
@@ -90,14 +96,12 @@ trainings)
         checks
         check $bin/mypy
         check $bin/python docs/generate.py --check
-        others=$(other_versions)
-        ends=$(echo "$others" | sed -n '1p;$p' | sort -u)
-        on_pythons "$ends" -m "anypython and not slow"
+        [ -z "$failed" ]
     } >"$log" 2>&1 &
     beside=$!
     counted
     wait $beside || failed="$failed
-  the checks, or the tests on other Pythons: see above"
+  the checks: see above"
     cat "$log"
     $bin/python -m coverage report
     ;;

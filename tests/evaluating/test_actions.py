@@ -120,7 +120,7 @@ def test_clipping_holds_at_every_step(planned: Target, connect: Connect) -> None
     code = "float(sum(p.grad.square().sum() for p in model.parameters()) ** 0.5)"
     norms = [float(str(r.value)) for r in job.eval_steps(code, times=5)]
     assert all(norm <= 1.001e-4 for norm in norms)
-    assert [a.state for a in job.acts().acts if a.name == "clip"] == ["done", "in force"]
+    assert [a.state for a in job.acts().acts if a.name == "clip"][-2:] == ["done", "in force"]
     with pytest.raises(ProbingError, match=f"replaced by action {second.number}"):
         job.act(Undo(number=first.number))
     job.act(Undo())

@@ -154,7 +154,7 @@ def test_a_person_types_at_a_terminal(training: Target, tmp_path: Path) -> None:
         os.write(ours, b"[0]['lr'] * 0 + 123456\r")
         wait_until(lambda: shows(b"123456.0"), "the value of what was completed")
         os.write(ours, b"\x04")
-        assert client.wait(30) == 0
+        assert client.wait(DEADLINE_S) == 0
     finally:
         client.kill()
         client.wait()

@@ -34,7 +34,7 @@ from tests.harness.ranks import assert_same
 from tests.harness.targets import ROOT, Target, program_path, start_program
 from tests.ranks.connections import Connections
 
-pytestmark = [pytest.mark.anypython, pytest.mark.slow]
+pytestmark = [pytest.mark.anypython, pytest.mark.slow, pytest.mark.alone]
 
 NODES = 7
 OLD = 6
