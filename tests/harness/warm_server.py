@@ -22,6 +22,7 @@ import socket
 import sys
 import types
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,9 @@ def _warm_up(kind: str) -> None:
         import torch.distributed
         import torch.utils.data  # noqa: F401
     else:
-        import duckdb  # noqa: F401
+        # DuckDB 1 starts a thread as it is imported, which a fork of this process would miss.
+        if int(version("duckdb").partition(".")[0]) > 1:
+            import duckdb  # noqa: F401
         import numpy as np  # noqa: F401
         import pyarrow as pa  # noqa: F401
         import rich.console  # noqa: F401
@@ -227,6 +230,9 @@ def _start() -> Callable[[], object] | None:
     os.dup2(null, 0)
     os.close(null)
     _warm_up(sys.argv[1])
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    others = [name for name in names if name != "jemalloc_bg_thd"]  # pyarrow's, made for forks
+    assert len(others) == 1, f"threads that a fork has not: {names}"
     server.sendall(b"warm\n")
     return _serve(server, door)
 
