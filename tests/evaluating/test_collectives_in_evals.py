@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,10 +182,15 @@ def test_ranks_that_do_not_train_run_it_by_themselves(tmp_path: Path) -> None:
     job = start_job("ranks", "by_hand", ranks=2, cwd=tmp_path)
     try:
         job.wait_for_output("done")
-        done = job.run("-t", "all", "eval", "1 + 1")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip() == "ranks 0-1:  2"
-        assert "each has run it by itself, not at one step of all (rank 0: it makes" in done.stderr
+
+        def answered() -> subprocess.CompletedProcess[str] | None:
+            """The answer, once it is long enough ago that they made progress."""
+            done = job.run("-t", "all", "eval", "1 + 1", "--timeout", "5")
+            return done if "(rank 0: it makes" in done.stderr else None
+
+        done = wait_until(answered, "an answer of ranks that do not train")
+        assert (done.returncode, done.stdout.strip()) == (0, "ranks 0-1:  2")
+        assert "each has run it by itself, not at one step of all" in done.stderr
         refused = job.run("-t", "all", "eval", TOGETHER)
         assert refused.returncode == 1
         assert "was not entered" in refused.stdout + refused.stderr
