@@ -19,6 +19,9 @@ from tests.house.test_docs import HANG, blocks
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
+pytestmark = pytest.mark.alone  # `list --all` looks at every process
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """What the commands of a section are typed at.
