@@ -60,7 +60,7 @@ checks() {
     check $bin/lint-imports
 }
 
-# Runs the tests, and counts lines and branches in every Python that they start.
+# Runs the tests, and counts lines and branches in them and in the commands that they fork.
 counted() {
     $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
     rm -f .coverage .coverage.*
