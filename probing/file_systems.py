@@ -59,8 +59,9 @@ def unfit_for_records(path: Path, *, mounts: Path = MOUNTS) -> str | None:
 
 def file_system_of(path: Path, *, mounts: Path = MOUNTS) -> str | None:
     """The kind of file system that a path lies on; None where the kernel does not tell."""
-    real = os.path.join(os.path.realpath(path), "")
     try:
+        # A folder that turns into a link while it is resolved is an error, too (EINVAL).
+        real = os.path.join(os.path.realpath(path), "")
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None

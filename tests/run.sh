@@ -1,7 +1,7 @@
 #!/bin/sh
-# Everything that must hold: lint, types, layers, generated pages, then the tests with coverage.
+# Everything that must hold: lint, types, layers, generated pages, then the tests.
 #
-#   sh tests/run.sh               everything, on this Python
+#   sh tests/run.sh               everything, on this Python; with COVERAGE=yes, lines are counted
 #   sh tests/run.sh quick         within a minute: what one runs after each edit
 #   sh tests/run.sh ends          what needs no torch, on the oldest and the newest Python found
 #   sh tests/run.sh pythons       the same on every Python that is found, and the slow tests of it
@@ -60,14 +60,18 @@ checks() {
     check $bin/lint-imports
 }
 
+tests() {
+    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
+    check $bin/python -m pytest -q -n "${WORKERS:-3}" --dist loadfile --durations=40 \
+        ${ORDER:--p no:randomly}
+}
+
 # Runs the tests, and counts lines and branches in them and in the commands that they fork.
 counted() {
-    $bin/python -m pip install -qq --disable-pip-version-check -r tests/frameworks.txt
     rm -f .coverage .coverage.*
-    COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml \
-        check $bin/python -m pytest -q -n "${WORKERS:-3}" --dist loadfile --durations=40 \
-        ${ORDER:--p no:randomly} "$@"
+    COVERAGE_FILE=$TESTS_ROOT/.coverage COVERAGE_PROCESS_START=$TESTS_ROOT/pyproject.toml tests
     $bin/python -m coverage combine --quiet
+    $bin/python -m coverage report
 }
 
 sh examples/venv.sh dev
@@ -87,7 +91,6 @@ pythons)
     ;;
 trainings)
     TESTS_TRACE_TRAININGS=1 counted
-    $bin/python -m coverage report
     ;;
 "")
     log=$(mktemp)
@@ -99,11 +102,10 @@ trainings)
         [ -z "$failed" ]
     } >"$log" 2>&1 &
     beside=$!
-    counted
+    if [ -n "${COVERAGE:-}" ]; then counted; else tests; fi
     wait $beside || failed="$failed
   the checks: see above"
     cat "$log"
-    $bin/python -m coverage report
     ;;
 *)
     check $bin/python -m pytest "$@"
