@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 DEFAULT_TIMEOUT_S = 30.0
 """The time limit of a question."""
-READY_S = 2.0
-"""How long a live process may take to say that it can run Python code at all."""
+_READY_S = 2.0
+_MOST_READY_S = 15.0
 GRACE_S = 5.0
 """What an answer may take beyond the time limit that the other side keeps itself."""
 WAIT_S = 10.0
@@ -18,3 +20,20 @@ LEAST_BYTES_PER_S = 1 << 16
 """An answer that takes longer than it was let must come faster than this."""
 LEAST_LOCAL_BYTES_PER_S = 16 << 20
 """The same on one machine."""
+
+
+def ready_s(load: float | None = None) -> float:
+    """How long a live process may take to say that it can run Python code at all.
+
+    Two seconds, and in proportion longer, up to fifteen, where more wants to run than there are
+    processors for: a process that waits for its turn is not one that hangs.
+
+    Args:
+        load: How many threads want to run; None for the machine's own figure of the last minute.
+    """
+    if load is None:
+        try:
+            load = os.getloadavg()[0]
+        except OSError:  # the kernel does not tell
+            load = 0.0
+    return min(_READY_S * max(1.0, load / (os.cpu_count() or 1)), _MOST_READY_S)

@@ -22,7 +22,7 @@ from .errors import (
 )
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer
-from .limits import DEFAULT_TIMEOUT_S, READY_S
+from .limits import DEFAULT_TIMEOUT_S, ready_s
 from .ping import ping
 from .providers import providers_for
 from .remote_process import RemoteProcess
@@ -290,7 +290,7 @@ class LocalProcess:
         with self._asking("its agent has ended with it") as agent:
             detached = agent.detach(keep_record=keep_record)
         last = self._folder.socket if keep_record else self._folder.path
-        end = time.monotonic() + READY_S
+        end = time.monotonic() + ready_s()
         while last.exists() and time.monotonic() < end:  # it answers before it leaves
             time.sleep(_POLL_S)
         return detached
@@ -311,7 +311,7 @@ class LocalProcess:
         """
         if not self._folder.is_alive():
             raise ProcessEnded(self._folder.pid, lost)
-        ping(self._folder, timeout_s=READY_S)
+        ping(self._folder, timeout_s=ready_s())
         try:
             yield self._agent
         except (ConnectionLost, NotProbing):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import ladder, stacks
 from .errors import ProcessEnded
-from .limits import DEFAULT_TIMEOUT_S, READY_S, WAIT_S
+from .limits import DEFAULT_TIMEOUT_S, WAIT_S, ready_s
 from .ping import ping
 from .remote_process import RemoteProcess
 from .rundir import ProcessFolder
@@ -42,14 +42,15 @@ def providers_for(
     folder: ProcessFolder,
     *,
     limit_s: float = DEFAULT_TIMEOUT_S,
-    timeout_s: float = READY_S,
+    timeout_s: float | None = None,
     notes: list[str] | None = None,
 ) -> list[TableProvider]:
     """What the SQL engine reads the tables of a process from.
 
     Args:
         limit_s: What the whole query may take.
-        timeout_s: What an answer of the agent may, where it need not wait for the training.
+        timeout_s: What an answer of the agent may, where it need not wait for the training; None
+            for what is usual.
         notes: Gets sentences about how the rows were had.
     """
     from .engine import RecordedTable
@@ -65,7 +66,7 @@ def providers_for(
         if table == HOST_MEMORY
         else _LastRecording(table, folder, told)
         if table in (ALLOC_EVENTS, ALLOC_BLOCKS)
-        else _LiveTable(table, folder, timeout_s, wait_s, told)
+        else _LiveTable(table, folder, timeout_s or ready_s(), wait_s, told)
         for table in TABLES
     ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..endpoint import resolve
 from ..errors import NotProbing, ProbingError
-from ..limits import READY_S
+from ..limits import ready_s
 from ..rundir import RunDirectory
 from ..transport import Address, ask
 from ..tree_wire import Node
@@ -72,7 +72,7 @@ def require_leader(address: Address) -> None:
     Raises:
         ProbingError: It does not.
     """
-    ask(address, "ping", timeout_s=READY_S)
+    ask(address, "ping", timeout_s=ready_s())
 
 
 def reachable(

@@ -22,7 +22,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, U
 from .. import ladder, rank_paths, wire
 from ..errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
 from ..job.ahead import AT_AGENTS
-from ..limits import ANSWER_BYTES, READY_S
+from ..limits import ANSWER_BYTES, ready_s
 from ..ping import ping
 from ..reading import Reading
 from ..ring_peek import tables_answer
@@ -223,7 +223,7 @@ def _require_agent(folder: ProcessFolder) -> None:
     """
     if not folder.is_alive():
         raise ProcessEnded(folder.pid, "only what it recorded can be asked")
-    ping(folder, timeout_s=READY_S)
+    ping(folder, timeout_s=ready_s())
 
 
 def _card_of(folder: ProcessFolder) -> wire.Card:

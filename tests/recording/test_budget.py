@@ -87,11 +87,11 @@ def test_nothing_is_left_out_where_it_costs_little(tiny_modules: TinyModules) ->
 def test_that_the_training_was_held_is_no_cost(tiny_modules: TinyModules) -> None:
     """An eval that holds the training makes a step long, and nothing is left out for it."""
     _, process = tiny_modules("100000")
-    for _ in range(3):
-        process.eval("import time; time.sleep(0.2)")
+    for _ in range(2):
+        process.eval("import time; time.sleep(1.0)")
     longest = process.query(
         "SELECT max(duration) AS duration, max(cost_s) AS cost_s FROM probing.overhead"
         " WHERE step > 39"
     ).to_pylist()[0]
-    assert longest["duration"] > 0.15
-    assert longest["cost_s"] < 0.15
+    assert longest["duration"] > 0.9
+    assert longest["cost_s"] < 0.5

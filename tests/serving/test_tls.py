@@ -168,7 +168,13 @@ def test_a_node_server_with_a_certificate(
             token = (node.home / name).read_text()
             away = {"PROBING_HOME": str(tmp_path), "PROBING_TOKEN": token}
             done = node.run(
-                *words, "query", "SELECT pid FROM python.threads", input=None, timeout_s=60, **away
+                *words,
+                "--timeout",
+                "100",
+                "query",
+                "SELECT pid FROM python.threads",
+                input=None,
+                **away,
             )
             assert (done.returncode, str(encrypted.pid) in done.stdout) == (0, True), done.stderr
             done = node.run(*words, "eval", "1", input=None, timeout_s=60, **away)

@@ -50,6 +50,7 @@ def outcome(ask: Callable[[str], Answer], sql: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each attack may take its limit, on a machine that is busy
 @pytest.mark.fault("Q1")
 def test_no_attack_by_the_agent_does_harm(
     tmp_path: Path, program: Callable[..., Target], fault: Reached
