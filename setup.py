@@ -1,4 +1,5 @@
-"""Puts the start-up hook at the top of site-packages; all else is in pyproject.toml.
+"""Puts the start-up hook at the top of site-packages and builds the C part; all else is in
+pyproject.toml.
 
 Rules of this file: what setuptools cannot be told in pyproject.toml, and nothing more. Python
 reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies directly in
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from distutils.command.install_data import install_data  # setuptools brings its own distutils
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, Extension, setup
 
 
 class InstallBesidePackages(install_data):
@@ -32,4 +33,15 @@ class DistributionWithData(Distribution):
         return bool(self.data_files)
 
 
-setup(distclass=DistributionWithData, cmdclass={"install_data": InstallBesidePackages})
+IN_C = Extension(
+    "probing.agent._native",
+    ["agent/_native.c"],
+    extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra"],
+    optional=True,  # where there is no compiler, Python does the same
+)
+
+setup(
+    distclass=DistributionWithData,
+    cmdclass={"install_data": InstallBesidePackages},
+    ext_modules=[IN_C],
+)

@@ -29,6 +29,7 @@ from ..tables import (
     TORCH_TRACE,
 )
 from .guard import try_each
+from .native import IN_C
 from .recorder import Names, RingWriter
 from .safe_points import SafePoints
 from .source import Source, SourceReport
@@ -132,7 +133,7 @@ class TorchTraining:
         if before is not None:  # an agent that this process had before has counted so far
             self._recording.step = before + 1
         share = settings.overhead / 100
-        self._memory = MemorySampler(accelerator)
+        self._memory = MemorySampler(accelerator, self._recording.now)
         self._memory_rows = MemoryRows(
             self._recording, memory_ring, accelerator, self._memory, share
         )
@@ -144,7 +145,9 @@ class TorchTraining:
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = self._module_names = ModuleNames(self._recording.names)
         modules = self._backward_hooks = ModuleBackward(self._recording, self._memory)
-        self._budget = Budget(self._recording, names, modules, overhead, share)
+        self._budget = Budget(
+            self._recording, names, modules, overhead, share, IN_C if settings.native else None
+        )
         self._progress.on_step = self._budget.step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
@@ -153,7 +156,7 @@ class TorchTraining:
         self._collectives = Collectives(
             self._recording, folder, settings.collective_rows, accelerator
         )
-        calls = ModuleCalls(*shared, names, modules)
+        calls = ModuleCalls(*shared, names, modules, in_c=settings.native)
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
         self._device_times.timed_by = (calls.time_by, modules.time_by)
         self._recording.rows.watch_device(self._device_times)
