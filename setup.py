@@ -1,7 +1,6 @@
-"""Puts the start-up hook at the top of site-packages and builds the C part; all else is in
-pyproject.toml.
+"""Puts the start-up hook at the top of site-packages, and builds the C part of the recorder.
 
-Rules of this file: what setuptools cannot be told in pyproject.toml, and nothing more. Python
+Rules of this file: what setuptools cannot be told in pyproject.toml; all else is there. Python
 reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies directly in
 site-packages, but data files go to the root of the environment, and in an editable install
 nowhere. The two classes below mend that for a wheel, for a wheel made from the source

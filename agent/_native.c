@@ -477,13 +477,14 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 }
 
 PyDoc_STRVAR(run_doc,
-"run(is_on)\n--\n\n"
+"run(*, is_on)\n--\n\n"
 "Have the function run by this module from now on, or by Python.");
 
-static PyObject *run(PyObject *Py_UNUSED(module), PyObject *is_on)
+static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    int on = PyObject_IsTrue(is_on);
-    if (on < 0)
+    static char *names[] = {"is_on", NULL};
+    int on;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$p", names, &on))
         return NULL;
     if (hot.is_installed) {
         vectorcallfunc way = on ? call : hot.python;
@@ -541,7 +542,7 @@ static PyObject *row_cost(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignor
 
 static PyMethodDef functions[] = {
     {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, install_doc},
-    {"run", run, METH_O, run_doc},
+    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
     {"uninstall", uninstall, METH_NOARGS, uninstall_doc},
     {"changed", changed, METH_NOARGS, changed_doc},
     {"row_cost", row_cost, METH_NOARGS, row_cost_doc},

@@ -1,4 +1,4 @@
-"""The part of the recorder that is written in C, where it was built, and what it shares with Python.
+"""The part of the recorder that is in C, where it was built, and what it shares with Python.
 
 Rules of this file: no torch. The C part is optional: everything works without it, and the same rows
 are written; only a module call costs more. `Words`, `Moment` and `Thread` are what both ways look

@@ -5,10 +5,10 @@ rows of the last step are read back. What is left out of the record is always kn
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
 out of them, and the same code takes several times what it takes in a loop. So all is timed where it
-happens, but for what the C part does. What is done a few times per step has clocks of its own, and so have hooks. A recorded
-call can only afford to have its last part timed, and that in some calls: `_CALL_PER_EXIT` makes a
-whole of it. Before the first is timed, a loop of what a row consists of stands for it. Not counted
-is what recording collectives costs.
+happens, but for what the C part does. What is done a few times per step has clocks of its own, and
+so have hooks. A recorded call can only afford to have its last part timed, and that in some calls:
+`_CALL_PER_EXIT` makes a whole of it. Before the first is timed, a loop of
+what a row consists of stands for it. Not counted is what recording collectives costs.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Budget:
         backward: ModuleBackward,
         overhead: RingWriter,
         share: float,
+        *,
         in_c: Any = None,
     ) -> None:
         """Begin without any module's backward pass.

@@ -66,9 +66,9 @@ class ModuleCalls:
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._in_c: Any = IN_C if in_c else None
+        self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
         self._original: Any = None
         self._wrapper: Any = None  # while it is in place, or another one lies over it
-        self.why_python: str | None = None
         self.is_on = False
         self.guard = Guard("modules", self.stop)
 
@@ -107,6 +107,12 @@ class ModuleCalls:
             " every call through unchanged."
         ]
 
+    def way(self) -> str:
+        """How calls are recorded, for whoever asks."""
+        if self._in_c is not None:
+            return "in C"
+        return f"in Python: {self.why_python}"
+
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have calls timed on the device from now on, or no more."""
         self._set_timer(timer)
@@ -137,11 +143,11 @@ class ModuleCalls:
                 failed=self._failed_in_c,
                 fault=self._fault,
             )
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (BufferError, RuntimeError, ValueError, TypeError) as error:
             self._in_c, self.why_python = None, str(error)
         else:
             self._names.on_change = self._in_c.changed
-            self._in_c.run(True)
+            self._in_c.run(is_on=True)
 
     def _failed_in_c(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
         """A call that the C part records has ended by the exception in hand."""
@@ -192,7 +198,7 @@ class ModuleCalls:
             nonlocal timer
             timer = value
             if self._in_c is not None:
-                self._in_c.run(value is None)
+                self._in_c.run(is_on=value is None)
 
         self._set_timer = set_timer
 
