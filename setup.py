@@ -1,6 +1,6 @@
-"""Puts the start-up hook at the top of site-packages; all else is in pyproject.toml.
+"""Puts the start-up hook at the top of site-packages, and builds the C part of the recorder.
 
-Rules of this file: what setuptools cannot be told in pyproject.toml, and nothing more. Python
+Rules of this file: what setuptools cannot be told in pyproject.toml; all else is there. Python
 reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies directly in
 site-packages, but data files go to the root of the environment, and in an editable install
 nowhere. The two classes below mend that for a wheel, for a wheel made from the source
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from distutils.command.install_data import install_data  # setuptools brings its own distutils
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, Extension, setup
 
 
 class InstallBesidePackages(install_data):
@@ -32,4 +32,15 @@ class DistributionWithData(Distribution):
         return bool(self.data_files)
 
 
-setup(distclass=DistributionWithData, cmdclass={"install_data": InstallBesidePackages})
+IN_C = Extension(
+    "probing.agent._native",
+    ["agent/_native.c"],
+    extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra"],
+    optional=True,  # where there is no compiler, Python does the same
+)
+
+setup(
+    distclass=DistributionWithData,
+    cmdclass={"install_data": InstallBesidePackages},
+    ext_modules=[IN_C],
+)

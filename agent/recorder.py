@@ -13,12 +13,11 @@ trainer while it writes. A row is one `pack_into` when it opens and one when it 
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from ..ring import (
 )
 from ..tables import Table
 from .mapped_file import MappedFile
+from .native import Words
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
@@ -258,8 +258,8 @@ class RingWriter:
         self.buffer = self._file.view
         self.clock_offset_ns = CLOCK_OFFSET_NS
         self._write_header(capacity)
-        self._words = itertools.count((newest + 1) * 4, 4)
-        self.next_word = self._words.__next__
+        self.words = Words((newest + 1) * 4)
+        self.next_word: Callable[[], int] = self.words.take
         self.slot_mask = (capacity - 1) << 2
         self.slot_scale = self.layout.row_size >> 2
         self.lap_ns = capacity * _LEAST_ROW_NS
@@ -323,8 +323,8 @@ class RingWriter:
 
     def newest_word(self) -> int:
         """The word of the row opened last; 0 before the first."""
-        # A count tells its next number without moving on in one way only: by its text.
-        return int(repr(self._words).strip("count()").partition(",")[0]) - 4
+        newest: int = self.words.next - 4
+        return newest
 
     def started_ns(self, word: int) -> int:
         """When a row was opened, by its `start_ns`."""

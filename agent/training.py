@@ -29,6 +29,7 @@ from ..tables import (
     TORCH_TRACE,
 )
 from .guard import try_each
+from .native import IN_C
 from .recorder import Names, RingWriter
 from .safe_points import SafePoints
 from .source import Source, SourceReport
@@ -132,7 +133,7 @@ class TorchTraining:
         if before is not None:  # an agent that this process had before has counted so far
             self._recording.step = before + 1
         share = settings.overhead / 100
-        self._memory = MemorySampler(accelerator)
+        self._memory = MemorySampler(accelerator, self._recording.now)
         self._memory_rows = MemoryRows(
             self._recording, memory_ring, accelerator, self._memory, share
         )
@@ -144,7 +145,14 @@ class TorchTraining:
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = self._module_names = ModuleNames(self._recording.names)
         modules = self._backward_hooks = ModuleBackward(self._recording, self._memory)
-        self._budget = Budget(self._recording, names, modules, overhead, share)
+        self._budget = Budget(
+            self._recording,
+            names,
+            modules,
+            overhead,
+            share,
+            in_c=IN_C if settings.native else None,
+        )
         self._progress.on_step = self._budget.step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
@@ -153,7 +161,7 @@ class TorchTraining:
         self._collectives = Collectives(
             self._recording, folder, settings.collective_rows, accelerator
         )
-        calls = ModuleCalls(*shared, names, modules)
+        calls = self._calls = ModuleCalls(*shared, names, modules, in_c=settings.native)
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
         self._device_times.timed_by = (calls.time_by, modules.time_by)
         self._recording.rows.watch_device(self._device_times)
@@ -290,7 +298,9 @@ class TorchTraining:
         is_known = bool(budget.row_ns)  # measured at the end of the first step
         modules = "1 module" if budget.hooked == 1 else f"{budget.hooked} modules"
         hooked = f"every pass as a whole; those of {modules} at every step"
-        costs["modules"] = (budget.calls_ns * 1e-9 if is_known else None, _left_out(budget.thinned))
+        told = [self._calls.way(), _left_out(budget.thinned)]
+        note = "; ".join(text for text in told if text is not None)
+        costs["modules"] = (budget.calls_ns * 1e-9 if is_known else None, note)
         costs["memory"] = (self._memory_rows.last_ns * 1e-9 or None, self._memory_rows.note())
         if not is_known:
             hooked = "every pass as a whole; those of modules after the first step"

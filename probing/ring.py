@@ -84,6 +84,11 @@ class RingLayout(NamedTuple):
     open_struct: struct.Struct
     close_struct: struct.Struct
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields, in their order in the row."""
+        return (*self.opening, *self.closing)
+
 
 def layout_of(table: Table) -> RingLayout:
     """Lay a recorded table's columns out: wide ones first, so that all are aligned."""

@@ -121,6 +121,12 @@ class Settings:
     recording: bool = _setting(
         "PROBING_RECORDING", default=True, doc="Whether the recorded tables grow.", live=True
     )
+    native: bool = _setting(
+        "PROBING_NATIVE",
+        default=True,
+        doc="`0` has module calls recorded by Python also where the C part was built, which writes"
+        " the same rows at a fraction of the cost.",
+    )
     trace_rows: int = _setting(
         "PROBING_TRACE_ROWS",
         262_144,

@@ -58,7 +58,7 @@ def build(hook: str, source: Path, into: Path) -> Path:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is needed to build, links kept as links."""
     target = tmp_path_factory.mktemp("source")
-    junk = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
     for name in ("probing", "agent", "cli"):
         shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=junk)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", *HOOK_FILES):
@@ -192,6 +192,26 @@ def test_both_hook_files_name_the_same_callable(installed: Installed) -> None:
     assert installed.run("-c", code).strip() == "True"
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+def test_the_c_part_is_built(installed: Installed) -> None:
+    """Where there is a compiler, each way to install brings the C part of the recorder."""
+    code = "from probing.agent.native import IN_C; print(IN_C.__name__)"
+    assert installed.run("-c", code).strip() == "probing.agent._native"
+
+
+def test_a_machine_without_a_compiler_gets_the_rest(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel is built all the same, and the recorder is Python's."""
+    monkeypatch.setenv("CC", "false")
+    bare = shutil.copytree(source, tmp_path / "bare", symlinks=True)
+    for junk in (*bare.glob("agent/*.so"), bare / "build"):
+        shutil.rmtree(junk) if junk.is_dir() else junk.unlink(missing_ok=True)
+    installed = install(build("build_wheel", bare, tmp_path / "out"), tmp_path / "venv")
+    code = "from probing.agent.native import IN_C; print(IN_C)"
+    assert installed.run("-c", code).strip() == "None"
+
+
 def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
     """The installer knows every file, those of the hook included."""
     installed = install(wheel, tmp_path / "venv")
@@ -208,6 +228,7 @@ def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: P
         expected |= {f"{under}{path.relative_to(source)}" for path in files}
     for built in (wheel, wheel_from_sdist):
         names = [n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n]
+        names = [n for n in names if not n.startswith("probing/agent/_native.")]
         assert sorted(names) == sorted(expected)
 
 

@@ -4,11 +4,11 @@ Rules of this file: runs in the training thread, between two steps, and only now
 rows of the last step are read back. What is left out of the record is always known by name.
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
-out of them, and the same code takes several times what it takes in a loop. So all is timed where
-it happens. What is done a few times per step has clocks of its own, and so have hooks. A recorded
-call can only afford to have its last part timed, and that in some calls: `_CALL_PER_EXIT` makes a
-whole of it. Before the first is timed, a loop of what a row consists of stands for it. Not counted
-is what recording collectives costs.
+out of them, and the same code takes several times what it takes in a loop. So all is timed where it
+happens, but for what the C part does. What is done a few times per step has clocks of its own, and
+so have hooks. A recorded call can only afford to have its last part timed, and that in some calls:
+`_CALL_PER_EXIT` makes a whole of it. Before the first is timed, a loop of
+what a row consists of stands for it. Not counted is what recording collectives costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....ring import DONE, HEADER_SIZE
 from ...recorder import RingWriter
@@ -30,6 +30,8 @@ _ROW = struct.Struct("<QqI12sIBBBBqqQ")
 _MOST_ROWS = 20_000
 _ROW_PER_LOOP = 6.0
 """A recorded module call costs at least so many times what the timed loop does."""
+_CALL_PER_ROW_IN_C = 4.0
+"""What the C part adds to a call, as a multiple of writing its row in a loop."""
 _CALL_PER_EXIT = 1.5
 """It costs so many times what the wrapper does from the module's return on, where the caches have
 forgotten both: 1.2 to 1.9 were measured. Where they have not, it is the loop that counts."""
@@ -80,10 +82,13 @@ class Budget:
         backward: ModuleBackward,
         overhead: RingWriter,
         share: float,
+        *,
+        in_c: Any = None,
     ) -> None:
         """Begin without any module's backward pass.
 
         Args:
+            in_c: The C part, where it records the module calls.
             overhead: The ring of probing.overhead.
             share: The part of a step that recording may cost, 0.01 being one percent.
         """
@@ -97,6 +102,7 @@ class Budget:
         self._rests: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
+        self._in_c = in_c
         self._overhead = overhead
         self._closing_at = overhead.places_of(*_CLOSING)
         self._recording = recording
@@ -132,7 +138,13 @@ class Budget:
             self.row_ns += (each - self.row_ns) * (1.0 if is_first else _NEW)
             self._exits, self._exits_ns = backward.exits, backward.exits_ns
         if not self.row_ns:
-            self.row_ns = self._least_row_ns = _ROW_PER_LOOP * _time_of_a_loop()
+            self.row_ns = self._least_row_ns = self._first_row_ns()
+
+    def _first_row_ns(self) -> float:
+        """What a recorded call is taken to cost before the first is timed; in C, for good."""
+        if self._in_c is not None:
+            return float(_CALL_PER_ROW_IN_C * self._in_c.row_cost())
+        return _ROW_PER_LOOP * _time_of_a_loop()
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""
@@ -163,7 +175,7 @@ class Budget:
         if self._is_sample:
             self._names.leave_out([])
             hooked = {key: self._make(key) for key in self._hookable()}
-        elif self._steps == self._next_plan - 2:
+        elif self._steps == self._next_plan - 2 and self._in_c is None:
             hooked = dict.fromkeys(self._hookable(), self._backward.timed) | self._chosen
         else:
             hooked = self._chosen

@@ -38,6 +38,7 @@ class ModuleNames:
             stand in a row; nothing for a module that is left out of the record.
         paths: By ``id(module)``: its name.
         with_parameters: The numbers of roots that have parameters.
+        on_change: Called when what is known of a module is no longer what it was.
         on_forget: Called with the identity of a module that has died.
         guard: Counts what fails as a module dies, which Python would print.
     """
@@ -46,6 +47,7 @@ class ModuleNames:
         self.known: dict[int, bytes] = {}
         self.paths: dict[int, str] = {}
         self.with_parameters: set[bytes] = set()
+        self.on_change: Callable[[], None] = lambda: None
         self.on_forget: Callable[[int], None] = lambda _: None
         self.guard = Guard("module names", self.forget_all)
         self.guard.on_fault = self.forget_all  # else another module may get a dead one's name
@@ -96,11 +98,13 @@ class ModuleNames:
         self.known.update(self._left_out)
         self._left_out = {key: self.known[key] for key in keys}
         self.known.update(dict.fromkeys(keys, b""))
+        self.on_change()
 
     def forget_all(self) -> None:
         """Let go of every module."""
         for names in (self.known, self.paths, self._references, self._left_out):
             names.clear()
+        self.on_change()
 
     def _remember(self, module: Any, name: str, root_class: str) -> bytes:
         """Keep a module's numbers until it dies."""
@@ -112,7 +116,10 @@ class ModuleNames:
         self._references[key] = reference
         self.paths[key] = name
         self._left_out.pop(key, None)
+        is_new = key not in self.known
         self.known[key] = packed
+        if not is_new:
+            self.on_change()
         return packed
 
     def _forget(self, reference: _Reference) -> None:
@@ -121,6 +128,7 @@ class ModuleNames:
             del self._references[reference.key]
             for names in (self.known, self.paths, self._left_out):
                 names.pop(reference.key, None)
+            self.on_change()
             self.on_forget(reference.key)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ....ring import DONE, FAILED, HEADER_SIZE
 from ...guard import Guard
+from ...native import IN_C
 from ..data.shapes import size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
@@ -45,7 +46,14 @@ class ModuleCalls:
         boundary: Boundary,
         names: ModuleNames,
         backward: ModuleBackward,
+        *,
+        in_c: bool = True,
     ) -> None:
+        """Begin without the wrapper.
+
+        Args:
+            in_c: Whether calls are recorded by the C part, where it was built.
+        """
         layout = recording.trace.layout
         if (OPEN_ROW.size, CLOSE_ROW.size) != (layout.row_size, layout.close_struct.size):
             raise AssertionError("the packed row no longer matches the table torch_trace")
@@ -57,6 +65,8 @@ class ModuleCalls:
         self._names = names
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
+        self._in_c: Any = IN_C if in_c else None
+        self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
         self._original: Any = None
         self._wrapper: Any = None  # while it is in place, or another one lies over it
         self.is_on = False
@@ -70,6 +80,7 @@ class ModuleCalls:
             self._original = module_class.__call__
             self._wrapper = self._make_wrapper(module_class.__call__)
             self._leave_compiled_models_alone()
+            self._hand_to_c()
             module_class.__call__ = self._wrapper
 
     def stop(self) -> None:
@@ -83,6 +94,8 @@ class ModuleCalls:
     def close(self) -> None:
         """Stop for good: forget the modules that were met."""
         self.stop()
+        if self._in_c is not None:
+            self._in_c.uninstall()
         self._names.forget_all()
 
     def remains(self) -> list[str]:
@@ -94,9 +107,51 @@ class ModuleCalls:
             " every call through unchanged."
         ]
 
+    def way(self) -> str:
+        """How calls are recorded, for whoever asks."""
+        if self._in_c is not None:
+            return "in C"
+        return f"in Python: {self.why_python}"
+
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have calls timed on the device from now on, or no more."""
         self._set_timer(timer)
+
+    def _hand_to_c(self) -> None:
+        """Have the wrapper run by the C part: another way to the same rows.
+
+        It leaves to the wrapper itself the calls of roots, modules that are not known yet, and all
+        calls while they are timed on the device.
+        """
+        if self._in_c is None:
+            return
+        trace, threads = self._recording.trace, self._recording.threads
+        try:
+            self._in_c.install(
+                function=self._wrapper,
+                original=self._original,
+                is_direct=self._original.__code__.co_names == _DIRECT_CALL,
+                layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
+                ring=trace.buffer,
+                words=trace.words,
+                now=self._recording.now,
+                known=self._names.known,
+                hooked=self._backward.hooked,
+                hook=self._backward.attach,
+                state_of_thread=lambda: threads.state,
+                sample=self._memory.sample,
+                failed=self._failed_in_c,
+                fault=self._fault,
+            )
+        except (BufferError, RuntimeError, ValueError, TypeError) as error:
+            self._in_c, self.why_python = None, str(error)
+        else:
+            self._names.on_change = self._in_c.changed
+            self._in_c.run(is_on=True)
+
+    def _failed_in_c(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
+        """A call that the C part records has ended by the exception in hand."""
+        self.guard.run(self._note_failure, thread, depth, word, start)
 
     def _leave_compiled_models_alone(self) -> None:
         """torch.compile takes the frames that it would take without us, and no others."""
@@ -128,6 +183,7 @@ class ModuleCalls:
         direct = original.__code__.co_names == _DIRECT_CALL
         trace, threads = self._recording.trace, self._recording.threads
         recording, known, memory = self._recording, self._names.known, self._memory
+        moment = recording.now
         hooked, hook = self._backward.hooked, self._backward.attach
         fault, enter_root, leave_root = self._fault, self._enter_root, self._leave_root
         learn_inside, run, fail = self._names.learn_inside, self.guard.run, self._note_failure
@@ -141,6 +197,8 @@ class ModuleCalls:
         def set_timer(value: DeviceTimes | None) -> None:
             nonlocal timer
             timer = value
+            if self._in_c is not None:
+                self._in_c.run(is_on=value is None)
 
         self._set_timer = set_timer
 
@@ -166,7 +224,7 @@ class ModuleCalls:
                     at = HEADER_SIZE + (word & slot_mask) * slot_scale
                     facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
                     start = clock()
-                    pack_open(buffer, at, word, start, recording.step, ids, facts, word)
+                    pack_open(buffer, at, word, start, moment.step, ids, facts, word)
                     thread.depth = depth + 1
                     if timer is not None:
                         timer.entered(depth, ids, DEVICE_FORWARD, depth)
@@ -188,11 +246,11 @@ class ModuleCalls:
                 thread.depth = depth
                 if timer is not None:
                     timer.left(depth)
-                if now > memory.due_ns:
+                if now > moment.due_ns:
                     memory.sample()
                 took = now - start
                 if took < lap_ns or still_holds(word):
-                    pack_close(buffer, at + close_at, took, memory.bytes, word + DONE)
+                    pack_close(buffer, at + close_at, took, moment.bytes, word + DONE)
                 if hooked and (mine := hooked.get(id(self))) is not None:
                     hook(mine, args, kwargs, result, depth, now)
                 if not depth:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
-from ....ring import NULL_INT
+from ...native import new_moment
 from ..accelerator import Accelerator
 
 _LEAST_INTERVAL_NS = 2_000_000
@@ -31,10 +32,9 @@ class MemorySampler:
     shape than the one before, or in which more is in use than ever.
 
     Attributes:
-        bytes: The newest sample; `NULL_INT` before the first.
+        now: Where the newest sample is, and when the next one is due, for whoever is in a hurry.
         has_grown: Whether more was in use in the last step than ever before.
         taken_ns: When it was taken, by the monotonic clock.
-        due_ns: When the next one is due.
     """
 
     __slots__ = (
@@ -47,26 +47,45 @@ class MemorySampler:
         "_page",
         "_share",
         "_statm",
-        "bytes",
-        "due_ns",
         "has_grown",
+        "now",
         "taken_ns",
     )
 
     def __init__(
-        self, accelerator: Accelerator, *, clock: Callable[[], int] = time.perf_counter_ns
+        self,
+        accelerator: Accelerator,
+        now: Any = None,
+        *,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        """Begin without a sample.
+
+        Args:
+            now: The moment that the recording shares with it; None for one of its own.
+        """
         self._accelerator = accelerator
         self._clock = clock
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self.bytes = NULL_INT
+        self.now = now or new_moment()
         self.taken_ns = 0
-        self.due_ns = 0
         self._cost_ns = self._last_ns = 0
         self._most = 0.0
         self._share = _OFTEN
         self._grows = self.has_grown = False
+
+    @property
+    def bytes(self) -> int:
+        """The newest sample; `NULL_INT` before the first."""
+        newest: int = self.now.bytes
+        return newest
+
+    @property
+    def due_ns(self) -> int:
+        """When the next one is due."""
+        due: int = self.now.due_ns
+        return due
 
     def hurry(self) -> None:
         """More may soon be in use: take samples often until the step ends."""
@@ -82,13 +101,13 @@ class MemorySampler:
         """Take a sample and plan the next one by what this one cost."""
         before, start = self._last_ns, self._clock()
         allocated = self._accelerator.allocated_bytes()
-        self.bytes = self._resident() if allocated is None else allocated
+        in_use = self.now.bytes = self._resident() if allocated is None else allocated
         self.taken_ns = end = self._clock()
         # Of two, the lesser: another program may have had the core meanwhile.
         self._last_ns = end - start
         self._cost_ns = min(self._last_ns, before or self._last_ns)
-        if self.bytes > self._most:
-            self._most = self.bytes * (1 + _GROWTH)
+        if in_use > self._most:
+            self._most = in_use * (1 + _GROWTH)
             self._share = _WHILE_GROWING
             self._grows = True
         self._plan()
@@ -96,7 +115,7 @@ class MemorySampler:
     def _plan(self) -> None:
         """Say when the next one is due."""
         interval = max(self._cost_ns * self._share, _LEAST_INTERVAL_NS)
-        self.due_ns = self.taken_ns + min(interval, _MOST_INTERVAL_NS)
+        self.now.due_ns = self.taken_ns + min(interval, _MOST_INTERVAL_NS)
 
     def _resident(self) -> int:
         """The resident set of the process in bytes."""

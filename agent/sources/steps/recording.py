@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ....ring import NULL_INT, NULL_NAME
 from ....tables import STAGES
+from ...native import Thread, new_moment
 from ...recorder import Names, RingWriter
 from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..data.inputs import Inputs
@@ -53,7 +54,7 @@ class Clip(NamedTuple):
     tensors: int
 
 
-class ThreadState:
+class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Python
     """What one thread is in the middle of.
 
     Attributes:
@@ -84,8 +85,6 @@ class ThreadState:
         "backward",
         "backward_facts",
         "collective_facts",
-        "depth",
-        "facts",
         "floor",
         "fresh",
         "is_agents",
@@ -145,7 +144,7 @@ class Recording:
     Attributes:
         trace: The ring of python.torch_trace.
         rows: The rows of python.steps and python.micro_batches.
-        step: The number of the step in progress, from 0; read at every module call.
+        now: What every module call reads: the step, and when memory is sampled next.
         threads: What each thread is in the middle of.
         model: The root module last trained or called, for `eval` to name.
         optimizer: The optimizer whose steps are counted.
@@ -184,7 +183,7 @@ class Recording:
     ) -> None:
         self.trace = trace
         self.rows = rows
-        self.step = 0
+        self.now = new_moment()
         self.names = names
         self.safe_points = safe_points
         self.threads = ThreadStates()
@@ -212,3 +211,13 @@ class Recording:
         self.session = 0
         self.spent_ns = 0
         self.awaits_step = False
+
+    @property
+    def step(self) -> int:
+        """The number of the step in progress, from 0."""
+        number: int = self.now.step
+        return number
+
+    @step.setter
+    def step(self, number: int) -> None:
+        self.now.step = number

@@ -1,0 +1,156 @@
+"""The C part of the recorder: it writes the rows that Python writes, and does no harm."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import probing
+from probing.agent import native
+from tests.harness.targets import Target, clean_env
+
+in_c = pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
+
+ROWS = (
+    "SELECT thread_id IN (SELECT max(thread_id) FROM python.steps) AS main, step, module, class,"
+    " root, stage, depth, recomputed, training, failed, duration_ns IS NULL AS is_open,"
+    " count(*) AS n FROM python.torch_trace GROUP BY ALL ORDER BY ALL"
+)
+
+
+@pytest.mark.torch
+@in_c
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("odd_calls", ()),
+        (
+            "torch_features",
+            ("inference", "training", "checkpointing", "exception", "compiled", "threads"),
+        ),
+    ],
+)
+def test_both_ways_write_the_same_rows(
+    name: str,
+    features: tuple[str, ...],
+    program: Callable[..., Target],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a program does, C and Python record the same calls, and it prints the same."""
+    found: list[list[dict[str, Any]]] = []
+    prints: list[list[str]] = []
+    for way in ("1", "0"):
+        target = program(name, *features, PROBING_NATIVE=way)
+        target.wait_for_output("done")
+        monkeypatch.setenv("PROBING_HOME", str(target.home))
+        process = probing.connect(target.pid)
+        assert process.status().problems == ()
+        notes = {row[0]: str(row[-1]) for row in process.live("sources").rows}
+        assert notes["modules"].startswith("in C" if way == "1" else "in Python")
+        found.append(process.query(ROWS).to_pylist())
+        prints.append(target.output.splitlines())
+        target.reap()
+    assert len(found[0]) > 50
+    assert found[0] == found[1]
+    assert prints[0] == prints[1]
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("kind", ["C", "Python"])
+def test_both_kinds_of_shared_state_are_alike(kind: str) -> None:
+    """Words, moments and threads of C are what those of Python are."""
+    if kind == "C" and native.IN_C is None:
+        pytest.skip("the C part is not built for this Python")
+    words = (native.IN_C.Words if kind == "C" else native.PlainWords)(8)
+    assert [words.take(), words.take(), words.next] == [8, 12, 16]
+    moment = (native.IN_C.Moment if kind == "C" else native.PlainMoment)()
+    assert (moment.step, moment.due_ns, moment.bytes) == (0, 0, 0)
+    moment.step, moment.due_ns, moment.bytes = 3, 2**62, -(2**63)
+    assert (moment.step, moment.due_ns, moment.bytes) == (3, 2**62, -(2**63))
+
+    class State(native.IN_C.Thread if kind == "C" else native.PlainThread):  # type: ignore[misc]
+        __slots__ = ("more",)
+
+    state = State()
+    state.depth, state.facts, state.more = 2, [b"x"], 1
+    assert (state.depth, state.facts, state.more) == (2, [b"x"], 1)
+
+
+INSTALL = """
+import sys
+from probing.agent.native import IN_C, Words, Moment
+from probing.ring import HEADER_SIZE, layout_of
+from probing.tables import TORCH_TRACE
+
+def call(self, *args, **kwargs):
+    return "python"
+
+layout = tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields)
+given = dict(
+    function=call, original=call, is_direct=False, layout=layout,
+    ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(), known={},
+    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, failed=print, fault=print,
+)
+
+def refused(**other):
+    try:
+        IN_C.install(**{**given, **other})
+    except (BufferError, ValueError, TypeError) as error:
+        return str(error)
+    raise AssertionError(other)
+
+first, *rest = layout
+print(refused(layout=(*rest, first)))
+print(refused(layout=tuple(rest)))
+print(refused(layout=((first[0], first[1] + 8, first[2]), *rest)))
+print(refused(ring=memoryview(bytearray(HEADER_SIZE + 64 * 63))))
+print(refused(ring=memoryview(bytearray(10))))
+print(refused(ring=memoryview(bytes(HEADER_SIZE + 64 * 64))))
+print(refused(known=[]))
+assert call(1) == "python"
+
+IN_C.install(**given)
+try:
+    IN_C.install(**given)
+except RuntimeError as error:
+    print(error)
+IN_C.run(is_on=True)
+before = sys.getrefcount(call), sys.getrefcount(given["known"])
+assert call(1) == "python", "what is not a thread of ours is left to Python"
+IN_C.run(is_on=False)
+IN_C.uninstall()
+IN_C.uninstall()
+assert call(1) == "python"
+for _ in range(10_000):
+    IN_C.install(**given)
+    IN_C.run(is_on=True)
+    call(1)
+    IN_C.uninstall()
+assert (sys.getrefcount(call) + 1, sys.getrefcount(given["known"]) + 1) == before
+given["ring"].release()
+print("ok")
+"""
+
+
+@pytest.mark.anypython
+@in_c
+def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
+    """Another layout or size is refused in a sentence; 10,000 starts and stops leave nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", INSTALL],
+        env=clean_env(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("the column start_ns")], lines
+    assert sum("other columns" in line for line in lines) == 1
+    assert sum("another size" in line for line in lines) == 2
+    assert lines[-2:] == ["the C recorder serves one recording at a time", "ok"]
