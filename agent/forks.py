@@ -1,91 +1,186 @@
 """What happens when the process forks, and how long it is held back from that.
 
 Rules of this file: Python forgets no function that was given to `os.register_at_fork`, so those
-below are given once in the life of a process, refer to nothing, and do nothing while there is no
+below are given in the life of a process once, refer to nothing, and do nothing while there is no
 agent. This module is what stays behind when the agent leaves, so that the next one finds them
-registered; hence it imports nothing of ours and what it offers never changes.
+registered; hence it imports nothing of ours and what it offers never changes. It is also sent to a
+process that is attached to, before anything is imported there: so it stands alone, is plain ASCII,
+and imports at its top only what every Python has loaded.
 """
+
+# ruff: noqa: PLW0603 - one per process, as the registry is
 
 from __future__ import annotations
 
-import contextlib
+import _thread
 import os
-import threading
-from collections.abc import Callable, Iterator
+import sys
+
+TYPE_CHECKING = False  # `typing` may not be loaded there
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_WAIT_S = 5.0
-_busy = threading.RLock()
-_forking: int | None = None  # the thread that has taken the lock for its fork
+_BRIEF_S = 0.05
+_LOCKED_AT_FORKS = {
+    "logging": ("_lock", "LogRecord"),
+    "concurrent.futures.thread": ("_global_shutdown_lock", "_WorkItem"),
+}
+"""Modules that have functions of this kind, too: the lock that they take before a fork, and a name
+that they have once those are given."""
+_OURS = "probing-"
+"""How the names of the agent's threads begin."""
+
+_busy = _thread.RLock()
+_gate = _thread.RLock()
+"""Passed on the way to it, or those that fork all the time would always be first."""
+_taken = 0  # how often the thread that forks has taken the lock for its fork
+_holder = 0  # the thread that held it last
+_importing: set[int] = set()  # while a fork goes on: the threads whose imports are ours
+_late: list[str] = []  # of those modules: what gave its functions after we had given ours
+_called: dict[int, int] = {}  # by thread that forks: how often `_before` was called for its fork
 _in_child: Callable[[], None] | None = None
 _is_registered = False
+_is_settled = False
 
 
 def watch(in_child: Callable[[], None]) -> None:
     """From now on call a function in every forked child, before anything else runs there."""
-    global _in_child  # noqa: PLW0603 - one per process, as the registry is
+    global _in_child
     _in_child = in_child
 
 
 def forget() -> None:
     """Call nothing any more."""
-    global _in_child  # noqa: PLW0603 - see above
+    global _in_child
     _in_child = None
 
 
-@contextlib.contextmanager
-def held_back(*, timeout_s: float = -1) -> Iterator[None]:
+class held_back:  # noqa: N801 - as a function that makes a context, which needs an import
     """While this lasts a fork waits, a few seconds at most; so does who asks for the same.
 
     A child that is born while another thread imports something finds that import unfinished for
     ever, and waits for ever when it imports the same; and what is half started or half stopped
     could not be told apart in it.
-
-    Args:
-        timeout_s: How long to wait for those who have asked before; then it is gone without.
     """
-    _register_once()
-    lock = _busy
-    is_ours = lock.acquire(timeout=timeout_s)
-    try:
-        yield
-    finally:
-        if is_ours:
-            lock.release()
+
+    def __init__(self, *, timeout_s: float = -1) -> None:
+        """Prepare to wait.
+
+        Args:
+            timeout_s: How long to wait for those who have asked before; then it is gone without.
+        """
+        self._timeout_s = timeout_s
+        self._lock: _thread.RLock | None = None
+
+    def __enter__(self) -> None:
+        global _holder
+        lock = _busy
+        if not _is_registered:
+            _register()
+        if not _gate.acquire(timeout=self._timeout_s):
+            return
+        try:
+            if lock.acquire(timeout=self._timeout_s):
+                self._lock, _holder = lock, _thread.get_ident()
+        finally:
+            _gate.release()
+        # The first import of threading makes its thread the main one: it is not made here.
+        if self._lock is not None and not _is_settled and "threading" in sys.modules:
+            _settle()
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
 
-def _register_once() -> None:
+def _register() -> None:
     """Have Python call the functions below at every fork."""
-    global _is_registered  # noqa: PLW0603 - see above
-    if not _is_registered:
-        # It has functions of this kind, too. Registered after ours they would be called before
-        # it, and its lock kept while the fork waits here; registered while a fork waits here, they
-        # would give back a lock that they have not taken.
-        import logging  # noqa: F401
+    global _is_registered, _is_settled
+    with _busy:
+        if not _is_registered:
+            _late.extend(name for name in _LOCKED_AT_FORKS if not _locks_at_forks(name))
+            _is_settled = not _late
+            os.register_at_fork(
+                before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+            )
+            _is_registered = True
 
-        _is_registered = True
-        os.register_at_fork(
-            before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-        )
+
+def _settle() -> None:
+    """Have the functions of other modules that take a lock be called behind ours.
+
+    Or they would keep it while the fork waits here, and whoever is waited for may need it. So ours
+    are given once more behind those.
+    """
+    global _is_settled
+    _is_settled = True
+    for name in _late:
+        try:
+            __import__(name)
+        except Exception:  # noqa: BLE001, S112 - then it takes no lock
+            continue
+    os.register_at_fork(before=_before, after_in_parent=_let_go)
+
+
+def _locks_at_forks(name: str) -> bool:
+    """Whether a module has given its functions."""
+    return hasattr(sys.modules.get(name), _LOCKED_AT_FORKS[name][1])
 
 
 def _before() -> None:
     """The calling thread is about to fork."""
-    global _forking  # noqa: PLW0603 - see above
+    global _taken, _importing
+    own = _thread.get_ident()
+    _called[own] = _called.get(own, 0) + 1
+    # Not where it has the lock already: who keeps the gate may wait for that.
+    if not _busy._is_owned() and _gate.acquire(timeout=_LONGEST_WAIT_S):  # noqa: SLF001
+        _gate.release()
     if _busy.acquire(timeout=_LONGEST_WAIT_S):
-        _forking = threading.get_ident()
+        _taken += 1
+    threads = getattr(sys.modules.get("threading"), "_active", {})  # to ask it takes a lock
+    _importing = {ident for ident, it in list(threads.items()) if it.name.startswith(_OURS)}
 
 
 def _after_in_parent() -> None:
     """The fork is done, or has failed."""
-    global _forking  # noqa: PLW0603 - see above
-    if _forking == threading.get_ident():
-        _forking = None
+    if _called.pop(_thread.get_ident(), 0) < 2:
+        # Where others came while the fork waited, their functions before it were not called, but
+        # those behind it will be, and give back the locks.
+        for name in filter(_locks_at_forks, _late):
+            lock = getattr(sys.modules[name], _LOCKED_AT_FORKS[name][0])
+            if not (hasattr(lock, "_is_owned") and lock._is_owned()):  # noqa: SLF001
+                lock.acquire(timeout=_BRIEF_S)
+    _let_go()
+
+
+def _let_go() -> None:
+    """Give the lock back, if it was got."""
+    global _taken
+    if _taken and _busy._is_owned():  # noqa: SLF001 - as threading asks it
+        _taken -= 1
         _busy.release()
 
 
 def _after_in_child() -> None:
     """This is the child, whose only thread is the one that forked."""
-    global _busy, _forking
-    _busy, _forking = threading.RLock(), None
+    global _busy, _gate, _taken
+    _busy, _gate, _taken = _thread.RLock(), _thread.RLock(), 0
+    _called.clear()
+    _forget_unfinished()
     if _in_child is not None:
         _in_child()
+
+
+def _forget_unfinished() -> None:
+    """Have the child import from the beginning what we were in the middle of importing.
+
+    There is such a thing where the fork has waited as long as it may, or had begun before ours was
+    here to make it wait.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    ours = {*_importing, _holder} - {_thread.get_ident()}
+    for name, lock in list(locks.items()):
+        if getattr(lock(), "owner", None) in ours:
+            sys.modules.pop(name, None)
+            locks.pop(name, None)

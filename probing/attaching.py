@@ -34,7 +34,7 @@ from .errors import (
 )
 from .foreign_files import read_file
 from .injection.names import AUTO, NAMES
-from .injection.script import bootstrap_text
+from .injection.script import bootstrap_text, forks_text
 from .ladder import who_holds_gil
 from .other_user import acting_as
 from .ping import ping
@@ -186,6 +186,7 @@ class _Order:
                 "places": _places(),
                 "uid": os.getuid(),
                 "operator": os.getpid(),
+                "forks": forks_text(),
             }
         )
         with written_as_its_user(pid, self._directory):

@@ -89,9 +89,10 @@ def start_attached(
             _start_late(home, tuple(places), uid=uid, pid=pid)
         _record_once_imported()
     except Exception:  # noqa: BLE001 - never harm the host
-        from . import _boot
+        with forks.held_back():
+            from . import _boot
 
-        _boot.report(home=home)
+            _boot.report(home=home)
     return ""
 
 

@@ -1,8 +1,9 @@
 """The helper process that touches the other one: ``python -m probing.injection ORDER``.
 
 Rules of this file: a process of its own, because the kernel lets a tracer's threads go when it
-ends, however it ends, and because ptrace belongs to one thread. Signals from the terminal wait: a
-borrowed thread is given back first. ORDER and the answer are one JSON object each.
+ends, however it ends, and because ptrace belongs to one thread. Signals from the terminal wait, so
+that whoever asked is told what came of it; a borrowed thread finds its way back without us.
+ORDER and the answer are one JSON object each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from .memory import find_interpreter
 from .methods import inject
 from .refusal import CannotInject
 
-_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+_HELD_BACK = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE),
+    signal.SIGCHLD,  # is waited for: it tells that a thread has stopped
+)
 
 
 def main(text: str) -> None:

@@ -6,7 +6,7 @@ moment, so it does next to nothing there: all else happens in a thread of its ow
 wrong is left beside the script for the operator; nothing is raised and nothing is printed.
 """
 
-# ruff: noqa: BLE001, SLF001, UP031 - the rim of the host; threading's own fields; any Python
+# ruff: noqa: BLE001, S102, SLF001, UP031 - the rim of the host; threading's own fields; any Python
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
             places: Folders of the operator's that hold probing and what it needs.
             uid: The operator's user.
             operator: The operator's process.
+            forks: The text of what holds the process back from forking.
         """
 
         pid: int
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         places: list[str]
         uid: int
         operator: int
+        forks: str
 
 
 def begin(order: Order) -> None:
@@ -55,39 +57,58 @@ def begin(order: Order) -> None:
 
 
 def _launch(order: Order) -> None:
-    """Go on in a thread that the threading module knows."""
-    try:
-        _import_threading()
-        import threading
+    """Go on in a thread that the threading module knows.
 
-        threading.Thread(target=_attach, args=(order,), name="probing-attach", daemon=True).start()
+    Nothing is imported but while forks are held back: a child that is born meanwhile would wait
+    for ever when it imports the same.
+    """
+    try:
+        with _forks(order).held_back():
+            _import_threading()
+            import threading
+
+            thread = threading.Thread(
+                target=_attach, args=(order,), name="probing-attach", daemon=True
+            )
+        thread.start()
     except BaseException as error:
-        _report(order, {"error": _sentence(error)})
+        _report(order, error=error)
+
+
+def _forks(order: Order) -> Any:
+    """The module `probing.agent.forks`, which is sent along lest it need be imported."""
+    name = "probing.agent.forks"
+    if name not in sys.modules:
+        module = type(sys)(name)
+        exec(order["forks"], module.__dict__)
+        return sys.modules.setdefault(name, module)
+    return sys.modules[name]
 
 
 def _attach(order: Order) -> None:
     """The thread: bring the agent in, or say why not."""
     try:
         obstacle = _start(order)
-        if obstacle:
-            _report(order, obstacle)
     except BaseException as error:
-        _report(order, {"error": _sentence(error)})
+        _report(order, error=error)
+    else:
+        if obstacle:
+            _report(order, **obstacle)
 
 
 def _start(order: Order) -> dict[str, Any]:
     """Start the agent; returns what keeps it from being found, or out; empty when nothing does."""
-    missing = _why_missing()
-    added = []
-    if missing and list(sys.version_info[:2]) == order["python"]:
-        added = [place for place in order["places"] if place not in sys.path]
-        sys.path.extend(added)
-        missing = _why_missing()
+    added: list[str] = []
     try:
-        if missing:
-            return {"missing": missing}
-        from probing import host
-
+        with _forks(order).held_back():
+            missing = _why_missing()
+            if missing and list(sys.version_info[:2]) == order["python"]:
+                added = [place for place in order["places"] if place not in sys.path]
+                sys.path.extend(added)
+                missing = _why_missing()
+            if missing:
+                return {"missing": missing}
+            from probing import agent, host  # noqa: F401 - what the second imports it in
         # This loads all that is found there, so that the places can go again: the job's own
         # imports must not begin to find what they did not find before.
         refused = host.start_attached(
@@ -147,11 +168,14 @@ def _sentence(error: BaseException) -> str:
     return "%s: %s (%s, line %s)" % (type(error).__name__, error, where, frame.lineno)
 
 
-def _report(order: Order, facts: dict[str, Any]) -> None:
+def _report(order: Order, *, error: BaseException | None = None, **facts: Any) -> None:
     """Leave word for the operator, whole or not at all."""
     try:
-        import json
+        with _forks(order).held_back():
+            import json
 
+            if error is not None:
+                facts["error"] = _sentence(error)
         facts["python"] = ".".join(map(str, sys.version_info[:3]))
         facts["executable"] = sys.executable
         path = order["script"] + ".failed"

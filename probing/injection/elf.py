@@ -119,17 +119,23 @@ class Image:
             return self._look_up_old(tables, name.encode())
         return None
 
-    def tails(self, page: int) -> list[tuple[int, int]]:
-        """Begin and end of what is unused in the last page of each writable segment."""
+    def tails(self, page: int, kind: int = WRITABLE) -> list[tuple[int, int]]:
+        """Begin and end of what is unused in the last page of each segment of a kind.
+
+        Args:
+            kind: `WRITABLE`, whose tails are zero, or `EXECUTABLE`, whose tails may hold what the
+                file has there.
+        """
         found = []
         for segment in self.segments:
             start = self.bias + segment.address + segment.memory_size
             start += -start % 16
             end = start + -start % page
             # Without zeroed variables at its end, what follows is whatever the file holds there.
-            is_zeroed = segment.flags & WRITABLE and segment.memory_size > segment.file_size
+            is_zeroed = segment.memory_size > segment.file_size or kind != WRITABLE
             others = (self.bias + other.address for other in self.segments)
-            if is_zeroed and end > start and not any(start <= other < end for other in others):
+            is_free = end > start and not any(start <= other < end for other in others)
+            if segment.flags & kind and is_zeroed and is_free:
                 found.append((start, end))
         return found
 

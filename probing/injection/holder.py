@@ -10,17 +10,15 @@ thread that runs Python code cannot be put back.
 
 from __future__ import annotations
 
-from .memory import Interpreter
+import os
+
+from .memory import PAGE, Interpreter
 from .refusal import CannotInject
-from .remote_call import BorrowedThread
-from .thread import find_system_call, machine_of
+from .remote_call import Errand, machine_of, send
+from .spare import room_for_code
+from .thread import python_call
 from .victims import choose, waiting_threads
 
-_PAGE = 4096
-_RED_ZONE = 256
-"""Below the stack pointer, of which leaf functions may use 128."""
-_READ, _WRITE, _EXECUTE = 1, 2, 4
-_PRIVATE_ANONYMOUS = 0x22
 _FOREVER_S = float("inf")
 
 
@@ -40,23 +38,17 @@ def run_in_holder(interpreter: Interpreter, code: str, *, thread_id: int) -> Non
         raise CannotInject(
             f"thread {thread_id}, which holds the interpreter lock, does not wait in a system call"
         )
-    ensure = interpreter.address("PyGILState_Ensure")
-    run = interpreter.address("PyRun_SimpleString")
-    release = interpreter.address("PyGILState_Release")
-    text = code.encode() + b"\0"
-    system_call_at = find_system_call(interpreter, machine)
-    size = (1 + len(text) // _PAGE + 1) * _PAGE
-    with BorrowedThread(interpreter.pid, thread_id, machine, system_call_at) as borrowed:
-        base = borrowed.system_call(
-            machine.mmap, 0, size, _READ | _WRITE, _PRIVATE_ANONYMOUS, -1, 0
-        )
-        interpreter.memory.write(base, machine.trap)
-        interpreter.memory.write(base + _PAGE, text)
-        borrowed.system_call(machine.mprotect, base, _PAGE, _READ | _EXECUTE)
-        # Its own stack: Python may compare the stack pointer with the thread's limits.
-        top = (borrowed.stack_pointer - _RED_ZONE) & ~15
-        borrowed.use_stack(interpreter.memory, top=top, trap=base)
-        state = borrowed.call(ensure, timeout_s=_FOREVER_S)
-        borrowed.call(run, base + _PAGE, timeout_s=_FOREVER_S)
-        borrowed.call(release, state & 0xFFFF_FFFF, timeout_s=_FOREVER_S)
-        borrowed.system_call(machine.munmap, base, size)
+    stub = room_for_code(interpreter, machine.stub.code)
+    payload, size = python_call(interpreter, code)
+    errand = Errand(
+        function=stub + machine.stub.here,
+        argument=0,
+        then=stub + machine.stub.nothing,
+        payload=payload,
+        data_size=size,
+        map_size=size + PAGE,
+        on_own_stack=True,  # Python may compare the stack pointer with the thread's limits
+    )
+    done = send(interpreter, thread_id, errand, timeout_s=_FOREVER_S)
+    if done.result:
+        raise CannotInject(f"it has no memory for the code ({os.strerror(abs(done.result))})")

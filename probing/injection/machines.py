@@ -1,4 +1,4 @@
-"""What differs between processors: registers, calls, and the few instructions we bring along.
+"""What differs between processors: registers and the numbers of system calls.
 
 Rules of this file: numbers of the kernel's and the processors' manuals, and nothing that acts.
 Registers travel as the bytes of the kernel's general register set (``NT_PRSTATUS``).
@@ -7,7 +7,10 @@ Registers travel as the bytes of the kernel's general register set (``NT_PRSTATU
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
+
+from . import stubs
 
 _EINTR = (1 << 64) - 4
 GENERAL_REGISTERS = 1
@@ -21,24 +24,24 @@ class Machine(NamedTuple):
         name: What the kernel calls it.
         registers: The general registers in the order of the register set, 64 bits each.
         other_sets: The register sets that a call may change beside the general one.
-        arguments: The registers of the first arguments of a function.
-        system_arguments: Those of a system call.
-        system_number: Holds the number of the system call.
-        result: Holds what a function or a system call gives back.
         program: The program counter.
         stack: The stack pointer.
-        link: Holds the return address; empty where it lies on the stack.
+        red_zone: How much below it belongs to the function that runs.
+        result: Holds what a system call gives back.
+        frame: Tells the instructions of the stub where their `Frame` is.
+        call: Holds the number of the system call that the thread is in.
+        first: Its first argument.
+        call_instruction: The instruction of a system call, by which it is told that the thread is
+            in one; empty where `call` alone tells it.
         no_restart: Registers to set so that the kernel does not take the changed thread for one
             that is to go on with its interrupted system call.
         ends_early: Numbers of the system calls that the kernel ends with EINTR, instead of going on
             with them, when their thread is stopped only to be looked at.
         begin_again: What `result` must hold so that the kernel makes the call once more; 0 where
             that cannot be asked for.
-        trap: The instruction that stops a traced thread.
-        trapped_at: How far behind its beginning the thread then stands.
-        system_call: The instruction of a system call, looked for in the C library.
-        thread_body: Runs Python code from a new thread and removes itself; see `ThreadData`.
-        mmap, mprotect, munmap: Numbers of system calls.
+        stub: What a borrowed thread runs.
+        way_back: Makes what lies behind the words of the frame, from the general registers, the
+            first of the other sets, and the signal mask.
         harmless_calls: Numbers of the system calls that a thread can be borrowed from: it waits
             there for the outside world, and is not in the middle of anything of its own.
         futex: The number of the one that waits for other threads.
@@ -47,23 +50,19 @@ class Machine(NamedTuple):
     name: str
     registers: tuple[str, ...]
     other_sets: tuple[int, ...]
-    arguments: tuple[str, ...]
-    system_arguments: tuple[str, ...]
-    system_number: str
-    result: str
     program: str
     stack: str
-    link: str
+    red_zone: int
+    result: str
+    frame: str
+    call: str
+    first: str
+    call_instruction: bytes
     no_restart: tuple[tuple[str, int], ...]
     ends_early: frozenset[int]
     begin_again: int
-    trap: bytes
-    trapped_at: int
-    system_call: bytes
-    thread_body: bytes
-    mmap: int
-    mprotect: int
-    munmap: int
+    stub: stubs.Stub
+    way_back: Callable[[dict[str, int], bytes, int], bytes]
     harmless_calls: frozenset[int]
     futex: int
 
@@ -89,134 +88,65 @@ class Machine(NamedTuple):
         return struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
-class ThreadData(NamedTuple):
-    """What `Machine.thread_body` finds at the address it is given: eight bytes each.
-
-    Attributes:
-        ensure: ``PyGILState_Ensure``: waits for the interpreter lock.
-        run: ``PyRun_SimpleString``.
-        release: ``PyGILState_Release``.
-        code: The code, as UTF-8 with a zero behind it.
-        begin, size: The memory that body, data and code lie in, to be given back at the end.
-        unmap: ``munmap``. It is jumped to, so that it returns to whoever started the thread.
-    """
-
-    ensure: int
-    run: int
-    release: int
-    code: int
-    begin: int
-    size: int
-    unmap: int
-
-    def encode(self) -> bytes:
-        """As it lies in memory."""
-        return struct.pack(f"<{len(self)}Q", *self)
-
-
 _X86_REGISTERS = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss"
     " fs_base gs_base ds es fs gs"
 )
 
-_X86_THREAD_BODY = bytes.fromhex(
-    "53"  #                   push   %rbx
-    "4154"  #                 push   %r12
-    "4883ec08"  #             sub    $8, %rsp          16-byte aligned from here
-    "4889fb"  #               mov    %rdi, %rbx        the ThreadData
-    "ff13"  #                 call   *(%rbx)           ensure
-    "4189c4"  #               mov    %eax, %r12d
-    "488b7b18"  #             mov    24(%rbx), %rdi    code
-    "ff5308"  #               call   *8(%rbx)          run
-    "4489e7"  #               mov    %r12d, %edi
-    "ff5310"  #               call   *16(%rbx)         release
-    "488b7b20"  #             mov    32(%rbx), %rdi    begin
-    "488b7328"  #             mov    40(%rbx), %rsi    size
-    "488b4330"  #             mov    48(%rbx), %rax    unmap
-    "4883c408"  #             add    $8, %rsp
-    "415c"  #                 pop    %r12
-    "5b"  #                   pop    %rbx
-    "ffe0"  #                 jmp    *%rax             returns to our caller
-)
+# Not in these lists: what may be half done when it is interrupted, as `write` is.
 
 X86_64 = Machine(
     name="x86_64",
     registers=tuple(_X86_REGISTERS.split()),
     other_sets=(0x202,),  # NT_X86_XSTATE
-    arguments=("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
-    system_arguments=("rdi", "rsi", "rdx", "r10", "r8", "r9"),
-    system_number="rax",
-    result="rax",
     program="rip",
     stack="rsp",
-    link="",
+    red_zone=128,
+    result="rax",
+    frame="rbx",
+    call="orig_rax",
+    first="rdi",
+    call_instruction=b"",
     no_restart=(("orig_rax", -1),),
     # read (of an inotify descriptor), semop, rt_sigtimedwait, semtimedop, epoll_wait, epoll_pwait,
     # epoll_pwait2
     ends_early=frozenset((0, 65, 128, 220, 232, 281, 441)),
     begin_again=-513,  # -ERESTARTNOINTR, which never leaves the kernel
-    trap=b"\xcc",  # int3
-    trapped_at=1,
-    system_call=b"\x0f\x05",  # syscall
-    thread_body=_X86_THREAD_BODY,
-    mmap=9,
-    mprotect=10,
-    munmap=11,
-    # read, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, futex,
-    # restart_syscall, clock_nanosleep, epoll_wait, waitid, pselect6, ppoll, epoll_pwait, accept4,
-    # epoll_pwait2
+    stub=stubs.X86_64,
+    way_back=stubs.x86_way_back,
+    # read, open, poll, select, pause, nanosleep, accept, recvfrom, recvmsg, wait4, fcntl, flock,
+    # futex, restart_syscall, clock_nanosleep, epoll_wait, waitid, openat, pselect6, ppoll,
+    # epoll_pwait, accept4, epoll_pwait2
     harmless_calls=frozenset(
-        (0, 7, 23, 34, 35, 43, 45, 47, 61, 202, 219, 230, 232, 247, 270, 271, 281, 288, 441)
+        {0, 2, 7, 23, 34, 35, 43, 45, 47, 61, 72, 73, 202, 219, 230, 232, 247, 257, 270, 271}
+        | {281, 288, 441}
     ),
     futex=202,
-)
-
-_AARCH64_THREAD_BODY = struct.pack(
-    "<17I",
-    0xA9BE7BFD,  # stp x29, x30, [sp, #-32]!
-    0xA90153F3,  # stp x19, x20, [sp, #16]
-    0xAA0003F3,  # mov x19, x0               the ThreadData
-    0xF9400269,  # ldr x9, [x19]             ensure
-    0xD63F0120,  # blr x9
-    0x2A0003F4,  # mov w20, w0
-    0xF9400E60,  # ldr x0, [x19, #24]        code
-    0xF9400669,  # ldr x9, [x19, #8]         run
-    0xD63F0120,  # blr x9
-    0x2A1403E0,  # mov w0, w20
-    0xF9400A69,  # ldr x9, [x19, #16]        release
-    0xD63F0120,  # blr x9
-    0xA9420660,  # ldp x0, x1, [x19, #32]    begin, size
-    0xF9401A69,  # ldr x9, [x19, #48]        unmap
-    0xA94153F3,  # ldp x19, x20, [sp, #16]
-    0xA8C27BFD,  # ldp x29, x30, [sp], #32
-    0xD61F0120,  # br x9                     returns to our caller
 )
 
 AARCH64 = Machine(
     name="aarch64",
     registers=(*(f"x{number}" for number in range(31)), "sp", "pc", "pstate"),
     other_sets=(2,),  # NT_PRFPREG
-    arguments=tuple(f"x{number}" for number in range(8)),
-    system_arguments=tuple(f"x{number}" for number in range(6)),
-    system_number="x8",
-    result="x0",
     program="pc",
     stack="sp",
-    link="x30",
+    red_zone=0,
+    result="x0",
+    frame="x19",
+    call="x8",
+    first="x0",
+    call_instruction=struct.pack("<I", 0xD4000001),  # svc #0
     # The kernel has set the program counter back to the system call before we see the thread.
     no_restart=(),
     ends_early=frozenset(),
     begin_again=0,  # its first argument, which the result has replaced, is not to be had
-    trap=struct.pack("<I", 0xD4200000),  # brk #0
-    trapped_at=0,
-    system_call=struct.pack("<I", 0xD4000001),  # svc #0
-    thread_body=_AARCH64_THREAD_BODY,
-    mmap=222,
-    mprotect=226,
-    munmap=215,
-    # read, ppoll, pselect6, nanosleep, clock_nanosleep, accept, recvfrom, recvmsg, wait4, waitid,
-    # futex, restart_syscall, epoll_pwait, accept4, epoll_pwait2
-    harmless_calls=frozenset((63, 73, 72, 101, 115, 202, 207, 212, 260, 95, 98, 128, 22, 242, 441)),
+    stub=stubs.AARCH64,
+    way_back=stubs.aarch64_way_back,
+    # epoll_pwait, fcntl, flock, openat, read, pselect6, ppoll, waitid, futex, nanosleep,
+    # clock_nanosleep, restart_syscall, accept, recvfrom, recvmsg, accept4, wait4, epoll_pwait2
+    harmless_calls=frozenset(
+        (22, 25, 32, 56, 63, 72, 73, 95, 98, 101, 115, 128, 202, 207, 212, 242, 260, 441)
+    ),
     futex=98,
 )
 

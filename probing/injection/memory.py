@@ -177,7 +177,7 @@ class Interpreter:
         self.close()
 
     def close(self) -> None:
-        """Let the memory go; a second time is harmless."""
+        """As `Memory.close`."""
         self.memory.close()
 
     def address(self, symbol: str) -> int:
@@ -204,10 +204,6 @@ class Interpreter:
         names = ", ".join(libraries) or "none is mapped"
         raise CannotInject(f"its C library ({names}) has no symbol {symbol}")
 
-    def executable_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Where code may lie: begin and end of each executable mapping."""
-        return executable_ranges(self.maps)
-
     def slack(self) -> Slack:
         """The longest unused tail of the last page of the interpreter's variables.
 
@@ -218,14 +214,13 @@ class Interpreter:
         Raises:
             CannotInject: Its C library hands such memory out.
         """
-        libraries = self._c_library()
-        if any("musl" in path for path in libraries):
+        if any("musl" in path for path in self._c_library()):
             raise CannotInject("its C library, musl, gives every spare byte to malloc")
         # Old kernels let the heap begin right behind a program's variables.
         heap = _heap_start(self.pid)
         writable = [m for m in self.maps if m.perms == "rw-p"]
         best = Slack(0, 0)
-        for image in (self._image, *libraries.values()):
+        for image in self.lasting_images():
             for start, end in image.tails(PAGE):
                 is_there = any(m.start < start and end <= m.end for m in writable)
                 if is_there and end - start > best.size and not start - 16 <= heap < end:
@@ -233,6 +228,10 @@ class Interpreter:
             if best.size >= _ENOUGH:
                 break
         return best
+
+    def lasting_images(self) -> tuple[Image, ...]:
+        """The files that are never unloaded: the interpreter and the C library."""
+        return (self._image, *self._c_library().values())
 
     def _c_library(self) -> dict[str, Image]:
         """The files of the C library."""

@@ -321,7 +321,7 @@ def _check(interpreter: Interpreter, queue: _Queue) -> None:
     """Make sure that this is a queue."""
     queue.is_locked()
     try:
-        queue.check(interpreter.executable_ranges())
+        queue.check(executable_ranges(interpreter.maps))
     except CannotInject:
         # Libraries may have been loaded since the interpreter was found.
         queue.check(executable_ranges(read_maps(interpreter.pid)))

@@ -17,3 +17,7 @@ class CannotInject(Exception):
 
 class SwitchedOff(CannotInject):
     """The process was told to let nobody in; this goes for the other ways, too."""
+
+
+class WentOn(CannotInject):
+    """A thread was no longer where it had been seen, so that it was let go at once."""

@@ -1,182 +1,202 @@
-"""Borrows a thread: system calls and function calls made in it, then everything put back.
+"""Borrows a thread: has it do an errand, and put itself back as it was.
 
-Rules of this file: the thread is stopped in a system call, and afterwards goes on with that call
-as if it had never been away: registers, vector registers and signal mask are those it had. A
-call that does not come back in time is given up, which is safe because nothing that it began
-belongs to the thread. Signals wait meanwhile, but for faults: a fault is ours, and ends the call.
+The thread is stopped in a system call and sent through the instructions of `stubs`, which end by
+bringing it back. All that they need is put in place before, in memory that nobody uses; then one
+write to its registers sends it off. So whenever we are killed it is either where it was or on its
+way there. As long as we live we see to the rest: a fault of the errand is caught, one that does not
+end is given up, and at the end the kernel is handed the very registers that it had, so that it goes
+on with the interrupted call as if the thread had never been away.
+
+Rules of this file: nothing is changed in the thread but by that one write, and, at the end, by
+the writes that it would have made itself. Signals wait meanwhile, but for faults.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
 import time
-from types import TracebackType
+from typing import NamedTuple
 
-from .machines import GENERAL_REGISTERS, Machine
-from .memory import Memory
+from .machines import GENERAL_REGISTERS, MACHINES, Machine
+from .memory import Interpreter
 from .refusal import CannotInject
-from .tracing import TracedThread, held_back_mask
+from .spare import room_for_code
+from .stubs import WORDS, Frame
+from .tracing import FAULTS, TracedThread, held_back_mask
+from .victims import require_waiting
 
-_STEP_S = 2.0
+_ALIGNMENT = 64
+"""What the instructions that load vector registers ask for; and as much as calls do."""
 _FOREVER_S = float("inf")
 _LARGEST_ERRNO = 4095
 
 
-class BorrowedThread:
-    """A stopped thread that makes calls for us; use as a context manager.
+class Errand(NamedTuple):
+    """What a borrowed thread is to do: one call, with memory of its own.
 
     Attributes:
-        held_s: How long it was away, once it is back.
+        function, argument, then: See `Frame`.
+        payload: What is put at the beginning of that memory.
+        data_size: The part that is the errand's own, which it gives back itself.
+        map_size: All of it; the rest is a stack for the call.
+        on_own_stack: Whether the thread's own stack serves for the call.
     """
 
-    def __init__(self, pid: int, thread_id: int, machine: Machine, system_call_at: int) -> None:
-        """Choose the thread; nothing happens to it yet.
+    function: int
+    argument: int
+    then: int
+    payload: bytes
+    data_size: int
+    map_size: int
+    on_own_stack: bool = False
 
-        Args:
-            system_call_at: Where in the process's memory there is a system call instruction.
-        """
-        self._thread = TracedThread(pid, thread_id)
-        self._machine = machine
-        self._system_call_at = system_call_at
-        self._owed: list[int] = []
-        self._stack = self._trap = 0
-        self.held_s = 0.0
 
-    def __enter__(self) -> BorrowedThread:  # noqa: PYI034 - `Self` is newer than Python 3.10
-        thread = self._thread
-        self._began = time.monotonic()
-        try:
-            thread.stop()
-            _require_no_signal(thread)
-            self._registers = thread.read_set(GENERAL_REGISTERS)
-            self._others = [(kind, thread.read_set(kind)) for kind in self._machine.other_sets]
-            self._mask = thread.signal_mask()
-            thread.set_signal_mask(self._mask | held_back_mask())
-        except CannotInject:
-            thread.let_go()
-            raise
-        return self
+class Done(NamedTuple):
+    """What came of an errand.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        thread = self._thread
-        try:
-            thread.set_signal_mask(self._mask)
-            for number, data in self._others:
-                thread.write_set(number, data)
-            thread.write_set(GENERAL_REGISTERS, self._registers)
-        finally:
-            thread.let_go()
-            self.held_s = time.monotonic() - self._began
-            for number in self._owed:
-                os.kill(thread.pid, number)
+    Attributes:
+        result: What its call gave back, 32 bits; negative where there was no memory for it.
+        held_s: How long the thread was away.
+    """
 
-    @property
-    def stack_pointer(self) -> int:
-        """Where the thread's own stack ends."""
-        return self._machine.unpack(self._registers)[self._machine.stack]
+    result: int
+    held_s: float
 
-    def use_stack(self, memory: Memory, *, top: int, trap: int) -> None:
-        """Where calls find their stack, and the trap that they return to.
 
-        Args:
-            top: A multiple of 16; the stack grows down from there.
-        """
-        self._memory, self._stack, self._trap = memory, top, trap
+def machine_of(interpreter: Interpreter) -> Machine:
+    """The processor of a process.
 
-    def system_call(self, number: int, *arguments: int) -> int:
-        """Make a system call and return its result.
+    Raises:
+        CannotInject: We have no instructions for it.
+    """
+    if interpreter.machine not in MACHINES:
+        raise CannotInject(f"processors of the kind {interpreter.machine} are not known here")
+    return MACHINES[interpreter.machine]
+
+
+def send(interpreter: Interpreter, thread_id: int, errand: Errand, *, timeout_s: float) -> Done:
+    """Have a thread do an errand, and wait until it is back.
+
+    Args:
+        timeout_s: How long it may take; then it is called back, wherever it is.
+
+    Raises:
+        CannotInject: It cannot be borrowed, or its errand ended with a fault or not in time.
+    """
+    thread = TracedThread(interpreter.pid, thread_id)
+    began = time.monotonic()
+    try:
+        thread.stop()
+        result = _Trip(interpreter, thread, errand).make(timeout_s)
+    finally:
+        thread.let_go()
+    return Done(result, time.monotonic() - began)
+
+
+class _Trip:
+    """One errand of a stopped thread."""
+
+    def __init__(self, interpreter: Interpreter, thread: TracedThread, errand: Errand) -> None:
+        """Put in place all that is needed; the thread itself is not changed.
 
         Raises:
-            CannotInject: It failed.
+            CannotInject: It cannot be borrowed after all.
         """
-        machine = self._machine
-        changes = dict(zip(machine.system_arguments, arguments, strict=False))
-        self._set({machine.system_number: number, **changes}, at=self._system_call_at)
-        self._thread.step()
+        self._machine = machine = machine_of(interpreter)
+        self._memory = interpreter.memory
+        self._thread = thread
+        self._kept = thread.read_set(GENERAL_REGISTERS)
+        self._others = [(kind, thread.read_set(kind)) for kind in machine.other_sets]
+        self._mask = thread.signal_mask()
+        registers = machine.unpack(self._kept)
+        require_waiting(thread, registers, machine, interpreter)
+        self._code = room_for_code(interpreter, machine.stub.code)
+        way_back = machine.way_back(registers, self._others[0][1], self._mask)
+        size = WORDS.size + len(way_back) + len(errand.payload)
+        self._frame = (registers[machine.stack] - machine.red_zone - size) & -_ALIGNMENT
+        frame = Frame(
+            mask=self._mask,
+            result=0,
+            map_size=errand.map_size,
+            data_size=errand.data_size,
+            payload_size=len(errand.payload),
+            function=errand.function,
+            then=errand.then,
+            argument=errand.argument,
+            stack=self._frame if errand.on_own_stack else 0,
+            payload=self._frame + WORDS.size + len(way_back),
+        )
+        self._memory.write(self._frame, WORDS.pack(*frame) + way_back + errand.payload)
+        if self._memory.read(self._code, len(machine.stub.code)) != machine.stub.code:
+            thread.write_code(self._code, machine.stub.code)
+
+    def make(self, timeout_s: float) -> int:
+        """Send the thread off and wait until it is back; returns the errand's result.
+
+        Raises:
+            CannotInject: The errand did not end in time, or with a fault; the thread is back.
+        """
+        self._go_to(0)
+        # Behind that, not before: alone the thread gives its mask back only at the end of the way.
+        self._thread.set_signal_mask(self._mask | held_back_mask())
         try:
-            self._wait_trap(_STEP_S)
+            self._wait_marked(timeout_s)
         except CannotInject:
-            self._regain()
+            with contextlib.suppress(CannotInject):  # it has ended
+                self._turn_back()
+                self._arrive()
             raise
-        result = self._get(machine.result)
+        (result,) = WORDS.unpack(self._memory.read(self._frame, WORDS.size))[1:2]
+        self._arrive()
         if result >= (1 << 64) - _LARGEST_ERRNO:
-            reason = os.strerror((1 << 64) - result)
-            raise CannotInject(f"system call {number} made in it failed ({reason})")
-        return result
+            return int(result) - (1 << 64)
+        return int(result)
 
-    def call(self, function: int, *arguments: int, timeout_s: float) -> int:
-        """Call a function and return its result.
-
-        Raises:
-            CannotInject: It did not return in time, or failed with a fault.
-        """
+    def _go_to(self, place: int) -> None:
+        """Set the thread on its way, at a place in the stub."""
         machine = self._machine
-        changes = dict(zip(machine.arguments, arguments, strict=False))
-        self._set({**changes, **self._return_to_trap()}, at=function)
-        self._thread.go_on()
-        try:
-            self._wait_trap(timeout_s)
-        except CannotInject:
-            self._regain()
-            raise
-        if self._get(machine.program) != self._trap + machine.trapped_at:
-            raise CannotInject("a call made in it went astray")
-        return self._get(machine.result)
-
-    def _return_to_trap(self) -> dict[str, int]:
-        """The registers that make a function return to the trap."""
-        machine = self._machine
-        if machine.link:
-            return {machine.link: self._trap, machine.stack: self._stack}
-        self._memory.write(self._stack - 8, self._trap.to_bytes(8, "little"))
-        return {machine.stack: self._stack - 8, machine.result: 0}
-
-    def _set(self, changes: dict[str, int], *, at: int) -> None:
-        """Have the thread go on at another place, its own registers but for these."""
-        machine = self._machine
-        values = machine.unpack(self._registers)
-        values.update(changes)
-        values.update(dict(machine.no_restart))
-        values[machine.program] = at
+        values = machine.unpack(self._kept) | dict(machine.no_restart)
+        values[machine.program] = self._code + place
+        values[machine.frame] = values[machine.stack] = self._frame
         self._thread.write_set(GENERAL_REGISTERS, machine.pack(values))
 
-    def _get(self, register: str) -> int:
-        return self._machine.unpack(self._thread.read_set(GENERAL_REGISTERS))[register]
-
-    def _wait_trap(self, timeout_s: float) -> None:
-        """Wait until the thread stops at a trap or after a step.
+    def _wait_marked(self, timeout_s: float) -> None:
+        """Let the thread go on to the last system call of its way.
 
         Raises:
-            CannotInject: It did not in time, or stopped at a fault, which it is not told of.
+            CannotInject: It did not come there in time, or stopped at a fault.
         """
-        while True:
-            number = self._thread.wait_stopped(timeout_s)
-            if number == signal.SIGTRAP:
-                return
-            self._thread.forget_signal()
-            if number != signal.SIGSTOP:
-                name = signal.Signals(number).name
+        end, thread, machine = time.monotonic() + timeout_s, self._thread, self._machine
+        place = self._code + machine.stub.marked
+        while not (thread.is_at_call and self._program() == place):
+            thread.go_on(to_next_call=True)
+            thread.wait_stopped(max(0.0, end - time.monotonic()))
+            if thread.signal in FAULTS:
+                name, thread.signal = signal.Signals(thread.signal).name, 0
                 raise CannotInject(f"a call made in it ended with {name}")
-            self._owed.append(number)  # cannot be held back; it is sent again at the end
-            self._thread.go_on()
 
-    def _regain(self) -> None:
-        """Stop a thread that did not come back, so that it can be put back where it was.
-
-        A thread that has been changed is never left so, however long the kernel keeps it.
-        """
+    def _turn_back(self) -> None:
+        """Have the thread leave the errand, however long the kernel keeps it there."""
         if not self._thread.is_stopped:
             self._thread.interrupt(_FOREVER_S)
-            self._thread.forget_signal()
+        self._go_to(self._machine.stub.leave)
+        self._wait_marked(_FOREVER_S)
 
+    def _arrive(self) -> None:
+        """Put the thread back as it was, behind the system call that has given its mask back.
 
-def _require_no_signal(thread: TracedThread) -> None:
-    """Leave a thread alone that is on its way to a signal handler."""
-    if thread.has_signal:
-        raise CannotInject(f"thread {thread.thread_id} was about to handle a signal")
+        It stops there once more in the way that it was found in, from which the kernel goes on with
+        the interrupted call, or with a signal that has come meanwhile.
+        """
+        thread = self._thread
+        thread.ask_to_stop()
+        thread.go_on()
+        thread.wait_stopped(_FOREVER_S)
+        for kind, data in self._others:
+            thread.write_set(kind, data)
+        thread.write_set(GENERAL_REGISTERS, self._kept)
+
+    def _program(self) -> int:
+        """Where the thread is."""
+        return self._machine.unpack(self._thread.read_set(GENERAL_REGISTERS))[self._machine.program]

@@ -7,6 +7,7 @@ script is gone.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,37 @@ def evaluation_text(order: evaluation.Order) -> str:
     return _text("evaluation", order)
 
 
+def forks_text() -> str:
+    """What holds a process back from forking, see `probing.agent.forks`."""
+    return _standing_alone(Path(__file__).parent.parent / "agent" / "forks.py")
+
+
 def _text(name: str, order: Mapping[str, object]) -> str:
     """A script of this folder with its order behind it, in ASCII."""
-    text = Path(__file__).with_name(f"{name}.py").read_text("ascii")
-    return f"{text}\n\nbegin({dict(order)!a})\n"
+    return f"{_standing_alone(Path(__file__).with_name(f'{name}.py'))}\n\nbegin({dict(order)!a})\n"
+
+
+def _standing_alone(path: Path) -> str:
+    """The text of a module without annotations: those import something, be it ``__future__``."""
+    tree = ast.parse(path.read_text("ascii"))
+    return ast.unparse(ast.fix_missing_locations(_Bare().visit(tree)))
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out annotations, which nobody reads there."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        return None if node.module == "__future__" else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign | None:
+        if node.value is None:
+            return None
+        return ast.Assign(targets=[node.target], value=node.value)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(arg=node.arg)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.returns = None
+        return node

@@ -2,8 +2,9 @@
 
 Rules of this file: one thread of ours does all of it, because the kernel knows a tracer by its
 thread. A thread is seized, never attached to, so that no signal is sent to it; it goes on when we
-end, however we end. A signal that comes while a thread is stopped is delivered to it later, as
-it was. Every wait has a limit.
+end, however we end. So it is never stopped in a way that it would die of alone, as at a trap or
+behind a single step, of which it would get the signal. A signal that comes while a thread is
+stopped is delivered to it later, as it was. Every wait has a limit.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ import ctypes
 import os
 import platform
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 from .machines import GENERAL_REGISTERS, MACHINES
 from .refusal import CannotInject
 
-_CONT, _SINGLESTEP, _DETACH = 7, 9, 17
+_POKETEXT, _CONT, _DETACH, _SYSCALL = 4, 7, 17, 24
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
-_EVENT_STOP = 128
+_MARK_CALLS = 1
+"""``PTRACE_O_TRACESYSGOOD``: a stop at a system call has a number that is no signal's. Nor can it
+be sent as one when the tracer is killed meanwhile, which of the usual SIGTRAP the thread dies."""
+_AT_CALL = signal.SIGTRAP | 0x80
+_WORD = 8
 _ALL_CHILDREN = 0x40000000
 """``__WALL``: wait for threads of other processes, too."""
 _POLL_S = 0.0002
@@ -34,8 +40,9 @@ _MASK_BYTES = 8
 _LARGEST_SET = 16384
 """More than the state of all of a processor's registers takes, the vector registers included."""
 
-_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
-_HELD_BACK = signal.valid_signals() - _FAULTS - {signal.SIGTRAP, signal.SIGKILL, signal.SIGSTOP}
+FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS}
+"""Signals that a thread gets for what it does itself."""
+_HELD_BACK = signal.valid_signals() - FAULTS - {signal.SIGTRAP, signal.SIGKILL, signal.SIGSTOP}
 
 _late: list[TracedThread] = []
 """Threads that have been told to stop, have not, and are to be let go."""
@@ -57,13 +64,17 @@ class TracedThread:
 
     Attributes:
         is_stopped: Whether it stands still.
+        signal: That which it stopped at on its way to handling it; 0 for none. `go_on` and `let_go`
+            hand it over.
+        is_at_call: Whether it stopped at a system call, at its beginning or its end.
     """
 
     def __init__(self, pid: int, thread_id: int) -> None:
         self.pid = pid
         self.thread_id = thread_id
-        self._signal = 0
         self._is_seized = False
+        self.signal = 0
+        self.is_at_call = False
         self.is_stopped = False
 
     def stop(self, timeout_s: float = _PATIENT_S) -> None:
@@ -78,24 +89,21 @@ class TracedThread:
 
     def seize(self) -> None:
         """Have the thread stop as soon as it can."""
-        self._call(_SEIZE)
+        self._call(_SEIZE, 0, _MARK_CALLS)
         self._is_seized = True
-        self._call(_INTERRUPT)
+        self.ask_to_stop()
 
     def heal(self) -> None:
         """Have it go on with a system call that the stop has ended, as if it had not."""
         machine = MACHINES.get(platform.machine())
-        if machine is None or self.has_signal:
+        if machine is None or self.signal:
             return
         changed = machine.going_on(self.read_set(GENERAL_REGISTERS))
         if changed is not None:
             self.write_set(GENERAL_REGISTERS, changed)
 
-    def wait_stopped(self, timeout_s: float = _STOP_S) -> int:
-        """Wait until the thread stops; returns the signal it stopped at.
-
-        SIGTRAP is the stop that we asked for, or a step, or a trap. Any other is a signal on
-        its way to the thread, which gets it as it is let go.
+    def wait_stopped(self, timeout_s: float = _STOP_S) -> None:
+        """Wait until the thread stops: because it was told to, at a system call, or at a signal.
 
         Raises:
             CannotInject: It ended, or did not stop in time.
@@ -110,18 +118,13 @@ class TracedThread:
                 break
             if time.monotonic() > end:
                 raise CannotInject(f"thread {self.thread_id} did not stop within {timeout_s:g} s")
-            time.sleep(_POLL_S)
+            signal.sigtimedwait((signal.SIGCHLD,), _POLL_S)  # which the kernel sends at a stop
         if not os.WIFSTOPPED(status):
             raise CannotInject(f"thread {self.thread_id} ended")
         self.is_stopped = True
-        number = os.WSTOPSIG(status)
-        self._signal = 0 if number == signal.SIGTRAP or status >> 16 == _EVENT_STOP else number
-        return number
-
-    @property
-    def has_signal(self) -> bool:
-        """Whether it stopped on its way to handling a signal."""
-        return self._signal != 0
+        number, event = os.WSTOPSIG(status), status >> 16
+        self.is_at_call = number == _AT_CALL
+        self.signal = 0 if event or self.is_at_call else number
 
     def has_stopped(self) -> None:
         """Take note that it has stopped meanwhile.
@@ -131,24 +134,23 @@ class TracedThread:
         """
         self.wait_stopped(0.0)
 
-    def forget_signal(self) -> None:
-        """The thread is not to get the signal that it stopped at."""
-        self._signal = 0
-
     def interrupt(self, timeout_s: float = _STOP_S) -> None:
         """Stop the thread again after `go_on`."""
-        self._call(_INTERRUPT)
+        self.ask_to_stop()
         self.wait_stopped(timeout_s)
 
-    def go_on(self) -> None:
-        """Let the thread run, still ours."""
-        self.is_stopped = False
-        self._call(_CONT)
+    def ask_to_stop(self) -> None:
+        """Have the thread stop as soon as it can, or once more if it stands still."""
+        self._call(_INTERRUPT)
 
-    def step(self) -> None:
-        """Let the thread run one instruction; `wait_stopped` says when it has."""
+    def go_on(self, *, to_next_call: bool = False) -> None:
+        """Let the thread run, still ours.
+
+        Args:
+            to_next_call: Whether it is to stop when it begins or ends a system call.
+        """
         self.is_stopped = False
-        self._call(_SINGLESTEP)
+        self._call(_SYSCALL if to_next_call else _CONT, 0, self.signal)
 
     def let_go(self) -> None:
         """The thread goes on as if nothing had been; a thread that is gone is no error.
@@ -160,7 +162,7 @@ class TracedThread:
             _late.append(self)
             return
         with contextlib.suppress(CannotInject):
-            self._call(_DETACH, 0, self._signal)
+            self._call(_DETACH, 0, self.signal)
 
     def read_set(self, kind: int) -> bytes:
         """One of the thread's register sets, as the kernel lays it out."""
@@ -174,6 +176,12 @@ class TracedThread:
         buffer = ctypes.create_string_buffer(data, len(data))
         vector = _Vector(ctypes.addressof(buffer), len(data))
         self._call(_SETREGSET, kind, ctypes.addressof(vector))
+
+    def write_code(self, address: int, code: bytes) -> None:
+        """Write where the process itself may not; a multiple of 8 bytes."""
+        for at in range(0, len(code), _WORD):
+            word = int.from_bytes(code[at : at + _WORD], sys.byteorder)
+            self._call(_POKETEXT, address + at, word)
 
     def signal_mask(self) -> int:
         """The signals that the thread blocks, as the kernel's bit mask."""

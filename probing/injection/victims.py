@@ -1,8 +1,8 @@
 """Which threads of a process can be borrowed for a moment.
 
-Rules of this file: reads /proc and decides; stops nobody. A thread is borrowed only while it waits
-in a system call for the outside world: it can then hold no lock of the memory allocator, and
-what it is made to do meanwhile cannot find its own work half done.
+Rules of this file: reads and decides; stops nobody. A thread is borrowed only while it waits in a
+system call for the outside world: it can then hold no lock of the memory allocator, and what it
+is made to do meanwhile cannot find its own work half done.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import process
 from .machines import Machine
-from .memory import Mapping
-from .tracing import thread_ids
+from .memory import Interpreter, Mapping
+from .refusal import CannotInject, WentOn
+from .tracing import TracedThread, thread_ids
 
 _LIBC_OR_ALLOCATOR = re.compile(r"/(libc[.-]|ld-|libpthread|libjemalloc|libtcmalloc|libmimalloc)")
 _ARENA_BYTES = 64 << 20
-_ARENA_HEAD_BYTES = 4096
-"""glibc's further arenas begin at multiples of 64 MiB, each with its lock."""
+_ARENA_HEAD_BYTES = 2048
+"""glibc's further arenas begin at multiples of 64 MiB, each with its lock. An arena's own record
+takes some more than that; behind it comes what the program has asked for, locks among it."""
 
 
 class Waiting(NamedTuple):
@@ -72,6 +75,37 @@ def waiting_threads(pid: int) -> list[Waiting]:
             waiting = Waiting(number, state, -1, 0)
         found.append(waiting)
     return found
+
+
+def require_waiting(
+    thread: TracedThread, registers: dict[str, int], machine: Machine, interpreter: Interpreter
+) -> None:
+    """Make sure, now that it stands still, that a thread can be borrowed: it may have gone on.
+
+    Raises:
+        CannotInject: It cannot.
+    """
+    number = thread.thread_id
+    if thread.signal:
+        raise WentOn(f"thread {number} was about to handle a signal")
+    if not _is_in_call(registers, machine, interpreter):
+        raise WentOn(f"thread {number} went on meanwhile")
+    waiting = Waiting(number, "S", registers[machine.call], registers[machine.first])
+    if not choose([waiting], machine, interpreter.maps):
+        raise WentOn(f"thread {number} went on meanwhile")
+    if "shstk" in process.status(number).get("x86_Thread_features", ""):
+        raise CannotInject(f"thread {number} has a shadow stack")
+
+
+def _is_in_call(registers: dict[str, int], machine: Machine, interpreter: Interpreter) -> bool:
+    """Whether a thread stands at a system call, which is to be made once more or has just ended."""
+    if not machine.call_instruction:
+        return registers[machine.call] >> 63 == 0
+    at, size = registers[machine.program], len(machine.call_instruction)
+    return machine.call_instruction in (
+        interpreter.memory.read(at, size),
+        interpreter.memory.read(at - size, size),
+    )
 
 
 def _is_allocator_lock(address: int, maps: Sequence[Mapping]) -> bool:

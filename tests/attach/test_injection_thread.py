@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import capstone
 import pytest
 
-from probing.injection import thread
+from probing.injection import stubs, thread
 from probing.injection.holder import run_in_holder
 from probing.injection.machines import AARCH64, MACHINES, X86_64, Machine
 from probing.injection.memory import Mapping, find_interpreter
@@ -292,8 +293,9 @@ def test_only_harmless_waits_are_borrowed_from(machine: Machine) -> None:
         Waiting(16, "S", machine.futex, 0x3010),  # another allocator's
         Waiting(17, "S", machine.futex, 0x7F00_0400_0030),  # at the head of an arena
         Waiting(18, "t", reading, 0),
+        Waiting(19, "S", machine.futex, 0x7F00_0400_08D0),  # the first that a program got from it
     ]
-    assert choose(threads, machine, MAPS) == [10, 20, 30]
+    assert choose(threads, machine, MAPS) == [10, 19, 20, 30]
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=lambda machine: machine.name)
@@ -304,60 +306,62 @@ def test_registers_survive_packing(machine: Machine) -> None:
     assert machine.pack(values) == data
     values[machine.program] = -1
     assert machine.unpack(machine.pack(values))[machine.program] == (1 << 64) - 1
-    named = {*machine.arguments, *machine.system_arguments, machine.result, machine.stack}
-    assert named | {machine.program, machine.system_number} <= set(machine.registers)
+    named = {machine.frame, machine.call, machine.first, machine.result, machine.stack}
+    assert named | {machine.program} <= set(machine.registers)
 
 
-def disassemble(machine: Machine, code: bytes) -> list[str]:
-    """The instructions, as the processor's manual writes them."""
+X86_LINE = re.compile(r'^ +"([0-9a-f]+)"  # (.*)$', re.MULTILINE)
+AARCH64_LINE = re.compile(r"^ +0x([0-9A-F]{8}),  # (.*)$", re.MULTILINE)
+
+
+def disassemble(machine: Machine, code: bytes) -> dict[int, str]:
+    """The instructions by their place, as the processor's manual writes them."""
     if machine is AARCH64:
         engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)
     else:
         engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     found = list(engine.disasm(code, 0))
     assert sum(instruction.size for instruction in found) == len(code)
-    return [f"{i.mnemonic} {i.op_str}".strip() for i in found]
+    return {i.address: f"{i.mnemonic} {i.op_str}".strip() for i in found}
 
 
 def test_the_instructions_are_those_meant() -> None:
-    """Read back by a disassembler, both bodies call, give back their memory, and return."""
-    assert disassemble(X86_64, X86_64.thread_body) == [
-        "push rbx",
-        "push r12",
-        "sub rsp, 8",
-        "mov rbx, rdi",
-        "call qword ptr [rbx]",
-        "mov r12d, eax",
-        "mov rdi, qword ptr [rbx + 0x18]",
-        "call qword ptr [rbx + 8]",
-        "mov edi, r12d",
-        "call qword ptr [rbx + 0x10]",
-        "mov rdi, qword ptr [rbx + 0x20]",
-        "mov rsi, qword ptr [rbx + 0x28]",
-        "mov rax, qword ptr [rbx + 0x30]",
-        "add rsp, 8",
-        "pop r12",
-        "pop rbx",
-        "jmp rax",
-    ]
-    assert disassemble(AARCH64, AARCH64.thread_body) == [
-        "stp x29, x30, [sp, #-0x20]!",
-        "stp x19, x20, [sp, #0x10]",
-        "mov x19, x0",
-        "ldr x9, [x19]",
-        "blr x9",
-        "mov w20, w0",
-        "ldr x0, [x19, #0x18]",
-        "ldr x9, [x19, #8]",
-        "blr x9",
-        "mov w0, w20",
-        "ldr x9, [x19, #0x10]",
-        "blr x9",
-        "ldp x0, x1, [x19, #0x20]",
-        "ldr x9, [x19, #0x30]",
-        "ldp x19, x20, [sp, #0x10]",
-        "ldp x29, x30, [sp], #0x20",
-        "br x9",
-    ]
-    assert disassemble(X86_64, X86_64.trap + X86_64.system_call) == ["int3", "syscall"]
-    assert disassemble(AARCH64, AARCH64.trap + AARCH64.system_call) == ["brk #0", "svc #0"]
+    """Read back by a disassembler they are what is written beside them."""
+    source = Path(stubs.__file__).read_text("utf-8")
+    for machine, line in ((X86_64, X86_LINE), (AARCH64, AARCH64_LINE)):
+        meant = [text for _, text in line.findall(source)]
+        assert list(disassemble(machine, machine.stub.code).values()) == meant
+
+
+def test_a_borrowed_thread_comes_back_without_help() -> None:
+    """No trap is on its way, and its last instructions take all registers from the frame."""
+    for machine, way_back in (
+        (X86_64, [*(f"pop {name}" for name in stubs._X86_ORDER[:15]), "iretq"]),
+        (AARCH64, ["mov x8, #0x8b", "svc #0"]),
+    ):
+        stub = machine.stub
+        read = disassemble(machine, stub.code)
+        assert {stub.leave, stub.marked, stub.here, stub.body, stub.nothing} <= set(read)
+        assert not [text for text in read.values() if text.startswith(("int", "brk"))]
+        before = max(at for at in read if at < stub.marked)
+        assert read[before] in ("syscall", "svc #0")
+        home = [text for at, text in sorted(read.items()) if stub.marked < at < stub.here]
+        assert home == way_back
+    assert "xrstor64 ptr [rbx + 0x100]" in disassemble(X86_64, X86_64.stub.code).values()
+
+
+def test_the_way_back_makes_an_interrupted_call_once_more() -> None:
+    """A thread that nobody puts back begins its call anew, or resumes it, or goes on behind it."""
+    registers = dict.fromkeys(X86_64.registers, 0) | {"orig_rax": 202, "rip": 0x1002}
+    for result, number, program in (
+        (-512, 202, 0x1000),
+        (-513, 202, 0x1000),
+        (-514, 202, 0x1000),
+        (-516, 219, 0x1000),
+        (7, 7, 0x1002),
+        (-4, (1 << 64) - 4, 0x1002),
+    ):
+        frame = X86_64.way_back({**registers, "rax": result % (1 << 64)}, b"vectors", 0)
+        words = dict(zip(stubs._X86_ORDER, struct.unpack_from("<20Q", frame), strict=True))
+        assert (words["rax"], words["rip"]) == (number, program)
+        assert stubs.WORDS.size + frame.index(b"vectors") == 0x100
