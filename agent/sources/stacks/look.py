@@ -6,9 +6,11 @@ asked to. The agent's own threads are left out: they are not the job's.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
+from collections.abc import Container
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -18,6 +20,8 @@ from ....wire import Backtrace, Frame, Local, ThreadStack
 from ....work_done import work_of
 from ...safe_points import AGENT_THREAD_PREFIX
 from ..numbers.values import read_locals
+from .awaited import Waits, settled
+from .tasks import take_tasks
 
 _FRAMES_WITH_LOCALS = 100
 """How many frames of a stack, from the innermost on, are asked for their local variables."""
@@ -43,14 +47,16 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     Args:
         locals: Also short texts of the local variables.
     """
+    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    numbers = _numbers(own)
+    before = _facts_of_waiting(own, numbers)
     # All frames first and at one go: what is read from files takes long enough for the threads
     # to move on, and a frame that has returned no longer knows who called it.
-    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    places = {
-        ident: _places_of(frame, locals=locals)
-        for ident, frame in sys._current_frames().items()
-        if ident not in own
-    }
+    frames = _frames(own)
+    places = {ident: _places_of(frame, locals=locals) for ident, frame in frames.items()}
+    awaited = Waits(frames, numbers).found() if before else {}
+    tasks = take_tasks(frames, numbers, own)
+    frames.clear()  # this very one may be among them, and would hold itself and all others
     main = threading.main_thread().ident
     stacks = [
         ThreadStack(
@@ -64,12 +70,43 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
         for thread in _threads(set(places))
     ]
     facts = process.threads(os.getpid(), {stack.thread_id for stack in stacks})
+    stacks = [
+        dataclasses.replace(stack, awaits=settled(awaited[n], before.get(n), facts.get(n)))
+        if (n := stack.thread_id) in awaited
+        else stack
+        for stack in stacks
+    ]
     return Backtrace(
         pid=os.getpid(),
         source="agent",
         threads=complete(stacks, facts, by_agent=True),
         work=work_of(os.getpid(), facts),
+        tasks=tasks,
     )
+
+
+def _frames(own: Container[int | None]) -> dict[int, FrameType]:
+    """The innermost frame of each of the job's threads."""
+    return {i: frame for i, frame in sys._current_frames().items() if i not in own}
+
+
+def _numbers(own: Container[int | None]) -> dict[int, int]:
+    """The kernel numbers of the job's threads by those that Python gives them."""
+    return {
+        t.ident: t.native_id
+        for t in threading.enumerate()
+        if t.ident is not None and t.native_id is not None and t.ident not in own
+    }
+
+
+def _facts_of_waiting(
+    own: Container[int | None], numbers: dict[int, int]
+) -> dict[int, process.ThreadFacts]:
+    """What the kernel tells of the threads that wait for what another one may have."""
+    frames = _frames(own)
+    waiting = Waits(frames, numbers).waiting()
+    frames.clear()
+    return process.threads(os.getpid(), waiting) if waiting else {}
 
 
 def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
