@@ -66,7 +66,12 @@ def wait_text(threads: Iterable[ThreadStack], thread: ThreadStack) -> str:
     line = own_line(thread.frames)
     text = awaits.what + (f" at {line}" if line else "")
     holder = next((one for one in threads if one.thread_id == awaits.holder_id), None)
-    return text if holder is None else f"{text}; {thread_name(holder)} {has_words(awaits)}"
+    if holder is None or awaits.kind == "thread":
+        return text
+    verb = "done by" if awaits.kind == "import" else "held by"
+    likely = "" if awaits.is_certain else f"{LIKELY} "
+    since = f" since {awaits.since}" if awaits.since else ""
+    return f"{text}, {likely}{verb} {thread_name(holder)}{since}"
 
 
 def has_words(awaits: Awaited) -> str:

@@ -54,6 +54,7 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("threading.py", "join|_wait_for_tstate_lock", "waiting for a thread to end (join)"),
     Rule("threading.py", "start", "waiting for a new thread to begin"),
     Rule("threading.py", "_shutdown", "waiting at exit for the threads that are no daemons"),
+    Rule("frozen importlib._bootstrap", "acquire", "waiting for another thread's import"),
     Rule("queue.py", "get", "waiting for an item from a queue"),
     Rule("queue.py", "put", "waiting for room in a queue"),
     Rule("queue.py", "join", "waiting for a queue to be worked off"),

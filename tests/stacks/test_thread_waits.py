@@ -20,7 +20,7 @@ CIRCLES = {
     *("attributes", "module_names", "rlocks", "conditions", "calls", "three"),
     *("joining", "importing", "twice"),
 }
-LOOKS = 40
+LOOKS = 12
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ class Waits:
         self._stacks = {ident: list(_outwards(frame)) for ident, frame in frames.items()}
         self._numbers = numbers
         self._readers: dict[Any, CodeReader] = {}
+        self._taken: dict[int, list[tuple[int, FrameType, Taken]]] | None = None
 
     def waiting(self) -> set[int]:
         """The kernel numbers of the threads that wait for what somebody may have."""
@@ -124,27 +125,33 @@ class Waits:
             return _Held(wait.owner)
         if not _is_locked(wait.lock):
             return _Held(None)
-        owners = [wait.owner] if wait.owner else list(self._stacks)
-        found = [(i, held) for i in owners for held in self._taken(i, wait.lock)]
-        holders = {i for i, _ in found}
-        if len(holders) != 1:
+        found = self._holding(wait.lock)
+        if wait.owner:
+            found = [one for one in found if one[0] == wait.owner]
+        if len({ident for ident, _, _ in found}) != 1:
             return _Held(wait.owner)
-        ident, (frame, taken) = found[0]
+        ident, frame, taken = found[0]
         since = f"{_file(frame)}:{taken.lineno} in {frame.f_code.co_name}"
         return _Held(ident, since, taken.is_certain or wait.owner is not None)
 
-    def _taken(self, ident: int, lock: Any) -> Iterator[tuple[FrameType, Taken]]:
-        """Where a thread has taken a lock that it has not given back."""
-        frames = self._stacks.get(ident, ())
-        lent = [
-            _lock_of(_local(frame, "self")) for frame in frames if frame.f_code is _WAIT
-        ]  # a condition gives its lock back for as long as it is waited for
-        if any(one is lock for one in lent):
-            return
+    def _holding(self, lock: Any) -> list[tuple[int, FrameType, Taken]]:
+        """Where threads have taken a lock that they have not given back."""
+        if self._taken is None:  # all locks at once: there may be many threads
+            self._taken = {}
+            for ident in self._stacks:
+                for frame, taken, held in self._taken_by(ident):
+                    self._taken.setdefault(id(held), []).append((ident, frame, taken))
+        return self._taken.get(id(lock), [])
+
+    def _taken_by(self, ident: int) -> Iterator[tuple[FrameType, Taken, Any]]:
+        """What a thread has taken; not what a condition gives back while it is waited for."""
+        frames = self._stacks[ident]
+        lent = [_lock_of(_local(frame, "self")) for frame in frames if frame.f_code is _WAIT]
         for frame in filter(_may_hold, frames):
             for taken in self._reader(frame).taken(frame.f_lasti):
-                if _lock_of(_value(frame, taken.expression)) is lock:
-                    yield frame, taken
+                held = _lock_of(_value(frame, taken.expression))
+                if not any(one is held for one in lent):
+                    yield frame, taken, held
 
     def _importing(self, ident: int | None, module: str) -> str | None:
         """The line at which a thread imports a module."""
