@@ -61,6 +61,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("in an uninterruptible wait", "io"),
     ("running", "python"),
     ("waiting", "waiting"),
+    (_IDLE_LOOP, "waiting"),
 )
 """How the words of `waits` begin, and what kind that is."""
 

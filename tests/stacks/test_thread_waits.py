@@ -109,9 +109,13 @@ def test_both_lines_of_a_deadlock_are_told(seen: Callable[[], Backtrace]) -> Non
     forth, back = line_of("with self.one.lock:"), line_of("with self.other.lock:")
     one, other = (number(trace, f"attributes-{n}") for n in (1, 2))
     assert text.startswith("a deadlock: ")
-    assert f'thread {one} "attributes-1" waits for the lock self.other.lock at lock_waits.py' in text
-    assert f'thread {other} "attributes-2" has held the lock' in text
-    assert {f"lock_waits.py:{n}" for n in (forth, back)} <= set(re.findall(r"lock_waits\.py:\d+", text))
+    assert (
+        f'thread {one} "attributes-1" waits for the lock self.other.lock at lock_waits.py' in text
+    )
+    assert f', held by thread {other} "attributes-2" since lock_waits.py:' in text
+    assert {f"lock_waits.py:{n}" for n in (forth, back)} <= set(
+        re.findall(r"lock_waits\.py:\d+", text)
+    )
     assert "most likely" not in text
 
 
@@ -181,7 +185,7 @@ def test_commands_name_the_holder(holding: Target, seen: Callable[[], Backtrace]
     head, *threads = shown.split("\n\n")
     assert len([line for line in head.splitlines() if "a deadlock: " in line]) == len(CIRCLES)
     held = next(text for text in threads if '"held-1"' in text)
-    holder = f'thread {number(trace, "held-2")} "held-2" has held the lock lock since lock_waits.py:'
+    holder = f', held by thread {number(trace, "held-2")} "held-2" since lock_waits.py:'
     assert "  waits for the lock lock at lock_waits.py:" in held
     assert holder in held
     rows = probing.connect(holding.pid).query(
@@ -208,7 +212,7 @@ def test_hang_tells_of_a_deadlock(program: Callable[..., Target]) -> None:
     assert done.returncode == 1
     assert f"HANG: process {pid} is in a deadlock: thread " in said
     assert "waits for the lock second at stuck.py:" in said
-    assert '"second-then-first" has held the lock second since stuck.py:' in said
+    assert re.search(r', held by thread \d+ "second-then-first" since stuck\.py:', said)
     assert "waits for the lock first at stuck.py:" in said
 
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
-import threading
-from collections.abc import Container
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -18,9 +15,9 @@ from .... import process
 from ....stacks import complete, is_ours
 from ....wire import Backtrace, Frame, Local, ThreadStack
 from ....work_done import work_of
-from ...safe_points import AGENT_THREAD_PREFIX
 from ..numbers.values import read_locals
 from .awaited import Waits, settled
+from .job_threads import job_threads
 from .tasks import take_tasks
 
 _FRAMES_WITH_LOCALS = 100
@@ -47,27 +44,24 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     Args:
         locals: Also short texts of the local variables.
     """
-    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    numbers = _numbers(own)
-    before = _facts_of_waiting(own, numbers)
+    before = _facts_of_waiting()
     # All frames first and at one go: what is read from files takes long enough for the threads
     # to move on, and a frame that has returned no longer knows who called it.
-    frames = _frames(own)
-    places = {ident: _places_of(frame, locals=locals) for ident, frame in frames.items()}
-    awaited = Waits(frames, numbers).found() if before else {}
-    tasks = take_tasks(frames, numbers, own)
-    frames.clear()  # this very one may be among them, and would hold itself and all others
-    main = threading.main_thread().ident
+    seen = job_threads()
+    places = {ident: _places_of(frame, locals=locals) for ident, frame in seen.frames.items()}
+    awaited = Waits(seen.frames, seen.numbers).found() if before else {}
+    tasks = take_tasks(seen)
+    seen.frames.clear()  # this very one may be among them, and would hold itself and all others
     stacks = [
         ThreadStack(
-            thread_id=thread.native_id or 0,
+            thread_id=thread.number,
             name=thread.name,
-            is_main=thread.ident == main,
+            is_main=thread.is_main,
             daemon=thread.daemon,
-            alive=thread.is_alive(),
-            frames=tuple(place.frame() for place in places.get(thread.ident or 0, ())),
+            alive=thread.is_alive,
+            frames=tuple(place.frame() for place in places.get(thread.ident, ())),
         )
-        for thread in _threads(set(places))
+        for thread in seen.threads
     ]
     facts = process.threads(os.getpid(), {stack.thread_id for stack in stacks})
     stacks = [
@@ -85,27 +79,11 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     )
 
 
-def _frames(own: Container[int | None]) -> dict[int, FrameType]:
-    """The innermost frame of each of the job's threads."""
-    return {i: frame for i, frame in sys._current_frames().items() if i not in own}
-
-
-def _numbers(own: Container[int | None]) -> dict[int, int]:
-    """The kernel numbers of the job's threads by those that Python gives them."""
-    return {
-        t.ident: t.native_id
-        for t in threading.enumerate()
-        if t.ident is not None and t.native_id is not None and t.ident not in own
-    }
-
-
-def _facts_of_waiting(
-    own: Container[int | None], numbers: dict[int, int]
-) -> dict[int, process.ThreadFacts]:
+def _facts_of_waiting() -> dict[int, process.ThreadFacts]:
     """What the kernel tells of the threads that wait for what another one may have."""
-    frames = _frames(own)
-    waiting = Waits(frames, numbers).waiting()
-    frames.clear()
+    seen = job_threads()
+    waiting = Waits(seen.frames, seen.numbers).waiting()
+    seen.frames.clear()
     return process.threads(os.getpid(), waiting) if waiting else {}
 
 
@@ -119,14 +97,3 @@ def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
             found.append(_Place(frame.f_code, frame.f_lineno or 0, values))
         frame = frame.f_back
     return found
-
-
-def _threads(idents: set[int]) -> list[threading.Thread]:
-    """The job's threads: those that threading knows, and those that only have frames."""
-    known = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
-    own = {t.ident for t in threading.enumerate()} - {t.ident for t in known}
-    for ident in idents - {t.ident for t in known} - own:
-        stranger = threading.Thread(name=f"thread {ident:#x}")
-        stranger._ident = ident  # type: ignore[attr-defined]
-        known.append(stranger)
-    return known

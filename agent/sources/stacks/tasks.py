@@ -8,13 +8,15 @@ The agent's own tasks are left out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from ....stacks import is_ours, task_stack
 from ....wire import Frame, TaskStack
 from ...frame_names import locals_of
+from ...safe_points import OWN_LOOP
+from .job_threads import JobThreads
 
 _MOST_FRAMES = 100
 _MOST_TASKS = 1000
@@ -29,31 +31,23 @@ _PARTS = {
 _LOOP_FRAME = ("asyncio/base_events.py", "run_forever")
 
 
-def take_tasks(
-    frames: Mapping[int, FrameType], numbers: Mapping[int, int], own: Collection[int | None]
-) -> tuple[TaskStack, ...]:
-    """All tasks and greenlets that have begun and not ended.
-
-    Args:
-        frames: The innermost frame of each of the job's threads by its Python number.
-        numbers: Their kernel numbers.
-        own: The Python numbers of the agent's threads.
-    """
-    return (*_asyncio_tasks(frames, numbers, own), *_greenlets())
+def take_tasks(seen: JobThreads) -> tuple[TaskStack, ...]:
+    """All tasks and greenlets that have begun and not ended."""
+    return (*_asyncio_tasks(seen), *_greenlets())
 
 
-def _asyncio_tasks(
-    frames: Mapping[int, FrameType], numbers: Mapping[int, int], own: Collection[int | None]
-) -> Iterator[TaskStack]:
+def _asyncio_tasks(seen: JobThreads) -> Iterator[TaskStack]:
     module = sys.modules.get("asyncio.tasks")
     if module is None:
         return
     kind = module.Task
-    for task in _all_tasks(module, frames)[:_MOST_TASKS]:
+    numbers = seen.numbers
+    for task in _all_tasks(module, seen.frames)[:_MOST_TASKS]:
         if not issubclass(type(task), kind) or kind.done(task):
             continue
-        ident = getattr(kind.get_loop(task), "_thread_id", None)
-        if ident is not None and ident in own:
+        loop = kind.get_loop(task)
+        ident = getattr(loop, "_thread_id", None)
+        if hasattr(loop, OWN_LOOP) or ident in seen.own:
             continue
         coroutine, awaited = kind.get_coro(task), task._fut_waiter
         if _is_running(coroutine):
