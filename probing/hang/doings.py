@@ -25,6 +25,7 @@ from .evidence import Doing, DoingKind
 
 _STACK = 4
 _MOST_TASKS = 3
+_ENDED = "ended"
 _IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
@@ -53,6 +54,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for a C mutex", "lock"),
     ("sleeping", "sleep"),
     ("stopped", "stopped"),
+    (_ENDED, "unknown"),
     ("reading a file", "io"),
     ("writing to a file", "io"),
     ("opening a file", "io"),
@@ -126,7 +128,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting"}:
+    if by_words in {"collective", "joining", "stopped", "exiting", "unknown"}:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
@@ -149,6 +151,8 @@ def _phrase(kind: DoingKind, words: str) -> str:
     prefix = {"loader": "is in the DataLoader", "checkpoint": "is in its checkpoint code"}.get(kind)
     if prefix is not None:
         return f"{prefix} ({words})" if words else prefix
+    if words == _ENDED:
+        return "goes on without its main thread, which has ended by itself"
     if kind == "store":
         return "is waiting for a key of the store"
     if kind == "python" or (kind == "device" and "GPU" not in words):
