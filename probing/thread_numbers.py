@@ -23,7 +23,8 @@ _RECORD_BYTES = 1024
 
 def kernel_numbers(pid: int, idents: Collection[int]) -> dict[int, int]:
     """The number of each thread in its own namespace by Python's; empty where it cannot be told."""
-    records = within(_LIMIT_S, lambda: _records(pid, idents), {})
+    nothing: dict[int, bytes] = {}
+    records = within(_LIMIT_S, lambda: _records(pid, idents), nothing)
     return match_records(records, outer_numbers(pid))
 
 

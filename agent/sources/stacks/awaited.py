@@ -27,6 +27,7 @@ from .bytecode import CodeReader, Expression, Taken
 _LOCK, _RLOCK = _thread.LockType, _thread.RLock
 _OWNER = re.compile(r"<locked _thread\.RLock object owner=(\d+) ")
 _IMPORTLIB = "<frozen importlib"
+_IMPORT_MODULE = "/importlib/__init__.py"
 _CO_OPTIMIZED = 1
 _MOST_FRAMES = 200
 _SETUPS = frozenset(n for name, n in dis.opmap.items() if name in {"SETUP_WITH", "SETUP_FINALLY"})
@@ -157,7 +158,8 @@ class Waits:
         """The line at which a thread imports a module."""
         is_there = False
         for frame in self._stacks.get(ident or 0, ()):
-            in_importlib = frame.f_code.co_filename.startswith(_IMPORTLIB)
+            file = frame.f_code.co_filename
+            in_importlib = file.startswith(_IMPORTLIB) or file.endswith(_IMPORT_MODULE)
             if in_importlib and frame.f_code.co_name == "_find_and_load":
                 is_there = is_there or _local(frame, "name") == module
             elif is_there and not in_importlib:

@@ -116,7 +116,7 @@ def _frames_of(coroutine: Any) -> Iterator[Frame]:
 def _greenlets() -> Iterator[TaskStack]:
     """The greenlets that have begun and wait for their turn."""
     kind: Any = getattr(sys.modules.get("greenlet"), "greenlet", None)
-    if not isinstance(kind, type):
+    if kind is None:
         return
     from ..storage.living import living
 

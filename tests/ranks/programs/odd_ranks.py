@@ -40,6 +40,7 @@ class Model(nn.Module):
         torch.manual_seed(0)
         self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 64)
         self.last = nn.Linear(64, 8)
+        self.mask: torch.Tensor
         self.register_buffer("mask", torch.ones(8))
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ Needs no torch.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import time
@@ -84,8 +85,8 @@ def rlocks() -> None:
     """RLocks taken in functions that have returned: they know their owner themselves."""
     one, other, meet = threading.RLock(), threading.RLock(), threading.Barrier(2)
 
-    def take(lock: threading.RLock) -> None:  # type: ignore[valid-type]
-        lock.acquire()  # type: ignore[attr-defined]
+    def take(lock: threading.RLock) -> None:
+        lock.acquire()
 
     def forth() -> None:
         take(one)
@@ -190,12 +191,12 @@ def importing() -> None:
     def wanting() -> None:
         with WANTED:
             BEGUN.wait()
-            import wanting_a_lock  # noqa: F401
+            importlib.import_module("wanting_a_lock")
 
     def loading() -> None:
         while not WANTED.locked():
             time.sleep(0.001)
-        import wanting_a_lock  # noqa: F401
+        importlib.import_module("wanting_a_lock")
 
     start("importing", wanting, loading)
 

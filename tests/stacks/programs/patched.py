@@ -29,7 +29,9 @@ def patch() -> None:
         return begin(*args)
 
     functions.start_new_thread = begin_otherwise
-    sys.modules["greenlet"] = types.ModuleType("greenlet")
+    greenlet: Any = types.ModuleType("greenlet")
+    greenlet.greenlet = type("greenlet", (), {"gr_frame": property(), "parent": property()})
+    sys.modules["greenlet"] = greenlet
     main: Any = threading.main_thread()
     known: Any = threading
     known._active[id(main)] = known._active.pop(main._ident)
