@@ -34,6 +34,7 @@ from .safe_points import AGENT_THREAD_PREFIX
 from .sources.collectives.alone import AloneCode
 from .sources.numbers.tensor_texts import without_graph
 from .stillness import Training
+from .training_thread import number_of
 from .value_texts import represent
 
 T = TypeVar("T")
@@ -186,13 +187,13 @@ class Run:
         if code.session is not None and code.session in self._shared.sessions:
             last["_"] = self._shared.sessions[code.session]
         names = Names(
-            Place(thread.native_id or 0, code.frame, is_chosen),
+            Place(number_of(thread), code.frame, is_chosen),
             self._training.names(),
             last=last,
             kept=self._shared.names,
             covers=self._shared.covers_of(code.session),
             assigns=code.assigns,
-            is_held=is_held and thread.native_id == training_thread,
+            is_held=is_held and number_of(thread) == training_thread,
         )
         return names, thread.name
 

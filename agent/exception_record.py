@@ -18,6 +18,7 @@ from typing import Any
 
 from ..source_lines import SourceLines
 from .safe_points import AGENT_THREAD_PREFIX
+from .training_thread import number_of
 
 _MAX_MESSAGE = 4000
 _MAX_LINE = 300
@@ -59,7 +60,9 @@ def other_threads(record: Record) -> list[Record]:
     stacks = sys._current_frames()  # noqa: SLF001 - there is no public way
     del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
     source = SourceLines()
-    threads = [t for t in threading.enumerate() if t.native_id != record["threads"][0]["thread_id"]]
+    threads = [
+        t for t in threading.enumerate() if number_of(t) != record["threads"][0]["thread_id"]
+    ]
     threads.sort(key=lambda thread: thread is not threading.main_thread())
     return [
         _thread(thread, _places_of(stacks.get(thread.ident or 0)), source)
@@ -73,7 +76,7 @@ def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines)
     if len(places) > _MAX_FRAMES:
         places = [*places[: _MAX_FRAMES // 2], *places[-_MAX_FRAMES // 2 :]]
     return {
-        "thread_id": thread.native_id or 0,
+        "thread_id": number_of(thread),
         "name": thread.name,
         "is_main": thread is threading.main_thread(),
         "daemon": thread.daemon,

@@ -21,7 +21,7 @@ def require_room() -> None:
         OSError: It would not.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = most - len(os.listdir("/proc/self/fd"))
+    free = most - len(os.listdir("/proc/thread-self/fd"))
     if most == resource.RLIM_INFINITY or free >= _OWN_FILES + SPARE_FILES:
         return
     raise OSError(

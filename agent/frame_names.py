@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NoSuchFrame, NoSuchThread
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints
+from .training_thread import number_of
 
 _NOT_THE_USERS = ("torch.", "probing.")
 _HOLDER = SafePoints.__module__
@@ -44,15 +45,15 @@ def find_thread(wanted: str) -> threading.Thread:
     """
     threads = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
     for thread in threads:
-        if wanted in (thread.name, str(thread.native_id)):
+        if wanted in (thread.name, str(number_of(thread))):
             return thread
-    raise NoSuchThread(wanted, [f"{t.name} ({t.native_id})" for t in threads[:_MOST_SHOWN]])
+    raise NoSuchThread(wanted, [f"{t.name} ({number_of(t)})" for t in threads[:_MOST_SHOWN]])
 
 
 def thread_of(thread_id: int) -> threading.Thread:
     """A thread by its number in the kernel; the main thread where there is none of that number."""
     for thread in threading.enumerate():
-        if thread.native_id == thread_id:
+        if number_of(thread) == thread_id:
             return thread
     return threading.main_thread()
 

@@ -9,14 +9,16 @@ a busy machine takes seconds: meanwhile pings are answered, for this process doe
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
-import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from select import POLLIN, poll  # by their names: eventlet takes them out of the module
+from types import BuiltinFunctionType
 from typing import Protocol
 
 from ..card import Pong
@@ -165,6 +167,8 @@ class Listener:
             except BaseException as error:  # noqa: BLE001 - raised again below
                 failures.append(error)
 
+        if type(_thread.start_new_thread) is not BuiltinFunctionType:
+            return self._make_server()  # threads are greenlets of this one, which would not run
         name = f"{AGENT_THREAD_PREFIX}load"
         loading = threading.Thread(target=load, name=name, daemon=True)
         try:
@@ -183,15 +187,15 @@ class Listener:
         Args:
             loading: What loads the server: then until that is done, and who asks more waits.
         """
-        poll = select.poll()
+        waiting = poll()
         for fd in (*(server.fileno() for server in self._sockets), self._wake_reader):
-            poll.register(fd, select.POLLIN)
+            waiting.register(fd, POLLIN)
         by_fd = {server.fileno(): server for server in self._sockets}
         for server in self._sockets:
             server.settimeout(0)  # who wanted to connect may have gone
         is_over = False
         while not (is_over or self._is_stopped):
-            ready = [fd for fd, _ in poll.poll(None if loading is None else _LOOK_S * 1000)]
+            ready = [fd for fd, _ in waiting.poll(None if loading is None else _LOOK_S * 1000)]
             for fd in ready:
                 if fd in by_fd and len(self._waiting) < _MOST_WAITING:
                     self._take(by_fd[fd])

@@ -21,6 +21,8 @@ from .guard import Guard
 
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
+OWN_LOOP = "is_probings"
+"""An attribute of the agent's own event loops."""
 
 
 class StepEndJob(Protocol):

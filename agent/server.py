@@ -36,6 +36,7 @@ from .admission import check_access, check_host, check_writing
 from .connections import Connection, Connections
 from .heads import silence
 from .rates import Rates
+from .safe_points import OWN_LOOP
 from .sockets import is_welcome
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Server:
         self._endpoints = endpoints
         self._close_handlers = close
         self._loop = asyncio.SelectorEventLoop()
+        setattr(self._loop, OWN_LOOP, True)
         self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
         self._stopping = asyncio.Event()
         self._connections = Connections(self._loop, lambda: agent.settings)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from .. import process
 from .frame_names import frame_of
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints, Visit
-from .training_thread import is_in_torch
+from .training_thread import is_in_torch, number_of
 
 STILL_S = 1.0
 """How long the training thread must be without progress before it counts as stuck."""
@@ -97,6 +97,6 @@ def _is_in_torch(thread_id: int) -> bool:
 
 def _cpu_of_others() -> float:
     """Processor time used by all threads of the process but the agent's, in seconds."""
-    own = {t.native_id for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own = {number_of(t) for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
     facts = process.threads(os.getpid())
     return sum(fact.cpu_s for number, fact in facts.items() if number not in own)

@@ -21,8 +21,18 @@ def training_thread() -> int:
     frames.clear()  # this very frame is among them, and would hold itself and all others
     for thread in threading.enumerate():
         if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
-            return thread.native_id or 0
-    return threading.main_thread().native_id or 0
+            return number_of(thread)
+    return number_of(threading.main_thread())
+
+
+def number_of(thread: threading.Thread) -> int:
+    """The kernel's number of a thread; 0 where unknown. eventlet's main thread has none."""
+    return getattr(thread, "native_id", None) or (os.getpid() if is_main(thread) else 0)
+
+
+def is_main(thread: threading.Thread) -> bool:
+    """Whether it is the main thread, or what eventlet has put in its place."""
+    return thread is threading.main_thread() or type(thread).__name__ == "_MainThread"
 
 
 def correct_main_thread() -> None:
@@ -31,7 +41,7 @@ def correct_main_thread() -> None:
     Up to Python 3.13 `threading.Thread.native_id` stays the parent's there.
     """
     main: Any = threading.main_thread()
-    if not os.path.exists(f"/proc/self/task/{main.native_id}"):
+    if not os.path.exists(f"/proc/self/task/{number_of(main)}"):
         main._native_id = os.getpid()  # noqa: SLF001 - there is no other way to say it
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import process
@@ -104,7 +104,12 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
         return Ending(certain=(where,))
     is_here = card is not None and card.pid_namespace == _FIRST_PID_NAMESPACE
     kills = kernel_kills(read_kernel_log()) if is_here else []
-    return judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
+    ending = judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
+    words = process.exit_words(folder.pid, folder.start_time)
+    if words is None:
+        return ending
+    status = f"Its exit status, which its parent has not taken yet, is {words}."
+    return replace(ending, certain=(ending.certain[0], status, *ending.certain[1:]))
 
 
 def judge(

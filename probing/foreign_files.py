@@ -26,7 +26,7 @@ def open_file(path: str | os.PathLike[str], *, follow_links: bool = False) -> in
     try:
         if not stat.S_ISREG(os.fstat(at).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
-        return os.open(f"/proc/self/fd/{at}", _READ)
+        return os.open(f"/proc/thread-self/fd/{at}", _READ)
     finally:
         os.close(at)
 

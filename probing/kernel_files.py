@@ -1,9 +1,29 @@
 """Reads the small files in which the kernel tells of processes.
 
 Rules of this file: a file that is not there, or may not be read, is empty; no file is held open.
+What is read out of the memory of another process may be held up by that process for ever.
 """
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def within(limit_s: float, read: Callable[[], T], otherwise: T) -> T:
+    """What a function returns, or something else where it takes too long, or fails.
+
+    It is run in a thread of its own, which is left behind then: a page that somebody has kept from
+    being there (by userfaultfd, or a file system of his) is waited for by the kernel itself.
+    """
+    found: list[T] = []
+    thread = threading.Thread(target=lambda: found.append(read()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return found[0] if found else otherwise
 
 
 def read_text(path: str) -> str:

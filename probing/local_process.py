@@ -69,10 +69,11 @@ class LocalProcess:
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:
         """See `Process`; runs in this very process, over the rings of the other."""
-        from .engine import Engine
+        from .process_columns import OneProcess
 
         limit_s = timeout_s or self._timeout_s
-        engine = Engine(providers_for(self._folder, limit_s=limit_s, notes=self._notes))
+        providers = providers_for(self._folder, limit_s=limit_s, notes=self._notes)
+        engine = OneProcess(providers, self._folder.read_card())
         return engine.run(sql, timeout_s=limit_s, max_rows=max_rows)
 
     def eval(

@@ -7,11 +7,18 @@ that is gone gives None, not an error.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
-from .kernel_files import read_text
+from .kernel_files import read_text, within
+
+_LIMIT_S = 1.0
+"""How long the memory of another user's process is waited for."""
+_ENDED = "ZX"
+_EXIT = 49
+"""Which field behind the name is the exit status."""
 
 
 class ThreadFacts(NamedTuple):
@@ -95,12 +102,52 @@ def facts(pid: int) -> ProcessFacts | None:
 def start_time(pid: int) -> int | None:
     """Clock ticks after boot at which the process started; None when there is none.
 
-    A zombie counts as ended.
+    A zombie counts as ended, unless only its main thread has.
     """
     fields = _stat_fields(f"/proc/{pid}/stat")
-    if fields is None or fields[0] in "ZX":
+    if fields is None or (fields[0] in _ENDED and living_thread(pid) is None):
         return None
     return int(fields[19])
+
+
+def living_thread(pid: int) -> int | None:
+    """A thread that runs in a process whose main thread has ended; None in any other process.
+
+    Such a process has its memory and its files under the numbers of its threads alone.
+    """
+    fields = _stat_fields(f"/proc/{pid}/stat")
+    if fields is None or fields[0] not in _ENDED:
+        return None
+    try:
+        numbers = sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return None
+    for number in numbers:
+        found = _stat_fields(f"/proc/{pid}/task/{number}/stat")
+        if found is not None and found[0] not in _ENDED:
+            return number
+    return None
+
+
+def with_memory(pid: int) -> int:
+    """The number under which the kernel shows a process's memory, files and environment."""
+    return living_thread(pid) or pid
+
+
+def exit_words(pid: int, started: int) -> str | None:
+    """How a process has ended that its parent has not asked about; None where that is not known.
+
+    That is ``exit code 3`` or ``signal SIGKILL``.
+    """
+    fields = _stat_fields(f"/proc/{pid}/stat")
+    if fields is None or fields[0] != "Z" or int(fields[19]) != started or len(fields) <= _EXIT:
+        return None
+    status = int(fields[_EXIT])
+    number = status & 0x7F
+    if number:
+        known = number in signal.valid_signals()
+        return f"signal {signal.Signals(number).name if known else number}"
+    return f"exit code {status >> 8}"
 
 
 def is_alive(pid: int, started: int) -> bool:
@@ -195,9 +242,8 @@ def _link(path: str) -> str | None:
 
 def command(pid: int) -> tuple[str, ...]:
     """The command line; empty when it is gone or hidden."""
-    try:
-        data = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
+    data = _of_memory(pid, "cmdline")
+    if not data:
         return ()
     return tuple(part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0"))
 
@@ -228,18 +274,17 @@ def status(pid: int) -> dict[str, str]:
 
 def environment(pid: int) -> dict[str, str]:
     """The environment that the process was started with; empty when hidden."""
-    try:
-        data = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    words = (part.decode("utf-8", "replace").partition("=") for part in data.split(b"\0"))
+    words = (
+        part.decode("utf-8", "replace").partition("=")
+        for part in _of_memory(pid, "environ").split(b"\0")
+    )
     return {name: value for name, _, value in words if name}
 
 
 def has_library(pid: int, name: str) -> bool:
     """Whether the process has loaded a library whose file name begins so."""
     try:
-        return f"/{name}" in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
+        return f"/{name}" in Path(f"/proc/{with_memory(pid)}/maps").read_text("utf-8", "replace")
     except OSError:
         return False
 
@@ -250,9 +295,10 @@ def is_python(pid: int) -> bool:
     Where those are hidden, the name that it was started by must do.
     """
     try:
-        if "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe")):
+        folder = f"/proc/{with_memory(pid)}"
+        if "python" in os.path.basename(os.readlink(f"{folder}/exe")):
             return True
-        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
+        lines = Path(f"{folder}/maps").read_text("utf-8", "replace").splitlines()
     except PermissionError:
         return "python" in os.path.basename((*command(pid), "")[0])
     except OSError:
@@ -272,6 +318,22 @@ def pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+def _of_memory(pid: int, name: str) -> bytes:
+    """One of the files that the kernel reads from the memory of a process; empty when hidden.
+
+    Only root reads that of others, who may keep it waiting.
+    """
+
+    def read() -> bytes:
+        try:
+            return Path(f"/proc/{with_memory(pid)}/{name}").read_bytes()
+        except OSError:
+            return b""
+
+    is_trusted = pid == os.getpid() or os.geteuid() != 0
+    return read() if is_trusted else within(_LIMIT_S, read, b"")
 
 
 def _stat_fields(path: str) -> list[str] | None:

@@ -48,7 +48,14 @@ class Dump(NamedTuple):
 
     def argv(self, pid: int) -> list[str]:
         """The command."""
-        words = [_executable(), "dump", "--json", "--full-filenames", "--pid", str(pid)]
+        words = [
+            _executable(),
+            "dump",
+            "--json",
+            "--full-filenames",
+            "--pid",
+            str(process.with_memory(pid)),
+        ]
         if self.native:
             words.append("--native")
         elif not self.pause:

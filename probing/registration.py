@@ -136,7 +136,7 @@ def as_reached(listen: str) -> str:
 def _read(directory: int, name: str) -> Registration | str | None:
     """What a file says; None where it is none of ours, or why it is not believed."""
     try:
-        fd = open_file(f"/proc/self/fd/{directory}/{name}")
+        fd = open_file(f"/proc/thread-self/fd/{directory}/{name}")
     except OSError:
         return "it cannot be read, or is no file"
     with open(fd, "rb", buffering=0) as file:

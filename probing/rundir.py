@@ -402,6 +402,6 @@ def short_path(path: Path) -> Iterator[str]:
         return
     fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{fd}/{path.name}"
+        yield f"/proc/thread-self/fd/{fd}/{path.name}"
     finally:
         os.close(fd)

@@ -142,14 +142,17 @@ def _answer(folder: ProcessFolder | None, request: WorkerRequest, answers: int) 
 
 def _run(folder: ProcessFolder, request: WorkerRequest) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """The whole answer: whether it had to be cut stands in the schema, which goes first."""
-    from probing.engine import Engine
+    from probing.process_columns import OneProcess
     from probing.providers import providers_for
 
     limit_s = request.timeout_s
     limit_processor_time(limit_s)
     providers = providers_for(folder, limit_s=limit_s, timeout_s=min(_LIVE_S, limit_s))
-    engine = Engine(
-        providers, memory_mib=engine_mib(request.memory_mib), max_sql_bytes=request.max_sql_bytes
+    engine = OneProcess(
+        providers,
+        folder.read_card(),
+        memory_mib=engine_mib(request.memory_mib),
+        max_sql_bytes=request.max_sql_bytes,
     )
     with engine.run(
         request.sql,

@@ -17,7 +17,7 @@ from .process import ThreadFacts
 from .source_lines import SourceLines
 from .tables import BACKTRACE, THREADS, Table
 from .waits import Sight
-from .wire import Backtrace, Frame, LiveRows, ThreadStack
+from .wire import Backtrace, Frame, LiveRows, TaskStack, ThreadStack
 
 AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
@@ -66,8 +66,10 @@ def _thread_rows(backtrace: Backtrace) -> list[tuple[Any, ...]]:
         where = (top.func, top.file, top.lineno) if top else (None, None, None)
         facts = (thread.daemon, thread.alive, thread.state, thread.cpu_s)
         identity = (thread.thread_id, thread.name, thread.is_main)
+        awaits = thread.awaits
         wait = (thread.waiting, thread.holds_gil, thread.wchan)
-        rows.append((*identity, *facts, *where, *wait, backtrace.source))
+        held = (awaits.what, awaits.holder_id) if awaits else (None, None)
+        rows.append((*identity, *facts, *where, *wait, *held, backtrace.source))
     return rows
 
 
@@ -120,6 +122,20 @@ def complete(
             )
         )
     return tuple(sorted(done, key=lambda thread: not thread.is_main))
+
+
+def task_stack(
+    *, kind: str, name: str, frames: Iterable[Frame], otherwise: str, thread_id: int = 0
+) -> TaskStack:
+    """A task with the text of its lines and what it waits for.
+
+    Args:
+        otherwise: What it does, where its frames do not say what it waits for.
+    """
+    source = SourceLines()
+    shown = tuple(_with_line(frame, source) for frame in frames)
+    words = waits.describe(Sight(frames=shown)) or otherwise
+    return TaskStack(kind=kind, name=name, frames=shown, thread_id=thread_id, waiting=words)
 
 
 def from_kernel(facts: Mapping[int, ThreadFacts], pid: int) -> tuple[ThreadStack, ...]:

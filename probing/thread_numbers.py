@@ -12,23 +12,34 @@ import os
 import struct
 from collections.abc import Collection, Iterable, Mapping
 
+from .kernel_files import within
+from .process import with_memory
+
+_LIMIT_S = 1.0
+"""How long the memory of a process is waited for, which may be made to keep us waiting."""
 _RECORD_BYTES = 1024
 """How much of a record to look at: the number is at 720 in glibc on x86-64."""
 
 
 def kernel_numbers(pid: int, idents: Collection[int]) -> dict[int, int]:
     """The number of each thread in its own namespace by Python's; empty where it cannot be told."""
+    nothing: dict[int, bytes] = {}
+    records = within(_LIMIT_S, lambda: _records(pid, idents), nothing)
+    return match_records(records, outer_numbers(pid))
+
+
+def _records(pid: int, idents: Collection[int]) -> dict[int, bytes]:
+    """The beginning of each thread's record; none where the memory may not be read."""
     try:
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        memory = os.open(f"/proc/{with_memory(pid)}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return {}
     try:
-        records = {ident: os.pread(memory, _RECORD_BYTES, ident) for ident in idents}
+        return {ident: os.pread(memory, _RECORD_BYTES, ident) for ident in idents}
     except (OSError, OverflowError):
         return {}
     finally:
         os.close(memory)
-    return match_records(records, outer_numbers(pid))
 
 
 def outer_numbers(pid: int) -> dict[int, int]:

@@ -13,7 +13,7 @@ MEMBERS_KEY = b"probing.members"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionMember:
-    """A process whose rows are wanted, and what its three added columns hold.
+    """A process whose rows are wanted, and what its added columns hold.
 
     Attributes:
         key: The name of its run folder.
@@ -23,6 +23,7 @@ class UnionMember:
     rank: int | None
     host: str
     pid: int | None
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

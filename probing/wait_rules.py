@@ -54,6 +54,7 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("threading.py", "join|_wait_for_tstate_lock", "waiting for a thread to end (join)"),
     Rule("threading.py", "start", "waiting for a new thread to begin"),
     Rule("threading.py", "_shutdown", "waiting at exit for the threads that are no daemons"),
+    Rule("frozen importlib._bootstrap", "acquire", "waiting for another thread's import"),
     Rule("queue.py", "get", "waiting for an item from a queue"),
     Rule("queue.py", "put", "waiting for room in a queue"),
     Rule("queue.py", "join", "waiting for a queue to be worked off"),
@@ -72,6 +73,17 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("multiprocessing/connection.py", r".*", "waiting for another process to send"),
     Rule("multiprocessing/popen_\\w+.py", "poll|wait", "waiting for a worker process to end"),
     Rule("asyncio/base_events.py", "_run_once", "idle in its asyncio event loop"),
+    Rule("asyncio/tasks.py", "sleep", "sleeping"),
+    Rule("asyncio/locks.py", "acquire|__aenter__", "waiting for a lock (asyncio)"),
+    Rule("asyncio/locks.py", "wait|_?wait_for|_block", "waiting for an event of asyncio"),
+    Rule("asyncio/queues.py", "get", "waiting for an item from a queue"),
+    Rule("asyncio/queues.py", "put", "waiting for room in a queue"),
+    Rule("asyncio/queues.py", "join", "waiting for a queue to be worked off"),
+    Rule("asyncio/streams.py", "read\\w*", "waiting for data from a stream"),
+    Rule("asyncio/streams.py", "drain|wait_closed", "waiting for room in a stream"),
+    Rule("asyncio/subprocess.py", "wait|communicate", "waiting for a child process"),
+    Rule("gevent/hub.py", "sleep", "sleeping"),
+    Rule("eventlet/greenthread.py", "sleep", "sleeping"),
     Rule("selectors.py", "select", "waiting for input or output (select)"),
     Rule("socketserver.py", "serve_forever", "idle: a server without requests"),
     Rule("socket.py", "accept", "waiting for a connection to a socket"),
@@ -128,7 +140,7 @@ LIBRARY: tuple[Rule, ...] = (
 
 PLUMBING = re.compile(
     r"(threading|queue|subprocess|selectors|socket|ssl|socketserver|contextlib|re)\.py"
-    r"|(concurrent/futures|multiprocessing|asyncio|http|urllib|re)/"
+    r"|(concurrent/futures|multiprocessing|asyncio|http|urllib|re|gevent|eventlet)/"
     r"|torch/(utils|distributed|cuda|xpu|mps|accelerator|_inductor)/"
 )
 """Library files through which the walk from the innermost frame outwards goes on."""

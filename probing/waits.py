@@ -23,6 +23,7 @@ _RUNS = "running Python code"
 _STATES = {"T": "stopped by a signal", "t": "stopped by a debugger", "Z": "ended", "X": "ended"}
 _STDLIB = re.compile(r"/lib(?:32|64)?/python3\.\d+t?/(?!site-packages|dist-packages)(.+)")
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
+_FROZEN = re.compile(r"<(frozen .+)>$")
 _TORCH = re.compile(r".*/(torch/(?:_inductor|autograd|cuda|distributed|utils)/.+)")
 _WAKE_UPS = 2
 GIL_LOOK_S = 0.02
@@ -167,7 +168,7 @@ def _fits_owner(rule: Rule, owner: str, line: str) -> bool:
 @lru_cache(maxsize=512)
 def library_path(file: str) -> str | None:
     """A file's path within the standard library or a package; None for the job's own."""
-    for pattern in (_PACKAGES, _STDLIB, _TORCH):
+    for pattern in (_PACKAGES, _STDLIB, _TORCH, _FROZEN):
         found = pattern.search(file)
         if found:
             return found[1]

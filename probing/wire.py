@@ -72,6 +72,30 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What a thread waits for that another one has: a lock, an import, or the end of itself.
+
+    Attributes:
+        kind: ``lock``, ``import`` or ``thread``.
+        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``.
+        holder_id: The kernel number of the thread that has it; None where that is not known.
+        since: The line at which that has taken it: ``train.py:40 in save``.
+        is_certain: Whether the thing itself or a block of code tells who has it; else it is likely.
+        is_settled: Whether the thread has slept all the time while that was looked at, so that
+            all of this was so at one moment.
+        has_limit: Whether the wait ends by itself after some time, or that is not known.
+    """
+
+    kind: str
+    what: str
+    holder_id: int | None = None
+    since: str | None = None
+    is_certain: bool = True
+    is_settled: bool = False
+    has_limit: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadStack:
     """One thread and its frames, innermost first.
 
@@ -82,6 +106,7 @@ class ThreadStack:
         holds_gil: Whether it holds the interpreter lock; None where unknown.
         waiting: What it waits for or does, in words; None where unknown.
         wchan: The function of the kernel that it sleeps in; None where unknown or awake.
+        awaits: What it waits for, where that is something that a thread has, and the agent looked.
     """
 
     thread_id: int
@@ -95,6 +120,24 @@ class ThreadStack:
     holds_gil: bool | None = None
     waiting: str | None = None
     wchan: str | None = None
+    awaits: Awaited | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStack:
+    """A task of asyncio or a greenlet, and its frames, innermost first.
+
+    Attributes:
+        kind: ``asyncio`` or ``greenlet``.
+        thread_id: The kernel number of the thread it takes turns on; 0 where unknown.
+        waiting: What it waits for or does, in words.
+    """
+
+    kind: str
+    name: str
+    frames: tuple[Frame, ...]
+    thread_id: int = 0
+    waiting: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +165,7 @@ class Backtrace:
         source: One of `probing.tables.STACK_SOURCES`: who took it.
         note: What the reader should know about it, if anything.
         work: What it has done so far: two of them tell whether it gets on.
+        tasks: What takes turns on its threads, where the agent looked.
     """
 
     pid: int
@@ -129,6 +173,7 @@ class Backtrace:
     threads: tuple[ThreadStack, ...]
     note: str | None = None
     work: WorkDone | None = None
+    tasks: tuple[TaskStack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ def command(
     whether it can answer; all else comes from its record. With --all the Python processes without
     an agent follow: whether they have loaded torch, and whether `probing attach` would work.
 
-    With --job there is a line for every rank that the job should have, also for one that is
-    nowhere to be seen; -t says where to look (an @HOSTFILE, a node server, and so on), else this
+    With --job there is a line for every rank that the job should have; neighbours that are nowhere
+    to be seen share one. -t says where to look (an @HOSTFILE, a node server, and so on), else this
     machine and PROBING_JOB_DIR are looked through.
     """
     if job is not None:

@@ -62,9 +62,9 @@ def command(
     SQL; it can only read.
 
     Over several processes (`-t all`, `-t job:NAME`, `-t rank:0-63`, several -t) every table begins
-    with the columns rank, host and pid, and the statement runs over the rows of all of them as
-    over one database. Who does not answer is left out and told on stderr, and the exit code is
-    that of the first such failure.
+    with the columns rank, host, pid and job, and the statement runs over the rows of all of them as
+    over one database; a statement that names them runs over one process, too. Who does not answer
+    is left out and told on stderr, and the exit code is that of the first such failure.
 
     In json and jsonl, NaN and the infinities are null, since JSON has none; decimals are
     strings; binary values are base64, times ISO 8601. A file FILE.arrow is an Arrow IPC file,

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _NOUNS = {
     PARAMETER: "parameter",
+    "buffer": "buffer",
+    "optimizer": "optimizer option",
+    "statistic": "running statistic",
+    "random": "random state",
     "environment": "environment variable",
     "version": "version",
     "torch": "torch setting",

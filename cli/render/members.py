@@ -11,14 +11,11 @@ from .text import escape_controls, render_count
 if TYPE_CHECKING:
     from ...job.membership import Member, Membership
 
-_MOST_MISSING = 1024
-
 
 def render_members(membership: Membership, *, width: int | None, color: bool) -> str:
-    """One line for each member, the missing ones among them, under a line on the whole.
+    """One line for each member, under a line on the whole; missing neighbours share theirs.
 
-    The job and the node server only where there are several. Where very many are missing, the
-    others have a line for each row of neighbours.
+    The job and the node server only where there are several.
     """
     members, names = _shown(membership.members)
     columns = [("rank", True), ("host", False), ("pid", True), ("state", False), ("step", True)]
@@ -47,16 +44,11 @@ def _head(membership: Membership) -> str:
 
 
 def _shown(members: Sequence[Member]) -> tuple[list[Member], list[str]]:
-    """The members that have a line, and what stands there as the rank.
-
-    A job of 100,000 ranks of which two are there has few lines that anybody reads.
-    """
+    """The members that have a line, and what stands there as the rank."""
     kept: list[Member] = []
     last: list[int | None] = []
-    missing = 0
     for member in members:
-        missing += member.state == "missing"
-        if missing > _MOST_MISSING and _is_next(member, kept[-1], last[-1]):
+        if kept and _is_next(member, kept[-1], last[-1]):
             last[-1] = member.rank
             continue
         kept.append(member)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...thread_waits import deadlock_text, deadlocks, wait_text
 from .text import escape_controls, plural, render_age
 
 if TYPE_CHECKING:
-    from ...wire import Backtrace, Frame, ThreadStack
+    from ...wire import Backtrace, Frame, TaskStack, ThreadStack
 
 STATES = {
     "R": "running",
@@ -44,8 +45,11 @@ def render_backtrace(backtrace: Backtrace) -> str:
         head.append(escape_controls(backtrace.note))
     if not backtrace.threads:
         head.append("no Python thread was seen")
+    threads = backtrace.threads
+    head += [escape_controls(deadlock_text(circle)) for circle in deadlocks(threads)]
     blocks = ["\n".join(head)]
-    blocks += [_render_thread(thread) for thread in backtrace.threads]
+    blocks += [_render_thread(thread, wait_text(threads, thread)) for thread in threads]
+    blocks += map(_render_task, backtrace.tasks)
     return "\n\n".join(blocks)
 
 
@@ -74,16 +78,27 @@ def _fold(word: str) -> str:
     return escape_controls(word).replace(";", ":")
 
 
-def _render_thread(thread: ThreadStack) -> str:
+def _render_thread(thread: ThreadStack, wait: str) -> str:
     number = f" {thread.thread_id}" if thread.thread_id else ""
     facts = ", ".join(_facts(thread))
     about = f" ({facts})" if facts else ""
     doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
     lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}']
+    if wait:
+        lines.append(f"  waits for {escape_controls(wait)}")
     lines += render_frames(tuple(reversed(thread.frames)))
     if not thread.frames:
         lines.append("  no Python frame")
     return "\n".join(lines)
+
+
+def _render_task(task: TaskStack) -> str:
+    """What takes turns on a thread."""
+    on = f" (on thread {task.thread_id})" if task.thread_id else ""
+    word = {"asyncio": "Task"}.get(task.kind, escape_controls(task.kind).capitalize())
+    doing = f": {escape_controls(task.waiting)}" if task.waiting else ""
+    lines = [f'{word} "{escape_controls(task.name)}"{on}{doing}']
+    return "\n".join((*lines, *render_frames(tuple(reversed(task.frames)))))
 
 
 def _facts(thread: ThreadStack) -> list[str]:

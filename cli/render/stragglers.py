@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...ranks.naming import rank_words
 from ...ranks.pace import LEAST_STEPS
+from ...ranks.reasons import reasons
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
@@ -85,6 +86,8 @@ def _blame(pace: RankPace) -> Iterator[str]:
     ]
     if named:
         yield f"  the extra time is in {', '.join(named)}"
+    for reason in reasons(pace):
+        yield f"  {reason}"
     if pace.last_in and pace.late_s is not None:
         yield (
             f"  it was the last to arrive in {_of(pace.last_in, pace.collectives)} collectives,"

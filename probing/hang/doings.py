@@ -9,11 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ..thread_waits import (
+    chain,
+    deadlock_text,
+    deadlocks,
+    has_words,
+    is_stuck_behind,
+    own_line,
+    thread_name,
+    wait_text,
+)
 from ..waits import WAITS_FOR_GIL, library_path
 from ..wire import Backtrace, Frame, ThreadStack
 from .evidence import Doing, DoingKind
 
 _STACK = 4
+_MOST_TASKS = 3
+_ENDED = "ended"
+_IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
     r"torch/serialization\.py|torch/distributed/checkpoint/|torch/_weights_only|safetensors/"
@@ -41,6 +54,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for a C mutex", "lock"),
     ("sleeping", "sleep"),
     ("stopped", "stopped"),
+    (_ENDED, "unknown"),
     ("reading a file", "io"),
     ("writing to a file", "io"),
     ("opening a file", "io"),
@@ -49,6 +63,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("in an uninterruptible wait", "io"),
     ("running", "python"),
     ("waiting", "waiting"),
+    (_IDLE_LOOP, "waiting"),
 )
 """How the words of `waits` begin, and what kind that is."""
 
@@ -64,12 +79,24 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         return None
     words = thread.waiting or ""
     kind = _kind(words, thread.frames)
+    holders = chain(trace.threads, thread)[1:]
+    holder = _kind(holders[-1].waiting or "", holders[-1].frames) if holders else None
     return Doing(
         kind=kind,
-        words=_holder(trace, thread) or _phrase(kind, words),
+        words=_lock_words(trace, thread, holders)
+        or _holder(trace, thread)
+        or _phrase(kind, words) + _tasks_words(trace, thread),
         where=own_line(thread.frames),
         stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
+        holder=holder,
+        is_deadlock=is_stuck_behind(trace.threads, thread),
     )
+
+
+def worker_of(trace: Backtrace, thread_id: int | None = None) -> ThreadStack | None:
+    """The thread whose work counts: the one that trains, or has at last what that waits for."""
+    thread = training_thread(trace.threads, thread_id)
+    return None if thread is None else chain(trace.threads, thread)[-1]
 
 
 def group_asked_for(trace: Backtrace, thread_id: int | None = None) -> str | None:
@@ -92,12 +119,6 @@ def training_thread(
     return next((thread for thread in threads if thread.is_main), None)
 
 
-def own_line(frames: Iterable[Frame]) -> str | None:
-    """The innermost line of the job's own code."""
-    frame = next(iter(own_frames(frames)), None)
-    return f"{_name(frame.file)}:{frame.lineno} in {_function(frame.func)}" if frame else None
-
-
 def own_frames(frames: Iterable[Frame]) -> list[Frame]:
     """The frames of the job's own code."""
     return [f for f in frames if f.kind == "python" and library_path(f.file) is None]
@@ -107,7 +128,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting"}:
+    if by_words in {"collective", "joining", "stopped", "exiting", "unknown"}:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
@@ -130,11 +151,48 @@ def _phrase(kind: DoingKind, words: str) -> str:
     prefix = {"loader": "is in the DataLoader", "checkpoint": "is in its checkpoint code"}.get(kind)
     if prefix is not None:
         return f"{prefix} ({words})" if words else prefix
+    if words == _ENDED:
+        return "goes on without its main thread, which has ended by itself"
     if kind == "store":
         return "is waiting for a key of the store"
     if kind == "python" or (kind == "device" and "GPU" not in words):
         return "runs Python code"
     return f"is {words}" if words else "is somewhere that could not be told"
+
+
+def _lock_words(
+    trace: Backtrace, thread: ThreadStack, holders: Sequence[ThreadStack]
+) -> str | None:
+    """Words about who has what a thread waits for, first, and what that one does."""
+    if not holders or thread.awaits is None:
+        return None
+    circle = next((c for c in deadlocks(trace.threads) if holders[-1] in c), None)
+    if circle is not None:
+        is_in = thread.thread_id in {one.thread_id for one in circle}
+        wait = "" if is_in else f"waits for {wait_text(trace.threads, thread)}, which "
+        words = deadlock_text(circle).replace("most likely a", "most likely in a", 1)
+        return f"{wait}is {'' if words.startswith('most') else 'in '}{words}"
+    last = holders[-1]
+    line = own_line(last.frames)
+    does = f"is {last.waiting or 'running'}" + (f" at {line}" if line else "")
+    turn = f", and waits in turn for {thread_name(last)}, which {does}" if holders[1:] else ""
+    return (
+        f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"
+        f"{turn or f' and {does}'}; it waits for that"
+    )
+
+
+def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:
+    """Words about what the tasks wait for whose event loop has nothing to do."""
+    if not (thread.waiting or "").startswith(_IDLE_LOOP):
+        return ""
+    tasks = [task for task in trace.tasks if task.thread_id == thread.thread_id]
+    texts = []
+    for task in tasks[:_MOST_TASKS]:
+        line = own_line(task.frames)
+        texts.append(f"task {task.name} is {task.waiting}" + (f" at {line}" if line else ""))
+    more = f" and {len(tasks) - _MOST_TASKS} more" if len(tasks) > _MOST_TASKS else ""
+    return f" ({', '.join(texts)}{more})" if texts else ""
 
 
 def _holder(trace: Backtrace, thread: ThreadStack) -> str | None:

@@ -74,7 +74,7 @@ def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
     """
     own = [e for e in dead if e.ended_ns and not e.died_of_peers]
     timed = [e for e in dead if e.ended_ns]
-    wordless = [e for e in dead if e.is_wordless]
+    wordless = [e for e in dead if e.is_wordless and not e.died_of_peers]
     killed = [e for e in wordless if e.was_short_of_memory]
     first = [min(those, key=lambda e: e.ended_ns or 0) for those in (own, timed) if those]
     if own:

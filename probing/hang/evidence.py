@@ -120,6 +120,8 @@ class Doing:
         where: The line of the job's own code that does it, ``train.py:87 in fetch``.
         stack: The innermost frames, ``func (file:line)``.
         group_ranks: The ranks of the group that it makes, where that was looked at.
+        holder: What the thread does that has the lock it waits for, where that is known.
+        is_deadlock: Whether it waits for ever, as its own threads wait for each other.
     """
 
     kind: DoingKind
@@ -127,6 +129,8 @@ class Doing:
     where: str | None = None
     stack: tuple[str, ...] = ()
     group_ranks: str | None = None
+    holder: DoingKind | None = None
+    is_deadlock: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +170,7 @@ class RankEvidence:
         not_finite: The last step whose loss was not finite.
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
+        deadlocks: The circles of threads of it that wait for each other, a clause each.
         has_agent: Whether there is a record of it at all.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
         notes: What could not be had of it, and why.
@@ -191,6 +196,7 @@ class RankEvidence:
     not_finite: int | None = None
     module: str | None = None
     work: Work | None = None
+    deadlocks: tuple[str, ...] = ()
     has_agent: bool = True
     is_by_flight: bool = False
     notes: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from ..local_process import LocalProcess
 from ..ring_peek import RingPeek
 from ..rundir import ProcessFolder
 from ..tables import COLLECTIVES, STEPS, TORCH_TRACE
+from ..thread_waits import deadlock_text, deadlocks
 from ..wire import Backtrace
 from .doings import doing_of, group_asked_for
 from .evidence import Call, Doing, Group, RankEvidence, State
@@ -76,6 +77,8 @@ _OF_PEERS = re.compile(
 """What errors say whose reason is that another rank is gone, or does not come."""
 _OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
 """Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
+_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM")
+"""What launchers end the other ranks with once one has failed."""
 _OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
 
 Row = Mapping[str, Any]
@@ -192,6 +195,7 @@ def evidence_of(
         module=None if is_dead else _module(module),
         has_agent=bool(member.started_ns),
         work=work_between(trace, again, thread) if trace and again else None,
+        deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )
 
@@ -328,7 +332,7 @@ def _ending(
         if state == "dead":
             found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
             words = " ".join((*found.certain, *found.likely)) if found else None
-            return _clause(words), None, True
+            return _clause(words), None, not (words and _BY_LAUNCHER.search(words))
     if state == "dead":
         note = trace.note if trace is not None else None
         return note, None, not (note and _says_of_peers(note))

@@ -62,6 +62,8 @@ def _more_attention(case: Case, verdict: Verdict) -> Iterator[str]:
             yield f"Rank {rank} has ended: {evidence.ending or 'how is not on record'}."
         elif evidence.has_agent and evidence.state in {"silent", "stopped", "unreachable"}:
             yield f"Rank {rank} is {_STATES[evidence.state]}."
+        for text in evidence.deadlocks:
+            yield f"In rank {rank} there is {text}."
 
 
 _STATES = {

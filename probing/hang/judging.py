@@ -359,6 +359,9 @@ def _kind_of(case: Case, causes: Iterable[int]) -> Kind:
 def _is_certain(case: Case, kind: Kind, causes: Sequence[int]) -> bool:
     """Whether no waiting will help: nor will it where ranks have failed of it already."""
     has_failed = any(e.gave_up for rank, e in case.ranks.items() if rank not in causes)
+    found = (case.ranks[rank].doing for rank in causes if rank in case.ranks)
+    if any(doing is not None and doing.is_deadlock for doing in found):
+        return True
     return kind in _CERTAIN or _is_leaving(case, causes) or (has_failed and bool(causes))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
 from .texts import name_of, seconds
@@ -33,9 +34,16 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     if evidence.state == "stopped":
         kill = f"kill -CONT {evidence.pid}"
         return _verdict(evidence, case, f"{name} {doing}; {kill} lets it go on.", is_hang=True)
+    if evidence.doing is not None and evidence.doing.is_deadlock and not evidence.moved:
+        return _verdict(evidence, case, f"{name} {doing}.", is_hang=True)
     if evidence.moved or (still_s is not None and still_s < case.calm_s):
         at = f" in step {evidence.step}" if evidence.step is not None else ""
-        return Verdict(kind="healthy", is_hang=False, headline=f"{name} moves{at}: no hang.")
+        return Verdict(
+            kind="healthy",
+            is_hang=False,
+            headline=f"{name} moves{at}: no hang.",
+            notes=tuple(f"Beside that there is {text}." for text in evidence.deadlocks),
+        )
     if evidence.step is None or still_s is None:
         text = f"{name} {doing}. No training step of it is on record to tell whether that is long."
         return _verdict(evidence, case, text, is_hang=False)
@@ -52,7 +60,7 @@ def doing_words(evidence: RankEvidence) -> str:
     """What a rank does and where, in words that fit behind its name."""
     doing = evidence.doing
     words = doing.words if doing else "is somewhere that could not be told"
-    if doing and doing.where:
+    if doing and doing.where and not doing.is_deadlock:
         words += f", at {doing.where}"
     if evidence.module is not None:
         words += f", inside module {evidence.module}"
@@ -78,8 +86,16 @@ def _verdict(
         ),
         still_s=evidence.still_s,
         threshold_s=case.threshold_s,
-        confidence="high: its stack was read" if evidence.doing else "low: it has no stack",
+        confidence=_confidence(evidence),
     )
+
+
+def _confidence(evidence: RankEvidence) -> str:
+    if evidence.doing is None:
+        return "low: it has no stack"
+    if evidence.doing.is_deadlock and LIKELY in evidence.doing.words:
+        return "medium: who has which lock is told by the code that its threads are in"
+    return "high: its stack was read"
 
 
 def _as_rank(evidence: RankEvidence) -> RankEvidence:

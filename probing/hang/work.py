@@ -8,7 +8,7 @@ is not believed any more, and who sleeps or waits for a lock gets nothing done.
 from __future__ import annotations
 
 from ..wire import Backtrace, Frame, WorkDone
-from .doings import own_frames, training_thread
+from .doings import own_frames, worker_of
 from .evidence import RankEvidence, Work
 from .texts import seconds
 
@@ -34,10 +34,11 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
     if first.work is None or second.work is None:
         return None
     passed_s = second.work.time_s - first.work.time_s
-    before, after = (training_thread(look.threads, thread_id) for look in (first, second))
+    before, after = (worker_of(look, thread_id) for look in (first, second))
     if passed_s <= 0 or before is None or after is None:
         return None
-    known = before.cpu_s is not None and after.cpu_s is not None
+    is_same = before.thread_id == after.thread_id  # else the lock has gone from hand to hand
+    known = is_same and before.cpu_s is not None and after.cpu_s is not None
     return Work(
         cpu=((after.cpu_s or 0.0) - (before.cpu_s or 0.0)) / passed_s if known else 0.0,
         children_cpu=_grown(first.work, second.work, "children_cpu_s") / passed_s,
@@ -55,6 +56,8 @@ def progress(evidence: RankEvidence) -> str | None:
     work, doing = evidence.work, evidence.doing
     if work is None or doing is None or not evidence.is_alive or doing.kind == "stopped":
         return None
+    if doing.is_deadlock:
+        return None
     is_saving = doing.kind == "checkpoint"
     if work.written_rate >= LEAST_RATE:
         what = "writing a checkpoint" if is_saving else "writing"
@@ -68,10 +71,12 @@ def progress(evidence: RankEvidence) -> str | None:
     if still_s >= COMPUTES_S:
         return None
     least = _LEAST_CPU_MOVING if work.has_moved_on else LEAST_CPU
-    spins = doing.kind == "device" and not work.has_moved_on
-    if doing.kind not in _IDLE and not spins and work.cpu >= least:
-        return f"computing{{}} ({work.cpu:.0%} of a processor)"
-    if doing.kind in _WAITS_FOR_CHILDREN and work.children_cpu >= LEAST_CPU:
+    kind = doing.holder or doing.kind
+    spins = kind == "device" and not work.has_moved_on
+    if kind not in _IDLE and not spins and work.cpu >= least:
+        whose = "waiting{} for a thread that computes" if doing.holder else "computing{}"
+        return f"{whose} ({work.cpu:.0%} of a processor)"
+    if kind in _WAITS_FOR_CHILDREN and work.children_cpu >= LEAST_CPU:
         used = f"{work.children_cpu:.0%} of a processor"
         return f"waiting{{}} for processes of its own, which compute ({used})"
     return None
@@ -84,7 +89,10 @@ def is_at_work(evidence: RankEvidence) -> bool:
 
 def is_asleep(evidence: RankEvidence) -> bool:
     """Whether it sleeps of its own will, and so for a time that it has chosen."""
-    return evidence.doing is not None and evidence.doing.kind == "sleep"
+    doing = evidence.doing
+    if doing is None or doing.is_deadlock:
+        return False
+    return (doing.holder or doing.kind) == "sleep"
 
 
 def work_words(evidence: RankEvidence) -> str:
@@ -98,7 +106,9 @@ def work_words(evidence: RankEvidence) -> str:
     if evidence.moved:
         step = f", in step {evidence.step}" if evidence.step is not None else ""
         return f"goes on by its record{step}{at}"
-    return f"has been sleeping{since}{at}"
+    waits = doing is not None and doing.holder
+    what = f"waiting{since} for a thread that sleeps" if waits else f"sleeping{since}"
+    return f"has been {what}{at}"
 
 
 def _grown(first: WorkDone, second: WorkDone, name: str) -> float:

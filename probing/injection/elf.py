@@ -20,7 +20,8 @@ _IDENT = b"\x7fELF\x02\x01\x01"
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _LOAD, _DYNAMIC = 1, 2
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH = 4, 5, 6, 0x6FFFFEF5
-_PLAIN_TYPES = frozenset({0, 1, 2})
+_FUNCTION = 2
+_PLAIN_TYPES = frozenset({0, 1, _FUNCTION})
 """Symbols without a type, data, and functions: those whose value is where they lie."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -59,6 +60,13 @@ class _SymbolTables(NamedTuple):
     strings: int
     gnu_hash: int
     old_hash: int
+
+
+class _Symbol(NamedTuple):
+    """Where something lies, and whether it is a function."""
+
+    address: int
+    is_code: bool
 
 
 class Image:
@@ -113,11 +121,14 @@ class Image:
         tables = self._tables
         if not tables.symbols or not tables.strings:
             return None
+        found = None
         if tables.gnu_hash:
-            return self._look_up_gnu(tables, name.encode())
-        if tables.old_hash:
-            return self._look_up_old(tables, name.encode())
-        return None
+            found = self._look_up_gnu(tables, name.encode())
+        elif tables.old_hash:
+            found = self._look_up_old(tables, name.encode())
+        if found is not None and not self._is_inside(found):
+            raise CannotInject(f"its ELF symbol {name} lies outside of what is loaded")
+        return None if found is None else found.address
 
     def tails(self, page: int, kind: int = WRITABLE) -> list[tuple[int, int]]:
         """Begin and end of what is unused in the last page of each segment of a kind.
@@ -158,7 +169,16 @@ class Image:
         """A pointer of the dynamic section, which some loaders have already adjusted."""
         return value + self.bias if 0 < value < self._end else value
 
-    def _look_up_gnu(self, tables: _SymbolTables, name: bytes) -> int | None:
+    def _is_inside(self, symbol: _Symbol) -> bool:
+        """Whether a symbol lies in what the loader has mapped; a function where code lies."""
+        at = symbol.address - self.bias
+        return any(
+            segment.address <= at < segment.address + segment.memory_size
+            and (not symbol.is_code or segment.flags & EXECUTABLE)
+            for segment in self.segments
+        )
+
+    def _look_up_gnu(self, tables: _SymbolTables, name: bytes) -> _Symbol | None:
         """Find a symbol by the GNU hash table."""
         read = self._read
         count, first, bloom_words, _ = struct.unpack("<4I", read(tables.gnu_hash, 16))
@@ -173,14 +193,14 @@ class Image:
         for number in range(index, index + _MAX_CHAIN):
             (found,) = struct.unpack("<I", read(chains + 4 * (number - first), 4))
             if found | 1 == wanted | 1:
-                address = self._symbol(tables, number, name)
-                if address is not None:
-                    return address
+                symbol = self._symbol(tables, number, name)
+                if symbol is not None:
+                    return symbol
             if found & 1:
                 return None
         raise CannotInject("its ELF symbol table has no end")
 
-    def _look_up_old(self, tables: _SymbolTables, name: bytes) -> int | None:
+    def _look_up_old(self, tables: _SymbolTables, name: bytes) -> _Symbol | None:
         """Find a symbol by the hash table of the System V standard."""
         read = self._read
         count, _ = struct.unpack("<2I", read(tables.old_hash, 8))
@@ -192,21 +212,21 @@ class Image:
             (number,) = struct.unpack("<I", read(at, 4))
             if number == 0:
                 return None
-            address = self._symbol(tables, number, name)
-            if address is not None:
-                return address
+            symbol = self._symbol(tables, number, name)
+            if symbol is not None:
+                return symbol
             at = chains + 4 * number
         raise CannotInject("its ELF symbol table has no end")
 
-    def _symbol(self, tables: _SymbolTables, number: int, name: bytes) -> int | None:
-        """The address of one symbol, if it has that name and is more than a reference."""
+    def _symbol(self, tables: _SymbolTables, number: int, name: bytes) -> _Symbol | None:
+        """One symbol, if it has that name and is more than a reference."""
         entry = self._read(tables.symbols + _SYMBOL.size * number, _SYMBOL.size)
         text, info, _, section, value, _ = _SYMBOL.unpack(entry)
         if not section or not value or info & 0xF not in _PLAIN_TYPES:
             return None
         if self._read(tables.strings + text, len(name) + 1) != name + b"\0":
             return None
-        return int(self.bias + value)
+        return _Symbol(int(self.bias + value), is_code=info & 0xF == _FUNCTION)
 
 
 def _gnu_hash(name: bytes) -> int:

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from .naming import Rank, in_order
 
 PARAMETER = "parameter"
-BY_NATURE = frozenset({"place"})
+AT_STEP = frozenset({PARAMETER, "buffer", "statistic", "optimizer", "random"})
+"""Kinds of facts that are compared between ranks that looked at the same step."""
+BY_NATURE = frozenset({"place", "statistic", "random"})
 """Kinds of facts that are told, but are no fault where they differ."""
 
 
@@ -25,7 +27,7 @@ class Fact:
     """One thing that is so on a rank.
 
     Attributes:
-        kind: Such as ``setting``, ``environment``, ``version``, ``parameter``.
+        kind: Such as ``setting``, ``environment``, ``version``, or one of `AT_STEP`.
         value: What it is compared by; None where it is not set.
         about: A few words beside the name.
         is_secret: Whether the value must not be shown.
@@ -117,14 +119,14 @@ def compare_facts(ranks: Sequence[RankFacts]) -> Comparison:
     values: dict[tuple[str, str], dict[Rank, Fact]] = {}
     for one in ranks:
         for fact in one.facts:
-            if fact.kind != PARAMETER or one.rank in at_one_step:
+            if fact.kind not in AT_STEP or one.rank in at_one_step:
                 values.setdefault((fact.kind, fact.name), {})[one.rank] = fact
     everyone = {one.rank: one for one in ranks}
     kinds_of = {one.rank: {fact.kind for fact in one.facts} for one in ranks}
     equal: Counter[str] = Counter()
     different: list[Difference] = []
     for (kind, name), facts in values.items():
-        asked = at_one_step if kind == PARAMETER else everyone
+        asked = at_one_step if kind in AT_STEP else everyone
         known = {rank: facts.get(rank) for rank in asked if kind in kinds_of[rank]}
         groups = groups_of({rank: fact.value if fact else None for rank, fact in known.items()})
         if len(groups) < 2:
@@ -170,7 +172,7 @@ def _difference(kind: str, name: str, groups: Sequence[Group], fact: Fact) -> Di
 
 
 def _has_parameters(one: RankFacts) -> bool:
-    return any(fact.kind == PARAMETER for fact in one.facts)
+    return any(fact.kind in AT_STEP for fact in one.facts)
 
 
 def _words(step: int | None) -> str | None:

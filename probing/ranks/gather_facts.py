@@ -30,6 +30,7 @@ _LEAD_S = 1.0
 _SOON = 0.2
 """The share of the time after which a rank answers that is asked through two others: what they
 keep for themselves leaves it little more."""
+_OF_MODELS = frozenset({PARAMETER, "buffer", "statistic"})
 _UNNAMED = frozenset({"job"})
 """Settings that need not be the same."""
 
@@ -175,19 +176,26 @@ def _settings(answer: Any) -> list[Fact]:
 
 
 def _checksums(rows: LiveRows | None) -> list[Fact]:
-    """The parameters that are whole on this rank."""
-    found = _dicts(rows)
-    several = len({row["root"] for row in found}) > 1
-    return [
-        Fact(
-            kind=PARAMETER,
-            name=f"{row['root']}.{row['parameter']}" if several else row["parameter"],
-            value=f"{row['shape']} {row['dtype']} {row['checksum']}",
-            about=f"{row['shape']} {row['dtype']}",
+    """The parameters that are whole on this rank, and what else was looked at with them."""
+    found = [{**row, "kind": row["kind"] or PARAMETER} for row in _dicts(rows)]
+    roots = {row["root"] for row in found if row["kind"] in _OF_MODELS}
+    facts = []
+    for row in found:
+        if row["checksum"] is None or row["is_shard"]:
+            continue
+        is_of_model = row["kind"] in _OF_MODELS
+        about = f"{row['shape']} {row['dtype']}" if is_of_model else ""
+        owner = row["root"] if not is_of_model or len(roots) > 1 else ""
+        between = "." if is_of_model else " "
+        facts.append(
+            Fact(
+                kind=row["kind"],
+                name=f"{owner}{between}{row['parameter']}" if owner else row["parameter"],
+                value=f"{about} {row['checksum']}".strip(),
+                about=about,
+            )
         )
-        for row in found
-        if row["checksum"] is not None and not row["is_shard"]
-    ]
+    return facts
 
 
 def _dicts(rows: LiveRows | None) -> list[dict[str, Any]]:

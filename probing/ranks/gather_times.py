@@ -7,14 +7,13 @@ rank without a record of collectives tells of its steps alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SqlError
 from ..job.asking import Outcome
-from ..tables import STEP_PHASES
+from ..tables import STEP_PHASES, STEPS
 from .naming import Rank
-from .times import Collective, RankTimes, Span, Step
+from .times import COSTS, Collective, RankTimes, Span, Step
 
 if TYPE_CHECKING:
     from ..client import Process
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 _DONE = "SELECT max(step) AS step FROM python.steps WHERE duration_ns IS NOT NULL"
 _STEPS = (
-    "SELECT 'step' AS kind, step, start_ns, duration, gradient_sync_s, {phases} FROM python.steps"
+    "SELECT 'step' AS kind, step, start_ns, duration, gradient_sync_s, {columns} FROM python.steps"
     " WHERE duration_ns IS NOT NULL AND step BETWEEN {first} AND {last}"
 )
 _SPANS = (
@@ -36,6 +35,7 @@ _COLLECTIVES = (
     " group_size, is_async FROM python.collectives WHERE step BETWEEN {first} AND {last}"
     " AND op NOT IN ('send', 'recv')"
 )
+_COUNTED = tuple(name for name in COSTS if name in {column.name for column in STEPS.columns})
 _KINDS = ("step", "span", "collective")
 _TOGETHER = " UNION ALL BY NAME "
 
@@ -51,10 +51,9 @@ def gather_times(
     done = _last_common_step(asking)
     bounds = {"first": done - last + 1, "last": done}
     names = asking.names
-    parts = _parts(bounds)
     outcomes = asking.ask(
-        lambda process, member: _times_of(process, member, names[member], parts),
-        ahead=[asking.query(_TOGETHER.join(parts))],
+        lambda process, member: _times_of(process, member, names[member], bounds),
+        ahead=[asking.query(_TOGETHER.join(_parts(bounds)))],
     )
     return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
 
@@ -72,18 +71,16 @@ def _last_common_step(asking: Asking) -> int:
     return min((step for step in known if step > 0), default=0)
 
 
-def _parts(bounds: dict[str, int]) -> list[str]:
+def _parts(bounds: dict[str, int], *, with_costs: bool = True) -> list[str]:
     """The statements, that of collectives last."""
-    words = {"phases": ", ".join(f"{phase}_s" for phase in STEP_PHASES), **bounds}
+    names = [*(f"{phase}_s" for phase in STEP_PHASES), *(_COUNTED if with_costs else ())]
+    words = {"columns": ", ".join(names), **bounds}
     return [part.format(**words) for part in (_STEPS, _SPANS, _COLLECTIVES)]
 
 
-def _times_of(process: Process, member: Member, rank: Rank, parts: Sequence[str]) -> RankTimes:
+def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, int]) -> RankTimes:
     """What one process tells."""
-    try:
-        rows = process.query(_TOGETHER.join(parts)).to_pylist()
-    except SqlError:  # an agent of a version that records no collectives
-        rows = process.query(_TOGETHER.join(parts[:2])).to_pylist()
+    rows = _rows(process, bounds)
     rows.sort(key=lambda row: row["start_ns"])
     of = {kind: [row for row in rows if row["kind"] == kind] for kind in _KINDS}
     return RankTimes(
@@ -96,6 +93,17 @@ def _times_of(process: Process, member: Member, rank: Rank, parts: Sequence[str]
     )
 
 
+def _rows(process: Process, bounds: dict[str, int]) -> list[dict[str, Any]]:
+    """All rows, or those that an agent of an older version has: without costs, or collectives."""
+    older = _parts(bounds, with_costs=False)
+    for parts in (_parts(bounds), older):
+        try:
+            return process.query(_TOGETHER.join(parts)).to_pylist()
+        except SqlError:
+            continue
+    return process.query(_TOGETHER.join(older[:2])).to_pylist()
+
+
 def _step(row: dict[str, Any]) -> Step:
     known = {phase: row[f"{phase}_s"] for phase in STEP_PHASES}
     return Step(
@@ -104,6 +112,7 @@ def _step(row: dict[str, Any]) -> Step:
         duration_s=row["duration"],
         phases={phase: seconds for phase, seconds in known.items() if seconds is not None},
         sync_s=row["gradient_sync_s"],
+        costs={name: row[name] for name in COSTS if row.get(name) is not None},
     )
 
 

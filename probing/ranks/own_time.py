@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..tables import STEP_PHASES
 from .arrivals import entries_of
@@ -31,11 +31,13 @@ class OwnStep:
 
     Attributes:
         phases: The own time of each phase.
+        costs: See `Step`; of the whole step.
     """
 
     duration_s: float
     blocked_s: float
     phases: Mapping[str, float]
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def own_s(self) -> float:
@@ -111,4 +113,5 @@ def _own(step: Step, blocked: Mapping[str, float]) -> OwnStep:
         duration_s=step.duration_s,
         blocked_s=(step.sync_s or 0.0) + sum(blocked.values()),
         phases=phases,
+        costs=step.costs,
     )

@@ -17,7 +17,7 @@ from .arrivals import Arrivals
 from .naming import Rank
 from .own_time import OwnStep
 from .robust import lower_middle, middle, sigma
-from .times import RankTimes
+from .times import COSTS, RankTimes
 
 Z_LIMIT = 3.5
 """From how many standard deviations on a step counts as slow (Iglewicz and Hoaglin, 1993)."""
@@ -45,6 +45,7 @@ class RankPace:
         collectives: Of how many.
         late_s: How far behind the others it then was, in the middle; None where it never was.
         phases: What each phase has above the cohort's middle.
+        costs: The same of what was counted beside time, see `times.COSTS`.
     """
 
     rank: Rank
@@ -61,6 +62,7 @@ class RankPace:
     collectives: int = 0
     late_s: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_straggler(self) -> bool:
@@ -152,6 +154,7 @@ def _pace(number: int, one: RankTimes, cohort: _Cohort, order: Arrivals) -> Rank
         collectives=order.counted.get(rank, 0),
         late_s=middle(late),
         phases=_phases(rank, cohort, counting),
+        costs=_costs(rank, cohort, counting),
     )
 
 
@@ -165,4 +168,20 @@ def _phases(rank: Rank, cohort: _Cohort, steps: Sequence[int]) -> dict[str, floa
             above.append(cohort.own[rank][step].phases.get(phase, 0.0) - lower_middle(times))
         if any(phase in cohort.own[rank][step].phases for step in steps):
             found[phase] = median(above)
+    return found
+
+
+def _costs(rank: Rank, cohort: _Cohort, steps: Sequence[int]) -> dict[str, float]:
+    """What a rank has above the cohort's middle of all that every rank has counted."""
+    found = {}
+    for name in COSTS:
+        above = []
+        for step in steps:
+            counts = [cohort.own[other][step].costs.get(name) for other in cohort.names]
+            known = [count for count in counts if count is not None]
+            mine = cohort.own[rank][step].costs.get(name)
+            if mine is not None and len(known) == len(counts):
+                above.append(mine - lower_middle(known))
+        if above:
+            found[name] = median(above)
     return found

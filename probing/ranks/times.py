@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from .naming import Rank
 
+COSTS = ("cpu_s", "gc_s", "major_faults", "voluntary_switches", "involuntary_switches")
+"""Columns of `python.steps` that tell what the training thread was given and what held it up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -20,6 +23,7 @@ class Step:
         phases: How long each phase took that there was.
         sync_s: How long other ranks were waited for in the backward pass and from there to the
             optimizer, which is no part of these phases; None where that was not told apart.
+        costs: What was counted beside time, of `COSTS`; without what was not counted.
     """
 
     step: int
@@ -27,6 +31,7 @@ class Step:
     duration_s: float
     phases: Mapping[str, float] = field(default_factory=dict)
     sync_s: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

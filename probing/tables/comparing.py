@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .records import Column, Table
 
+CHECKSUM_KINDS = ("parameter", "buffer", "statistic", "optimizer", "random")
 ENVIRONMENT_KINDS = ("environment", "version", "torch", "place")
 
 ENVIRONMENT = Table(
@@ -42,17 +43,35 @@ ENVIRONMENT = Table(
 PARAMETER_CHECKSUMS = Table(
     name="parameter_checksums",
     kind="live",
-    doc="A checksum of the bits of each parameter of the models that are trained, taken by the"
-    " training thread at the end of a step; where the training makes no progress, as it stands."
-    " Ranks that hold the same parameters have the same checksums after the same step.",
+    doc="A checksum of the bits of each parameter and each buffer of the models that are trained,"
+    " the options of the optimizers' groups, and checksums of the states of random generators,"
+    " taken by the training thread at the end of a step; where that makes no progress, as it"
+    " stands. Ranks that hold the same parameters have the same checksums after the same step.",
     columns=(
         Column(
             name="step",
             type="int64",
             doc="The last step that was over; NULL where none is counted.",
         ),
-        Column(name="root", type="text", doc="The class of the root module it belongs to."),
-        Column(name="parameter", type="text", doc="Its qualified name in the root."),
+        Column(
+            name="kind",
+            type="enum",
+            values=CHECKSUM_KINDS,
+            doc="`parameter`; `buffer`; `statistic` for a buffer in which a normalization counts"
+            " the batches of its own rank; `optimizer` for an option of a group; `random` for the"
+            " state of a generator.",
+        ),
+        Column(
+            name="root",
+            type="text",
+            doc="The class of the root module, or of the optimizer, that it belongs to.",
+        ),
+        Column(
+            name="parameter",
+            type="text",
+            doc="Its qualified name in the root; of an option its group and name; of a state whose"
+            " generator it is.",
+        ),
         Column(name="shape", type="text", doc="Its size, such as `[64,128]`; that of a shard."),
         Column(name="dtype", type="text", doc="Its type."),
         Column(name="device", type="text", doc="Where it is."),
@@ -65,8 +84,8 @@ PARAMETER_CHECKSUMS = Table(
             name="checksum",
             type="text",
             doc="`crc32:` and 8 digits in main memory, `sums:` and 16 on a device, where it is made"
-            " of sums; NULL where the parameter holds no plain numbers, or is on a device while the"
-            " training stands still.",
+            " of sums; of an option its value; NULL where the parameter holds no plain numbers, or"
+            " is on a device while the training stands still.",
         ),
     ),
 )

@@ -85,6 +85,18 @@ THREADS = Table(
             doc="The function of the kernel that it sleeps in; NULL when it is awake or the kernel"
             " does not tell.",
         ),
+        Column(
+            name="awaits",
+            type="text",
+            doc="What it waits for that another thread has, such as `the lock self._lock`, `the"
+            " import of module x` or `thread x to end`; NULL where it waits for no such thing, or"
+            " the agent did not look.",
+        ),
+        Column(
+            name="holder_thread_id",
+            type="int64",
+            doc="The number of the thread that has it; NULL where that is not known.",
+        ),
         _SOURCE,
     ),
 )

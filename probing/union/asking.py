@@ -17,12 +17,12 @@ from ..engine import Engine
 from ..errors import ProbingError, RingError
 from ..limits import DEFAULT_TIMEOUT_S
 from ..local_process import LocalProcess
+from ..process_columns import add_columns, added_values, concatenated, with_ranks
 from ..providers import providers_for
 from ..ring_peek import RingPeek
 from ..rundir import ProcessFolder
 from ..tables import Table
 from .budget import Budget, width_of
-from .columns import add_columns, added_values, concatenated, with_ranks
 from .errors import AnswerCut
 from .leaves import Leaf
 

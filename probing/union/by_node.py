@@ -104,7 +104,9 @@ class NodeAsker:
             self._failed.update(dict.fromkeys(members, error))
             return
         asked = tuple(
-            UnionMember(key=rank_paths.split(m.endpoint)[1], rank=m.rank, host=m.host, pid=m.pid)
+            UnionMember(
+                key=rank_paths.split(m.endpoint)[1], rank=m.rank, host=m.host, pid=m.pid, job=m.job
+            )
             for m in members
         )
         self._machines[url_of(found)] = Machine(address=found, members=asked)

@@ -16,10 +16,10 @@ import pyarrow as pa
 from ..job.asking import Outcome, ask_all
 from ..job.membership import Member, names_of
 from ..job.tree import FAN_OUT
+from ..process_columns import added_columns, added_values, concatenated, literal
 from .asking import Asker, Part, run_leaf
 from .budget import Budget
 from .by_node import NodeAsker, groups_of
-from .columns import added_values, concatenated
 from .errors import UnionTooLarge
 from .leaves import Leaf, Plan
 from .syntax import Syntax
@@ -135,23 +135,14 @@ def _chosen(leaves: Sequence[Leaf], members: Sequence[Member], syntax: Syntax) -
 
 
 def _is_chosen(syntax: Syntax, leaf: Leaf, values: dict[str, object]) -> bool:
-    """Whether the three values of a process fulfil any choice of a leaf."""
+    """Whether the added values of a process fulfil any choice of a leaf."""
     alias = leaf.alias or leaf.table.name
-    rank, host, pid = values.values()
     columns = ", ".join(values)
-    row = (f"{_whole(rank)}", _text(host), f"{_whole(pid)}")
+    row = [literal(column, values[column.name]) for column in added_columns(leaf.table)]
     source = f'(VALUES ({", ".join(row)})) AS "{alias}" ({columns})'
     choice = " OR ".join(f"({text})" for text in leaf.choices)
     found = syntax.values(f"SELECT {choice} FROM {source}")
     return found[0][0] is True
-
-
-def _whole(value: object) -> str:
-    return "CAST(NULL AS BIGINT)" if value is None else f"CAST({value} AS BIGINT)"
-
-
-def _text(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _together(leaf: Leaf, parts: Sequence[Part]) -> pa.Table:

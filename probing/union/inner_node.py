@@ -16,12 +16,12 @@ from .. import wire
 from ..errors import BadRequest
 from ..job.handing_on import reachable
 from ..job.tree import FAN_OUTS, ask_nodes
+from ..process_columns import concatenated
 from ..rundir import RunDirectory
 from ..tables import TABLES
 from ..tree_wire import NODES_KEY, NodeAccount, NodeAccounts, TreeRequest, TreeWork
 from ..union_wire import MEMBERS_KEY, UnionOutcomes
 from .asking import run_over
-from .columns import concatenated
 from .errors import UnionTooLarge
 from .node_answer import answer
 from .partials import combined

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..process_columns import added_columns, literal
 from ..tables import Table
-from .columns import added_columns
 
 PARTIALS = "partials"
 """The table, in the schema `probing`, that the ranks' parts of aggregates are merged from."""
@@ -58,7 +58,7 @@ class Leaf:
         """The statement for a process, or for several.
 
         Args:
-            added: The values of the three columns for one process; None where the table that is
+            added: The values of the added columns for one process; None where the table that is
                 asked has these columns itself, which are then in the answer, too.
             lacking: Columns that the process's version does not have.
         """
@@ -85,10 +85,12 @@ class Leaf:
         alias = f" AS {_quoted(self.alias)}" if self.alias else ""
         extra = []
         if added is not None and self.reads_added:
-            extra += [f"{_literal(value)} AS {name}" for name, value in added.items()]
-        types = {"int64": "BIGINT", "time": "BIGINT", "float64": "DOUBLE", "bool": "BOOLEAN"}
+            extra += [
+                f"{literal(column, added[column.name])} AS {column.name}"
+                for column in added_columns(self.table)
+            ]
         extra += [
-            f"CAST(NULL AS {types.get(column.type, 'VARCHAR')}) AS {_quoted(column.name)}"
+            f"{literal(column, None)} AS {_quoted(column.name)}"
             for column in self.table.columns
             if column.name in lacking
         ]
@@ -120,15 +122,6 @@ def _quoted(name: str) -> str:
     return (
         name if name.isidentifier() and name not in _WORDS else '"' + name.replace('"', '""') + '"'
     )
-
-
-def _literal(value: Any) -> str:
-    """A value of one of the three columns."""
-    if value is None:
-        return "CAST(NULL AS BIGINT)"
-    if isinstance(value, int):
-        return f"CAST({value} AS BIGINT)"
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 _WORDS = frozenset(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..process_columns import added_columns
 from ..tables import Table
 from .aggregates import Halves, halves_of
-from .columns import added_columns
 from .leaves import PARTIALS, Leaf, Plan
 from .statement import Single
 from .syntax import (

@@ -13,12 +13,12 @@ from .. import wire
 from ..errors import BadRequest
 from ..job.asking import Outcome, ask_all
 from ..job.membership import Member
+from ..process_columns import concatenated
 from ..rundir import RunDirectory
 from ..tables import TABLES, Table
 from ..union_wire import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutcomes, UnionRequest
 from .asking import Asker, Part, run_over
 from .budget import Budget
-from .columns import concatenated
 from .errors import UnionTooLarge
 from .leaves import Leaf
 
@@ -63,6 +63,7 @@ def _member(member: UnionMember, directory: RunDirectory) -> Member:
         rank=member.rank,
         host=member.host,
         pid=member.pid,
+        job=member.job,
         world_size=None,
         endpoint=str(directory.path / member.key),
     )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import sql_gate
+from ..process_columns import added_columns
 from ..tables import Table
-from .columns import added_columns
 from .filters import ScanFilter, scan_filters
 from .leaves import Leaf, Plan
 from .merging import TypesOf, choices_of, merge_plan

@@ -22,10 +22,10 @@ from ..job.asking import Coverage, Outcome
 from ..job.membership import Member
 from ..job.tree import FAN_OUT
 from ..limits import DEFAULT_TIMEOUT_S
+from ..process_columns import added_columns, with_ranks
 from ..tables import TABLES, Table
 from .asking import Part
 from .budget import DEFAULT_BUDGET_MIB
-from .columns import added_columns, with_ranks
 from .gathering import Gathered, gather
 from .leaves import Leaf, Plan
 from .partials import Partials

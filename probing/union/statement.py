@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..process_columns import with_ranks
 from ..tables import Table
-from .columns import with_ranks
 from .syntax import Syntax, Tree, column_names, node_of, parts_of
 
 _KNOWN = frozenset(

@@ -43,9 +43,8 @@ class Ranks:
             parts = []
             for member in self.members():
                 rows = probing.connect(member.endpoint).query(f"FROM {table.full_name}").to_arrow()
-                for place, (name, kind) in enumerate(
-                    (("rank", pa.int64()), ("host", pa.string()), ("pid", pa.int64()))
-                ):
+                kinds = {"rank": pa.int64(), "host": pa.string(), "pid": pa.int64()}
+                for place, (name, kind) in enumerate({**kinds, "job": pa.string()}.items()):
                     value = pa.scalar(getattr(member, name), kind)
                     rows = rows.add_column(place, name, pa.repeat(value, rows.num_rows))
                 parts.append(rows)

@@ -22,6 +22,7 @@ from tests.ranks.connections import Connections
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SLOW, CHANGED, ASLEEP = 1, 3, 2
+ODD = {"masked": 0, "rate": 2, "drawn": 1}
 TOKEN = "of-the-odd-ranks"
 AT_STEPS = re.compile(r" \(at steps? [^)]*\)")
 """What is said of the ranks' steps where these are not the same."""
@@ -31,7 +32,8 @@ AT_STEPS = re.compile(r" \(at steps? [^)]*\)")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """The job; the last test of this file brings it to a stand."""
     cwd = tmp_path_factory.mktemp("odd")
-    job = start_job("odd_ranks", f"slow:{SLOW}", f"changed:{CHANGED}", ranks=4, cwd=cwd)
+    odds = (f"slow:{SLOW}", f"changed:{CHANGED}", *(f"{what}:{rank}" for what, rank in ODD.items()))
+    job = start_job("odd_ranks", *odds, ranks=4, cwd=cwd)
     wait_until(lambda: job.ask(0, "SELECT max(step) AS s FROM python.steps")[0]["s"] > 15, "steps")
     yield job
     job.reap()
@@ -66,6 +68,19 @@ def test_the_changed_parameter_is_found_at_the_same_step(odd: Job) -> None:
     assert (one["name"], one["odd"]) == ("second.weight", [CHANGED])
     assert [group["ranks"] for group in one["groups"]] == [[3], [0, 1, 2]]
     assert found["equal"]["parameter"] == 5
+
+
+def test_buffers_options_and_random_states_are_compared(odd: Job) -> None:
+    """A buffer and an option that one rank has otherwise are faults; a random state is told."""
+    found = answer(odd, "diff")
+    of_kind = {d["kind"]: d for d in found["differences"] if d["kind"] in {"buffer", "optimizer"}}
+    assert of_kind["buffer"]["name"] == "mask"
+    assert of_kind["buffer"]["odd"] == [ODD["masked"]]
+    assert of_kind["optimizer"]["name"] == "SGD group 0 weight_decay"
+    assert of_kind["optimizer"]["groups"][0] == {"value": "1e-09", "ranks": [ODD["rate"]]}
+    (random,) = [d for d in found["places"] if d["kind"] == "random"]
+    assert (random["name"], random["odd"]) == ("torch", [ODD["drawn"]])
+    assert found["equal"]["random"] >= 1
 
 
 def test_ranks_asked_through_each_other_look_at_the_same_step(

@@ -7,6 +7,11 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+import probing
+from probing.errors import SqlError
+from probing.local_process import LocalProcess
+from probing.remote_process import RemoteProcess
+from probing.transport import Address
 from probing.union.query import Union
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 
@@ -34,6 +39,8 @@ QUERIES = (
     ("M", f"SELECT rank, count(*) FROM {S} WHERE step < 0 GROUP BY rank"),
     ("M", f"SELECT bool_or(failed), bool_and(training), any_value(root) FROM {T}"),
     ("M", f"SELECT host, pid, max(step) FROM {S} GROUP BY host, pid"),
+    ("M", f"SELECT job, rank, count(*) FROM {S} GROUP BY job, rank ORDER BY rank"),
+    ("M", f"SELECT count(*) FROM {S} WHERE job = 'another' OR job IS NULL"),
     ("M", f"SELECT upper(module) AS u, count(*) FROM {T} WHERE module LIKE '%attn' GROUP BY u"),
     ("R", f"SELECT * FROM {S} WHERE loss IS NULL"),
     ("R", f"SELECT module, step FROM {T} WHERE module = 'it''s \"odd\"' AND depth <> 2"),
@@ -99,6 +106,38 @@ def test_answers_are_those_of_one_database(
     assert_same(given, expected, in_order=in_order, why=f"{sql}\n{answer.plan}")
     assert _way(answer.plan.is_merged, answer.plan.pushed) == way, answer.plan
     assert {o.state for o in answer.outcomes} <= {"answered"}
+
+
+OF_ONE = (
+    f"SELECT rank, host, pid, job, count(*) AS n FROM {S} GROUP BY ALL",
+    f"SELECT s.rank, t.module FROM {S} s JOIN {T} t USING (rank, step) ORDER BY ALL LIMIT 5",
+    f"SELECT rank, step, loss FROM {S} WHERE job = 'ranks' AND rank < 4 ORDER BY step",
+    "SELECT job, rank FROM python.host_memory WHERE process_pid = pid",
+    "SELECT rank, thread_name FROM python.threads WHERE is_main",
+)
+
+
+@pytest.mark.parametrize("sql", OF_ONE)
+def test_a_statement_over_many_runs_over_one(ranks: Ranks, sql: str) -> None:
+    """Of one process, by its files and by its agent, it answers what it answers over that one."""
+    member = ranks.members()[3]
+    expected = Union((member,)).query(sql).rows.to_arrow()
+    assert expected.num_rows
+    local = probing.connect(member.endpoint)
+    assert isinstance(local, LocalProcess)
+    agent = RemoteProcess("", Address(path=local.folder.socket), 60)
+    for process in (local, agent):
+        given = process.query(sql, timeout_s=60).to_arrow()
+        assert_same(given, expected, in_order=True, why=sql)
+
+
+def test_a_statement_that_names_none_of_them_means_what_it_meant(ranks: Ranks) -> None:
+    """All columns of one process are those that it recorded; an error is the first one."""
+    process = probing.connect(ranks.members()[3].endpoint)
+    schema = process.query(f"FROM {S} LIMIT 1").to_arrow().schema
+    assert not {"rank", "host", "pid", "job"} & set(schema.names)
+    with pytest.raises(SqlError, match="no column rang"):
+        process.query(f"SELECT rang, rank FROM {S}")
 
 
 def _way(is_merged: bool, pushed: tuple[str, ...]) -> str:

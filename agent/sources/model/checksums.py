@@ -1,4 +1,4 @@
-"""Checksums of the parameters of the models that are trained.
+"""Checksums of the parameters and buffers of the models that are trained.
 
 Rules of this file: `step_ended` runs in the training thread; changes nothing and keeps no tensor
 alive. Only plain tensors are read: a subclass may start a collective when it is looked at, so of a
@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 from ..calls.module_names import class_name, outermost, unwrap, walk
 from ..steps.found import found_roots
 from ..steps.recording import Recording
+from .same_on_ranks import optimizer_options, random_states
 from .tensor_facts import name_of
 
 Row = tuple[str | int | bool | None, ...]
 
 _COLUMNS = 1024
+_STATISTICS = frozenset({"running_mean", "running_var"})
+"""Buffers in which a module counts its own batches: without SyncBatchNorm each rank has others."""
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 _MASK = (1 << 64) - 1
 
@@ -87,25 +90,54 @@ def take_checksums(
     roots = outermost(recording.roots.alive()) or found_roots()
     with torch.no_grad():
         parts = [part for root in roots for part in _parts(root)]
-        marks = [_mark(part[2], reads_devices=reads_devices) for part in parts]
+        marks = [_mark(part.local, reads_devices=reads_devices) for part in parts]
         texts = _fetch(torch, marks)
-    rows = [
-        (step, root, name, _shape(local), name_of(local.dtype), str(local.device), shard, text)
-        for (root, name, local, shard), text in zip(parts, texts, strict=True)
+    rows: list[Row] = [
+        (step, p.kind, p.root, p.name, _shape(t), name_of(t.dtype), str(t.device), p.is_shard, text)
+        for p, text in zip(parts, texts, strict=True)
+        for t in (p.local,)
+    ]
+    others = [*optimizer_options(recording), *random_states(reads_devices=reads_devices)]
+    rows += [
+        (step, one.kind, one.owner, one.name, None, None, None, False, one.value) for one in others
     ]
     return Checksums(step, tuple(rows), time.perf_counter() - begun)
 
 
-def _parts(root: Any) -> Iterator[tuple[str, str, Any, bool]]:
-    """Each parameter once: the root's class, its name, what this rank holds, whether of a shard."""
+class _Part(NamedTuple):
+    """A parameter or a buffer.
+
+    Attributes:
+        kind: As in the table.
+        root: The class of the root module.
+        local: What this rank holds of it.
+    """
+
+    kind: str
+    root: str
+    name: str
+    local: Any
+    is_shard: bool
+
+
+def _parts(root: Any) -> Iterator[_Part]:
+    """Each parameter and each buffer once."""
     seen: set[int] = set()
     root_class = class_name(unwrap(root))
     for path, module in walk(root, "", set()):
-        for name, parameter in list(module._parameters.items()):
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
-                local = getattr(parameter, "_local_tensor", parameter)
-                yield root_class, f"{path}.{name}" if path else name, local, _is_shard(parameter)
+        statistics = _STATISTICS if getattr(module, "track_running_stats", False) else ()
+        for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for name, tensor in list(tensors.items()):
+                if tensor is None or id(tensor) in seen:
+                    continue
+                seen.add(id(tensor))
+                yield _Part(
+                    kind="statistic" if kind == "buffer" and name in statistics else kind,
+                    root=root_class,
+                    name=f"{path}.{name}" if path else name,
+                    local=getattr(tensor, "_local_tensor", tensor),
+                    is_shard=_is_shard(tensor),
+                )
 
 
 def _is_shard(parameter: Any) -> bool:

@@ -6,9 +6,8 @@ asked to. The agent's own threads are left out: they are not the job's.
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import sys
-import threading
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -16,8 +15,10 @@ from .... import process
 from ....stacks import complete, is_ours
 from ....wire import Backtrace, Frame, Local, ThreadStack
 from ....work_done import work_of
-from ...safe_points import AGENT_THREAD_PREFIX
 from ..numbers.values import read_locals
+from .awaited import Waits, settled
+from .job_threads import job_threads
+from .tasks import take_tasks
 
 _FRAMES_WITH_LOCALS = 100
 """How many frames of a stack, from the innermost on, are asked for their local variables."""
@@ -43,33 +44,47 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     Args:
         locals: Also short texts of the local variables.
     """
+    before = _facts_of_waiting()
     # All frames first and at one go: what is read from files takes long enough for the threads
     # to move on, and a frame that has returned no longer knows who called it.
-    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    places = {
-        ident: _places_of(frame, locals=locals)
-        for ident, frame in sys._current_frames().items()
-        if ident not in own
-    }
-    main = threading.main_thread().ident
+    seen = job_threads()
+    places = {ident: _places_of(frame, locals=locals) for ident, frame in seen.frames.items()}
+    awaited = Waits(seen.frames, seen.numbers).found() if before else {}
+    tasks = take_tasks(seen)
+    seen.frames.clear()  # this very one may be among them, and would hold itself and all others
     stacks = [
         ThreadStack(
-            thread_id=thread.native_id or 0,
+            thread_id=thread.number,
             name=thread.name,
-            is_main=thread.ident == main,
+            is_main=thread.is_main,
             daemon=thread.daemon,
-            alive=thread.is_alive(),
-            frames=tuple(place.frame() for place in places.get(thread.ident or 0, ())),
+            alive=thread.is_alive,
+            frames=tuple(place.frame() for place in places.get(thread.ident, ())),
         )
-        for thread in _threads(set(places))
+        for thread in seen.threads
     ]
     facts = process.threads(os.getpid(), {stack.thread_id for stack in stacks})
+    stacks = [
+        dataclasses.replace(stack, awaits=settled(awaited[n], before.get(n), facts.get(n)))
+        if (n := stack.thread_id) in awaited
+        else stack
+        for stack in stacks
+    ]
     return Backtrace(
         pid=os.getpid(),
         source="agent",
         threads=complete(stacks, facts, by_agent=True),
         work=work_of(os.getpid(), facts),
+        tasks=tasks,
     )
+
+
+def _facts_of_waiting() -> dict[int, process.ThreadFacts]:
+    """What the kernel tells of the threads that wait for what another one may have."""
+    seen = job_threads()
+    waiting = Waits(seen.frames, seen.numbers).waiting()
+    seen.frames.clear()
+    return process.threads(os.getpid(), waiting) if waiting else {}
 
 
 def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
@@ -82,14 +97,3 @@ def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:
             found.append(_Place(frame.f_code, frame.f_lineno or 0, values))
         frame = frame.f_back
     return found
-
-
-def _threads(idents: set[int]) -> list[threading.Thread]:
-    """The job's threads: those that threading knows, and those that only have frames."""
-    known = [t for t in threading.enumerate() if not t.name.startswith(AGENT_THREAD_PREFIX)]
-    own = {t.ident for t in threading.enumerate()} - {t.ident for t in known}
-    for ident in idents - {t.ident for t in known} - own:
-        stranger = threading.Thread(name=f"thread {ident:#x}")
-        stranger._ident = ident  # type: ignore[attr-defined]
-        known.append(stranger)
-    return known

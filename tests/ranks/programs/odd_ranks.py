@@ -1,8 +1,9 @@
 """Ranks of a data parallel training, some of which are not like the others.
 
 Each argument says what is odd and on which rank: `slow:1` sleeps 60 ms in a hook of each backward
-pass, `changed:3` has another number in one parameter. A rank whose `IS_ASLEEP` is set, as `eval`
-can do, stays away from the next all_reduce. `ready` is printed after three steps.
+pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `rate:2` in an option
+of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is set, as
+`eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Model(nn.Module):
         torch.manual_seed(0)
         self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 64)
         self.last = nn.Linear(64, 8)
+        self.mask: torch.Tensor
+        self.register_buffer("mask", torch.ones(8))
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
         """All layers, in order."""
@@ -49,8 +52,14 @@ class Model(nn.Module):
 def train(odd: list[str]) -> None:
     """Train for ever."""
     inner = Model()
-    model = DistributedDataParallel(inner)
+    model = DistributedDataParallel(inner, broadcast_buffers=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    if "masked" in odd:
+        inner.mask[3] = 0
+    if "rate" in odd:
+        optimizer.param_groups[0]["weight_decay"] = 1e-9
+    if "drawn" in odd:
+        torch.rand(1)
     if "slow" in odd:
         inner.last.weight.register_hook(slow_down)
     if "changed" in odd:

@@ -567,6 +567,16 @@ TWO_JOBS = Membership(
     world_size=None,
     members=(MEMBER, dataclasses.replace(MEMBER, job="day\n", pid=99, via=None, step=None)),
 )
+MOSTLY_MISSING = dataclasses.replace(
+    MEMBERS,
+    world_size=100_000,
+    members=(
+        MEMBER,
+        *(missing_member(rank, job="night", world_size=100_000, attempt=1) for rank in (1, 2, 3)),
+        dataclasses.replace(MEMBER, rank=4, pid=4246),
+        *(missing_member(n, job="night", world_size=100_000, attempt=1) for n in range(5, 100_000)),
+    ),
+)
 COVERAGE = Coverage(
     asked=MEMBERS.members,
     answered=(MEMBER,),
@@ -614,6 +624,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
     "processes_all": lambda: render_processes((*PROCESSES, STRANGER), width=100, color=False),
     "members": lambda: render_members(MEMBERS, width=80, color=False),
+    "members_mostly_missing": lambda: render_members(MOSTLY_MISSING, width=80, color=False),
     "members_of_two_jobs": lambda: render_members(TWO_JOBS, width=None, color=False),
     "coverage": lambda: render_coverage(COVERAGE, moved="12 rows, 3.1 kB moved"),
     "union_plan": lambda: "\n\n".join(render_plan(plan) for plan in UNION_PLANS),

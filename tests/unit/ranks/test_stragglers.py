@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+
 import pytest
 
 from probing.ranks.clocks import align_clocks
+from probing.ranks.reasons import reasons
 from probing.ranks.stragglers import find_stragglers
+from probing.ranks.times import RankTimes
 from tests.unit.ranks.rank_samples import ddp_job
 
 pytestmark = pytest.mark.anypython
@@ -125,3 +130,47 @@ def test_nothing_told_is_nothing_found() -> None:
     assert find_stragglers([]).ranks == ()
     few = ddp_job(steps=2, extra_s=lambda rank, _: 0.5 if rank == 1 else 0.0)
     assert find_stragglers(few).stragglers == ()
+
+
+QUIET = {"cpu_s": 0.1, "gc_s": 0.0, "voluntary_switches": 5.0, "involuntary_switches": 1.0}
+CAUSES = {
+    "garbage": ({"gc_s": 0.15, "cpu_s": 0.25}, "garbage collection took 150 ms more"),
+    "computing": ({"cpu_s": 0.3}, "its thread computed for 200 ms more"),
+    "taken": ({"involuntary_switches": 41.0}, "taken from its thread 40 times more, for 200 ms"),
+    "stolen": ({}, "for 200 ms its thread neither computed nor waited"),
+    "paged": ({"major_faults": 300.0, "cpu_s": 0.3}, "300 more page faults were read from a disk"),
+    "waiting": ({"voluntary_switches": 9.0}, None),
+}
+
+
+def counted_job(costs: Mapping[str, float], *, older: bool = False) -> list[RankTimes]:
+    """Rank 1 has 200 ms more in backward, and counts these costs; with `older`, rank 0 none."""
+    job = ddp_job(4, extra_s=lambda rank, _: 0.2 if rank == 1 else 0.0)
+    quiet = {**QUIET, "major_faults": 0.0}
+
+    def counts(rank: object) -> dict[str, float]:
+        return {**quiet, **costs} if rank == 1 else {} if older and rank == 0 else quiet
+
+    return [
+        dataclasses.replace(
+            one,
+            steps=tuple(dataclasses.replace(step, costs=counts(one.rank)) for step in one.steps),
+        )
+        for one in job
+    ]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_what_the_extra_time_comes_of_has_a_name(cause: str) -> None:
+    """Garbage, computing, a processor taken away or held up, and paging are told apart."""
+    costs, words = CAUSES[cause]
+    (found,) = find_stragglers(counted_job(costs)).stragglers
+    said = "; ".join(reasons(found))
+    assert words is None or words in said
+    assert (words is None) == (said == "")
+
+
+def test_what_not_every_rank_has_counted_is_not_compared() -> None:
+    """With a rank of an older version among them, nothing is said of causes."""
+    (found,) = find_stragglers(counted_job({"gc_s": 0.15}, older=True)).stragglers
+    assert (found.costs, list(reasons(found))) == ({}, [])

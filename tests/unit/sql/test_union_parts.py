@@ -10,10 +10,10 @@ import pytest
 
 from probing.arrow_tables import schema_of
 from probing.engine import Engine, TableProvider
+from probing.process_columns import concatenated, with_ranks
 from probing.tables import TABLES, Table
 from probing.tree_wire import TreeRequest, Way
 from probing.union.asking import TableInHand, run_leaf
-from probing.union.columns import concatenated, with_ranks
 from probing.union.inner_node import together
 from probing.union.leaves import Leaf, Plan
 from probing.union.partials import Partials

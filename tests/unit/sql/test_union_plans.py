@@ -6,15 +6,15 @@ import duckdb
 import pytest
 
 from probing.errors import SqlError, SqlRefused
+from probing.process_columns import with_ranks
 from probing.tables import TABLES_BY_NAME
-from probing.union.columns import with_ranks
 from probing.union.leaves import Leaf
 from probing.union.query import Union
 
 pytestmark = pytest.mark.anypython
 
 S, T = "python.steps", "python.torch_trace"
-ADDED = "rank, host, pid"
+ADDED = "rank, host, pid, job"
 PLAN_TELLS_CONDITIONS = not duckdb.__version__.startswith("1.")
 """In words that the parser takes; else those of joins are not pushed."""
 
@@ -61,10 +61,11 @@ def test_only_what_cannot_change_the_answer_is_pushed(sql: str, asked: str) -> N
 def test_a_rank_is_asked_with_its_own_values() -> None:
     """A process that knows nothing of the added columns gets their values in the statement."""
     (leaf,) = Union(()).explain(f"SELECT rank, max(loss) FROM {S} GROUP BY rank").leaves
-    added = {"rank": None, "host": "it's", "pid": 7}
+    added = {"rank": None, "host": "it's", "pid": 7, "job": None}
     assert leaf.sql(added=added, lacking=frozenset({"loss"})) == (
         "SELECT rank AS k0, max(loss) AS p1 FROM (SELECT CAST(NULL AS BIGINT) AS rank,"
-        f" 'it''s' AS host, CAST(7 AS BIGINT) AS pid, CAST(NULL AS DOUBLE) AS loss, * FROM {S})"
+        f" 'it''s' AS host, CAST(7 AS BIGINT) AS pid, CAST(NULL AS VARCHAR) AS job,"
+        f" CAST(NULL AS DOUBLE) AS loss, * FROM {S})"
         " AS steps GROUP BY 1"
     )
 
@@ -72,7 +73,7 @@ def test_a_rank_is_asked_with_its_own_values() -> None:
 def test_a_table_keeps_its_own_pid() -> None:
     """A table with a column pid means by it what it means for one process."""
     names = [column.name for column in with_ranks(TABLES_BY_NAME["dataloaders"]).columns]
-    assert names[:3] == ["rank", "host", "process_pid"]
+    assert names[:4] == ["rank", "host", "process_pid", "job"]
     assert names.count("pid") == 1
 
 
@@ -96,4 +97,7 @@ def test_nobody_is_an_empty_database() -> None:
 def test_a_leaf_without_columns_counts_rows() -> None:
     """Rows of which nothing is read are still there."""
     leaf = Leaf(table=TABLES_BY_NAME["steps"], columns=())
-    assert leaf.sql(added={"rank": 1, "host": "h", "pid": 2}) == f"SELECT 1 AS one FROM {S}"
+    assert (
+        leaf.sql(added={"rank": 1, "host": "h", "pid": 2, "job": None})
+        == f"SELECT 1 AS one FROM {S}"
+    )

@@ -1,0 +1,103 @@
+"""The job's threads, and the innermost frame of each.
+
+Rules of this file: runs in the agent's thread. The agent's own threads are left out: they are known
+by their names, and by what they were started for, as gevent and eventlet take the names away. Both
+also give Python's threads other numbers than the interpreter has for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from types import FrameType
+from typing import NamedTuple
+
+from ...safe_points import AGENT_THREAD_PREFIX
+from ...training_thread import is_main, number_of
+
+_AGENT_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")
+_OUTERMOST = 4
+"""A thread's outermost frames: three of `threading`, and the function that it was started for."""
+
+
+class JobThread(NamedTuple):
+    """A thread of the job's.
+
+    Attributes:
+        ident: What the interpreter calls it.
+        number: The kernel's number; 0 where unknown.
+        daemon: None where unknown.
+    """
+
+    ident: int
+    number: int
+    name: str
+    is_main: bool
+    daemon: bool | None = None
+    is_alive: bool = True
+
+
+class JobThreads(NamedTuple):
+    """All of them at one moment.
+
+    Attributes:
+        frames: By `JobThread.ident`; none of a thread without Python code.
+        own: What the agent's threads are called.
+    """
+
+    threads: tuple[JobThread, ...]
+    frames: dict[int, FrameType]
+    own: frozenset[int]
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The kernel's numbers by the interpreter's."""
+        return {thread.ident: thread.number for thread in self.threads if thread.number}
+
+
+def job_threads() -> JobThreads:
+    """The job's threads now."""
+    known = threading.enumerate()
+    frames = sys._current_frames()
+    own = {t.ident or 0 for t in known if t.name.startswith(AGENT_THREAD_PREFIX)}
+    own |= {ident for ident, frame in frames.items() if _is_agents(frame)}
+    frames = {ident: frame for ident, frame in frames.items() if ident not in own}
+    here = threading.get_native_id()
+    found = [
+        JobThread(
+            ident=thread.ident or 0,
+            number=number_of(thread),
+            name=thread.name,
+            is_main=is_main(thread),
+            daemon=thread.daemon,
+            is_alive=thread.is_alive(),
+        )
+        for thread in known
+        if thread.ident not in own and (number_of(thread) != here or is_main(thread))
+    ]
+    return JobThreads(tuple(_with_strangers(found, frames)), frames, frozenset(own))
+
+
+def _with_strangers(known: list[JobThread], frames: Mapping[int, FrameType]) -> list[JobThread]:
+    """The threads that `threading` knows, and those that only have frames."""
+    strangers = sorted(frames.keys() - {thread.ident for thread in known})
+    if len(strangers) == 1 and "greenlet" in sys.modules:
+        for place, thread in enumerate(known):
+            if thread.is_main and thread.ident not in frames:  # it is one thread, by two numbers
+                renamed = thread._replace(ident=strangers[0], is_alive=True)
+                return [*known[:place], renamed, *known[place + 1 :]]
+    return known + [
+        JobThread(ident=ident, number=0, name=f"thread {ident:#x}", is_main=False)
+        for ident in strangers
+    ]
+
+
+def _is_agents(frame: FrameType | None) -> bool:
+    """Whether what a thread was started for is the agent's."""
+    files: list[str] = []
+    while frame is not None:
+        files.append(frame.f_code.co_filename)
+        frame = frame.f_back
+    return any(file.startswith(_AGENT_FILES) for file in files[-_OUTERMOST:])

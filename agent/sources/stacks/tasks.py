@@ -1,0 +1,149 @@
+"""The stacks of what takes turns on threads: tasks of asyncio, and greenlets.
+
+Rules of this file: runs in the agent's thread and no code of the job's: of a task only what its
+own class in the standard library keeps is read. What waits has a frame but is on no thread's stack.
+The agent's own tasks are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Any
+
+from ....stacks import is_ours, task_stack
+from ....wire import Frame, TaskStack
+from ...frame_names import locals_of
+from ...safe_points import OWN_LOOP
+from .job_threads import JobThreads
+
+_MOST_FRAMES = 100
+_MOST_TASKS = 1000
+_TRIES = 5
+_WEAK_SETS = ("_all_tasks", "_scheduled_tasks", "_eager_tasks")
+"""Where asyncio keeps its tasks, as of Python 3.10 to 3.13."""
+_PARTS = {
+    CoroutineType: ("cr_frame", "cr_await", "cr_running"),
+    GeneratorType: ("gi_frame", "gi_yieldfrom", "gi_running"),
+    AsyncGeneratorType: ("ag_frame", "ag_await", "ag_running"),
+}
+_LOOP_FRAME = ("asyncio/base_events.py", "run_forever")
+
+
+def take_tasks(seen: JobThreads) -> tuple[TaskStack, ...]:
+    """All tasks and greenlets that have begun and not ended."""
+    return (*_asyncio_tasks(seen), *_greenlets())
+
+
+def _asyncio_tasks(seen: JobThreads) -> Iterator[TaskStack]:
+    module = sys.modules.get("asyncio.tasks")
+    if module is None:
+        return
+    kind = module.Task
+    numbers = seen.numbers
+    for task in _all_tasks(module, seen.frames)[:_MOST_TASKS]:
+        if not issubclass(type(task), kind) or kind.done(task):
+            continue
+        loop = kind.get_loop(task)
+        ident = getattr(loop, "_thread_id", None)
+        if hasattr(loop, OWN_LOOP) or ident in seen.own:
+            continue
+        coroutine, awaited = kind.get_coro(task), task._fut_waiter
+        if _is_running(coroutine):
+            words = "running"
+        elif awaited is None:
+            words = "about to run, once its event loop comes to it"
+        elif issubclass(type(awaited), kind):
+            words = f"waiting for task {kind.get_name(awaited)}"
+        else:
+            words = "waiting for a future"
+        yield task_stack(
+            kind="asyncio",
+            name=str(kind.get_name(task)),
+            thread_id=numbers.get(ident or 0, 0),
+            frames=list(_frames_of(coroutine)),
+            otherwise=words,
+        )
+
+
+def _all_tasks(module: Any, frames: Mapping[int, FrameType]) -> list[Any]:
+    """The tasks that asyncio knows, in the order of their names."""
+    found: dict[int, Any] = {}
+    for name in _WEAK_SETS:
+        for _ in range(_TRIES):
+            try:
+                tasks = list(getattr(module, name, ()))
+            except RuntimeError:  # another thread has made one meanwhile
+                continue
+            found.update((id(task), task) for task in tasks)
+            break
+    if sys.version_info >= (3, 14):  # they are in lists of C code, by their loops
+        for loop in _loops(frames):
+            found.update((id(task), task) for task in module.all_tasks(loop))
+    return list(found.values())
+
+
+def _loops(frames: Mapping[int, FrameType]) -> Iterator[Any]:
+    """The event loops that run on these threads."""
+    for innermost in frames.values():
+        frame: FrameType | None = innermost
+        while frame is not None:
+            file, func = _LOOP_FRAME
+            if frame.f_code.co_name == func and frame.f_code.co_filename.endswith(file):
+                yield locals_of(frame).get("self")
+            frame = frame.f_back
+
+
+def _is_running(coroutine: Any) -> bool:
+    parts = _PARTS.get(type(coroutine))
+    return parts is not None and bool(getattr(coroutine, parts[2]))
+
+
+def _frames_of(coroutine: Any) -> Iterator[Frame]:
+    """The frames of a coroutine and of what it awaits, innermost first."""
+    found: list[Frame] = []
+    for _ in range(_MOST_FRAMES):
+        parts = _PARTS.get(type(coroutine))
+        frame = getattr(coroutine, parts[0]) if parts is not None else None
+        if parts is None or frame is None:
+            break
+        found.append(_frame(frame))
+        coroutine = getattr(coroutine, parts[1])
+    return reversed(found)
+
+
+def _greenlets() -> Iterator[TaskStack]:
+    """The greenlets that have begun and wait for their turn."""
+    kind: Any = getattr(sys.modules.get("greenlet"), "greenlet", None)
+    if kind is None:
+        return
+    from ..storage.living import living
+
+    for greenlet in living([kind])[0][:_MOST_TASKS]:
+        frame = kind.gr_frame.__get__(greenlet)
+        if frame is None:  # it runs, has not begun, or has ended
+            continue
+        is_first = kind.parent.__get__(greenlet) is None
+        name = "the first one" if is_first else f"{type(greenlet).__name__} {id(greenlet):#x}"
+        yield task_stack(
+            kind="greenlet",
+            name=name,
+            frames=[_frame(one) for one in _outwards(frame) if not is_ours(one.f_code.co_filename)],
+            otherwise="waiting for its turn",
+        )
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _frame(frame: FrameType) -> Frame:
+    """A frame as it travels."""
+    code = frame.f_code
+    func = getattr(code, "co_qualname", code.co_name)  # 3.11 and newer know the class
+    return Frame(func=func, file=code.co_filename, lineno=frame.f_lineno or 0)

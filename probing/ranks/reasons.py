@@ -1,0 +1,62 @@
+"""What a rank's extra time comes of, where its process and the kernel have counted something.
+
+Rules of this file: pure. Only what is a good part of the extra time is named; what was not counted
+is not guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .pace import RankPace
+
+_SHARE = 0.1
+"""What part of the extra time garbage collection must be to be named."""
+_MOST = 0.5
+"""What part of it must be computing, or not computing, to be named."""
+_LEAST_SWITCHES = 1.0
+_LEAST_FAULTS = 1.0
+
+
+def reasons(pace: RankPace) -> Iterator[str]:
+    """Clauses that fit behind `of that`, the surest first."""
+    costs, excess = pace.costs, pace.excess_s
+    if excess <= 0:
+        return
+    collected = costs.get("gc_s", 0.0)
+    if collected >= _SHARE * excess:
+        yield f"garbage collection took {_ms(collected)} more than on others"
+    faults = costs.get("major_faults", 0.0)
+    if faults >= _LEAST_FAULTS:
+        yield f"{faults:,.0f} more page faults were read from a disk"
+    computed = costs.get("cpu_s")
+    if computed is None:
+        return
+    if computed - collected >= _MOST * excess:
+        yield (
+            f"its thread computed for {_ms(computed - collected)} more: more work, or a slower"
+            " processor"
+        )
+    elif excess - max(computed, collected) >= _MOST * excess:
+        yield from _off_processor(pace, excess - max(computed, collected))
+
+
+def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:
+    """Why a thread did not compute that others let compute."""
+    taken, left = (pace.costs.get(f"{how}_switches") for how in ("involuntary", "voluntary"))
+    if taken is None or left is None:
+        return
+    if taken >= _LEAST_SWITCHES:
+        yield (
+            f"the processor was taken from its thread {taken:,.0f} times more, for {_ms(seconds)}:"
+            " other threads or processes want it, or its CPU limit is reached (throttled)"
+        )
+    elif left < _LEAST_SWITCHES:
+        yield (
+            f"for {_ms(seconds)} its thread neither computed nor waited: the machine under it was"
+            " held up (steal), or stood still"
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

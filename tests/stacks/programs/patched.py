@@ -1,0 +1,48 @@
+"""Does to the standard library, with the agent there already, what eventlet and gevent do.
+
+There is no poll and no epoll any more, threads are not begun by the interpreter's own function, and
+the main thread has another number than the interpreter has for it. Prints `ready` and sleeps.
+"""
+
+from __future__ import annotations
+
+import _thread
+import select
+import selectors
+import sys
+import threading
+import time
+import types
+from typing import Any
+
+
+def patch() -> None:
+    """Put other things in the place of those that wait."""
+    for name in ("poll", "epoll"):
+        delattr(select, name)
+    modules: Any = selectors
+    modules.DefaultSelector = selectors.SelectSelector
+    begin = _thread.start_new_thread
+    functions: Any = _thread
+
+    def begin_otherwise(*args: Any) -> int:
+        return begin(*args)
+
+    functions.start_new_thread = begin_otherwise
+    greenlet: Any = types.ModuleType("greenlet")
+    greenlet.greenlet = type("greenlet", (), {"gr_frame": property(), "parent": property()})
+    sys.modules["greenlet"] = greenlet
+    main: Any = threading.main_thread()
+    known: Any = threading
+    known._active[id(main)] = known._active.pop(main._ident)
+    main._ident = id(main)
+
+
+def sleep_long() -> None:
+    time.sleep(10**6)
+
+
+if __name__ == "__main__":
+    patch()
+    print("ready", flush=True)
+    sleep_long()

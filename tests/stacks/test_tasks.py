@@ -1,0 +1,81 @@
+"""What takes turns on threads: tasks of asyncio, and threads that others have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import probing
+from tests.harness.targets import Target, wait_until
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.fixture
+def started(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Target]:
+    """Starts a program and waits until it is where it stays."""
+
+    def start(name: str) -> Target:
+        target = program(name, PROBING="all")
+        monkeypatch.setenv("PROBING_HOME", str(target.env["PROBING_HOME"]))
+        target.wait_for_agent()
+        target.wait_for_output("ready")
+        return target
+
+    return start
+
+
+def test_tasks_are_shown_with_what_they_wait_for(started: Callable[[str], Target]) -> None:
+    """Each task of the job with its coroutines, innermost first; none of the agent's."""
+    target = started("tasks")
+    trace = probing.connect(target.pid).backtrace()
+    assert trace.source == "agent"
+    main = trace.threads[0]
+    assert main.waiting == "idle in its asyncio event loop"
+    found = {task.name: task for task in trace.tasks}
+    waits = {name: task.waiting for name, task in found.items()}
+    (first,) = [name for name in found if name.startswith("Task-")]
+    assert waits == {
+        first: "waiting for a future",
+        "sleeper": "sleeping",
+        "taker": "waiting for a lock (asyncio)",
+        "getter": "waiting for an item from a queue",
+        "follower": "waiting for task sleeper",
+    }
+    funcs = [frame.func.rpartition(".")[2] for frame in found["sleeper"].frames]
+    assert funcs == ["sleep", "sleep_long", "nested"]
+    assert found["sleeper"].frames[1].line == "await asyncio.sleep(10**6)"
+    assert {task.thread_id for task in trace.tasks} == {main.thread_id}
+    assert {task.kind for task in trace.tasks} == {"asyncio"}
+
+
+def test_commands_tell_of_tasks(started: Callable[[str], Target]) -> None:
+    """The backtrace has a block for each, and `hang` says what they wait for and where."""
+    target = started("tasks")
+    pid = str(target.pid)
+    shown = target.run(pid, "backtrace").stdout
+    assert f'Task "sleeper" (on thread {pid}): sleeping' in shown
+    said = " ".join(target.run(pid, "hang").stdout.split())
+    assert "is idle in its asyncio event loop (task " in said
+    assert "is waiting for a lock (asyncio) at tasks.py:" in said
+
+
+def test_the_agent_answers_where_waiting_and_threads_are_others(
+    started: Callable[[str], Target],
+) -> None:
+    """As under eventlet and gevent: the server lives, and the main thread has its own stack."""
+    target = started("patched")
+    job = probing.connect(target.pid)
+
+    def look() -> bool:
+        trace = job.backtrace()
+        return trace.source == "agent" and trace.threads[0].waiting == "sleeping"
+
+    wait_until(look, "an answer of the agent")
+    (main,) = job.backtrace().threads
+    assert (main.name, main.thread_id) == ("MainThread", target.pid)
+    assert main.frames[0].func == "sleep_long"
+    assert not any("server failed" in problem for problem in job.status().problems)
