@@ -67,8 +67,8 @@ class Evaluation:
             self.where = self._wait(visit)
             waited = time.monotonic() - self._started
             left_s = self.limit_s - waited
-            result = self._run.execute(
-                Moment(self.where, waited, self.limit_s, left_s, self._is_together)
+            result = self._execute(
+                Moment(self.where, waited, self.limit_s, left_s, self._is_together), visit
             )
             outcome = outcome_of(result, self._run, is_cancelled=bool(self._why))
             self.future.set_result(result)
@@ -80,6 +80,21 @@ class Evaluation:
             if self._visit is not None:
                 safe_points.withdraw(self._visit)
         return outcome
+
+    def _execute(self, moment: Moment, visit: Visit) -> EvalResult:
+        """Run the code, and see what the next step makes of a rate that it has set."""
+        if not visit.is_held():
+            return self._run.execute(moment)
+        from .sources.actions.rate_watch import watch_rates
+
+        rates = watch_rates(self._training)
+        result = self._run.execute(moment)
+        if rates is None:
+            return result
+        rates.look_again()
+        self._training.safe_points.withdraw(visit)
+        notes = rates.told(self._started + self.limit_s - time.monotonic())
+        return dataclasses.replace(result, notes=notes)
 
     def meets(self, meeting: str) -> bool:
         """Whether it waits for other ranks at an appointment."""

@@ -12,13 +12,12 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import process, rundir
 from ..errors import ProbingError
-from ..file_systems import unfit_for_records
+from ..run_places import Chosen, choose, way_out
 from ..rundir import ProcessFolder, write_private
 from ..settings import Settings
 from . import forks
@@ -31,6 +30,7 @@ from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import bind_tcp, bind_unix
 from .state import Agent, int_from_env
 from .training_thread import correct_main_thread
+from .warning import warn
 
 if TYPE_CHECKING:
     from .withheld import Withheld
@@ -158,7 +158,10 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
             folder = _own_folder(settings)
             agent = Agent(_with_tokens(settings, folder), folder)
-            agent.problems.extend(_moved(agent))
+            moved = _moved(agent)
+            agent.problems.extend(moved)
+            if not arrival.is_guest:
+                warn(*moved)
             agent.places, agent.depart = arrival.places, _depart
             forks.watch(_forked)
             running = _running = Running(agent, arrival)
@@ -266,6 +269,8 @@ def report_failed_start(*, home: str = "") -> None:
         home: The run directory; empty for that of the environment.
     """
     error = sys.exc_info()[1]
+    if not home:  # where it was to be put in from outside, who did that is told
+        warn(f"the agent did not start: {error}")
     home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home)
     agent = Agent(settings, _own_folder(settings))
@@ -275,20 +280,23 @@ def report_failed_start(*, home: str = "") -> None:
 
 def _own_folder(settings: Settings) -> ProcessFolder:
     """The run folder of this process, made if need be."""
-    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
-    directory = rundir.RunDirectory(rundir.default_path(settings, runtime_dir=runtime_dir))
+    directory = rundir.RunDirectory(_place(settings).path)
     return directory.create_folder(os.getpid(), process.start_time(os.getpid()) or 0)
 
 
-def _moved(agent: Agent) -> Iterator[str]:
+def _place(settings: Settings) -> Chosen:
+    """Where the run directory is to be."""
+    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+
+
+def _moved(agent: Agent) -> list[str]:
     """What to say where the record is not in the place that was asked for."""
-    home, folder = agent.settings.home, agent.folder.path
-    why = unfit_for_records(Path(home)) if home else None
-    if why is not None and folder.parent != Path(home):
-        yield (
-            f"the record is in {folder}, not in PROBING_HOME: {home} is on {why}, so that a mapped"
-            " file there can kill the training"
-        )
+    passed = _place(agent.settings).passed
+    if not passed:
+        return []
+    (first, why), *_ = passed
+    asked = f"PROBING_HOME, {first}" if agent.settings.home else str(first)
+    return [f"the record is in {agent.folder.path}, not in {asked}: {why}; {way_out(first)}"]
 
 
 def _ended() -> None:
@@ -296,7 +304,10 @@ def _ended() -> None:
     global _running
     running, _running = _running, None
     if running is not None:
+        from ..pruning import shrink
+
         running.end()
+        try_each((lambda: shrink(running.agent.folder),))
 
 
 def _forked() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _STILL = "the training makes no progress"
+_NOT_BEGUN = "the training has ended no step yet"
 _STILL_S = 2.0
 """How long the training must have been proven to stand still before it is looked at from here."""
 _HOLD_S = 60.0
@@ -86,7 +87,7 @@ def _look(recording: Any, question: LiveQuestion) -> Seen:
     moments = tuple(watching.moments)
     if watching.reason is not None:
         note = f"not everything could be looked at: {watching.reason}"
-    if not moments and note is not None and note.startswith(_STILL):
+    if not moments and note is not None and note.startswith((_STILL, _NOT_BEGUN)):
         with training.safe_points.way_closed(_HOLD_S):
             moments = (look(recording, NOW, training.step()),)
     elif moments:
@@ -107,7 +108,8 @@ def _wait(watching: MemoryLook, question: LiveQuestion) -> str | None:
         if stillness.lasts(_STILL_S):
             if watching.moments:
                 return f"{_STILL} since: the next backward pass was not waited for"
-            return f"{_STILL}: shown is what there is now, with nothing of the next backward pass"
+            what = _STILL if "optimizer" in question.training.names() else _NOT_BEGUN
+            return f"{what}: shown is what there is now, with nothing of the next backward pass"
         if time.monotonic() > end:
             if watching.moments:
                 return f"no backward pass began within {wait_s:g} s: its activations are not known"

@@ -35,6 +35,7 @@ from ..settings import Settings
 from .admission import check_access, check_host, check_writing
 from .connections import Connection, Connections
 from .heads import silence
+from .protocol import PeerProtocol, refusal
 from .rates import Rates
 from .safe_points import OWN_LOOP
 from .sockets import is_welcome
@@ -110,6 +111,7 @@ class Server:
         self._rates = Rates(time.monotonic)
         self._handshakes: set[asyncio.Task[None]] = set()
         self._in_hand = 0
+        self._logger = _silent_logger()
 
     def run(self, sockets: list[socket.socket], waiting: Sequence[socket.socket] = ()) -> None:
         """Serve until stopped, beginning with connections that are already accepted, if any."""
@@ -145,20 +147,14 @@ class Server:
             wrong = self._guarded(_refusing_method(allowed), _OTHER)
             app.router.add_route("*", path, wrong, expect_handler=_expect)
         other = self._guarded(_refuse_route, _OTHER)
-        app.router.add_route("*", "/{path:.*}", other, expect_handler=_expect)
+        app.router.add_route("*", "/{path:(?s:.*)}", other, expect_handler=_expect)
         runner = web.AppRunner(
-            app,
-            handle_signals=False,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=self._agent.settings.header_timeout_s,
-            lingering_time=_LINGER_S,
-            logger=_silent_logger(),
-            shutdown_timeout=0.5,
+            app, handle_signals=False, handler_cancellation=True, shutdown_timeout=0.5
         )
         await runner.setup()
         assert runner.server is not None  # it is made by the line before
         silence(runner.server)
+        runner.server.request_handler = _finding(runner.server.request_handler, other)
         tasks = [asyncio.ensure_future(self._accept(runner, server)) for server in sockets]
         for connection in waiting:
             await self._connect(runner, connection)
@@ -205,7 +201,14 @@ class Server:
 
             def protocol() -> asyncio.Protocol:
                 assert runner.server is not None  # see above
-                made = runner.server()
+                made = PeerProtocol(
+                    runner.server,
+                    loop=self._loop,
+                    access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
+                    keepalive_timeout=self._agent.settings.header_timeout_s,
+                    lingering_time=_LINGER_S,
+                    logger=self._logger,
+                )
                 self._connections.add(made, held)
                 return made
 
@@ -268,12 +271,7 @@ class Server:
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError
-        return web.Response(
-            body=wire.encode_error(failure),
-            status=failure.status,
-            headers={"Allow": failure.allowed} if isinstance(failure, WrongMethod) else None,
-            content_type=wire.JSON_TYPE,
-        )
+        return refusal(failure)
 
     def _check(self, request: web.Request, asked: _Asked) -> None:
         """Refuse what may not ask."""
@@ -296,6 +294,7 @@ class Server:
             raise asyncio.CancelledError
         connection.writer = request.writer
         await self._check_rate(connection)
+        await _ask_for_body(request)
         await self._read_body(request)
         if asked.writes is not None and _is_tcp(request):
             check_writing(await request.read(), asked.writes, self._agent)
@@ -332,13 +331,29 @@ class Server:
 
 
 async def _expect(request: web.Request) -> None:
-    """Ask for the body of who waits for that; who expects anything else is served all the same.
+    """Say nothing yet to who expects something: it is not known who asks.
 
-    aiohttp's own refuses that, before it is known who asks, in words that it cannot always encode.
+    aiohttp's own asks for the body, or refuses in words that it cannot always encode.
     """
+
+
+async def _ask_for_body(request: web.Request) -> None:
+    """Ask for the body of who waits for that; who expects anything else is served all the same."""
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # it is no part of the answer
+
+
+def _finding(find: Handler, nowhere: Handler) -> Handler:
+    """What finds the route of a request; what has no path at all is led to `nowhere`."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await find(request)
+        except web.HTTPException:  # of aiohttp's own
+            return await nowhere(request)
+
+    return answer
 
 
 def _taking_json(handler: Handler) -> Handler:

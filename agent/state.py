@@ -267,16 +267,18 @@ class Agent:
         self.folder.write_card(self.card())
 
     def refresh_card(self) -> None:
-        """Write the card anew when what it says has changed since."""
-        if self._place != self._place_now() or self.training.problems():
+        """Write the card anew when what it says has changed since, or it is damaged."""
+        has_changed = self._place != self._place_now() or bool(self.training.problems())
+        if has_changed or self.folder.read_card() is None:
             self.write_card()
 
     def prune(self) -> None:
         """Remove records of ended processes that are too old or too many."""
+        with forks.held_back(timeout_s=_MAKING_S):  # no child is made in the middle of an import
+            from ..pruning import prune
         keep = self.settings
-        rundir.RunDirectory(self.folder.path.parent).prune(
-            keep_hours=keep.keep_hours, keep_bytes=keep.keep_mib << 20
-        )
+        directory = rundir.RunDirectory(self.folder.path.parent)
+        prune(directory, keep_hours=keep.keep_hours, keep_bytes=keep.keep_mib << 20)
 
     def change(self, name: str, text: str) -> None:
         """Change one setting while the process runs.

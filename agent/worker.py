@@ -4,6 +4,8 @@ Rules of this file: runs on the agent's event loop, inside the training process,
 SQL engine. One statement runs at a time. A worker that is still sending its answer to a slow
 client does not hold up the next statement: that one gets a new worker. Where one has ended, the
 next is started at once and not with the next statement: most of the wait is for what it imports.
+One that is still starting as a statement's time ends is kept: on a loaded machine no statement
+would else find it any further.
 """
 
 from __future__ import annotations
@@ -126,7 +128,8 @@ class SqlWorker:
             question = dataclasses.replace(question, timeout_s=left_s)
             await asyncio.wait_for(worker.ask(question), left_s + _KILL_AFTER_S)
         except asyncio.TimeoutError:
-            raise QueryTimedOut(limit_s) from None
+            worker.is_free = is_starting = worker.is_starting
+            raise QueryTimedOut(limit_s, is_starting=is_starting) from None
         except RemoteError as error:
             if error.code == SqlTooLarge.code:
                 worker.is_free = False  # what it could not finish may still hold its memory

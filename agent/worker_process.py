@@ -13,6 +13,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from .. import process, sql_frames, wire
@@ -22,6 +23,8 @@ from ..sql_frames import WorkerRequest
 
 _STALL_S = 10.0
 """How long a worker may take for the next piece of an answer that it has in hand."""
+_START_S = 300.0
+"""How long a worker may take until it can be asked; one that takes more is given up."""
 _END_S = 2.0
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PROBING_HOME")
 _OWN_VARIABLES = {
@@ -42,7 +45,8 @@ class WorkerProcess:
 
     Attributes:
         memory_mib: What it may hold; its limits were set by it.
-        is_free: Whether it has nothing in hand, so that it may be asked again.
+        is_free: Whether it has nothing in hand, so that it may be asked again, or for the first
+            time once it has started.
     """
 
     def __init__(self, folder: ProcessFolder | None, memory_mib: int) -> None:
@@ -76,8 +80,10 @@ class WorkerProcess:
         os.set_blocking(self._requests, False)
         os.set_blocking(self._answers, False)
         self.memory_mib = memory_mib
-        self.is_free = False
+        self.is_free = True
         self._is_ready = False
+        self._started = time.monotonic()
+        self._arrived = bytearray()
 
     @property
     def pid(self) -> int:
@@ -92,8 +98,14 @@ class WorkerProcess:
         """Whether it has been reaped; one that is dying is gone only with its last thread."""
         return self._popen.poll() is not None
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether it is on its way to its first request, and may still come there."""
+        is_late = time.monotonic() - self._started > _START_S
+        return self.is_free and not (self._is_ready or is_late)
+
     async def wait_ready(self) -> None:
-        """Wait until it takes requests.
+        """Wait until it takes requests; who waits no longer holds up nothing of it.
 
         Raises:
             RemoteError: It cannot do its work, and says why.
@@ -153,21 +165,23 @@ class WorkerProcess:
             raise SqlWorkerDied("it sent what makes no sense") from None
 
     async def _receive(self) -> bytes:
-        """The next frame."""
-        head = await self._read(sql_frames.LENGTH.size)
-        (size,) = sql_frames.LENGTH.unpack(head)
-        return await self._read(size)
+        """The next frame; what has come of it stays here for who asks after one that gave up."""
+        head = sql_frames.LENGTH.size
+        await self._read_up_to(head)
+        (size,) = sql_frames.LENGTH.unpack_from(self._arrived)
+        await self._read_up_to(head + size)
+        frame = bytes(self._arrived[head:])
+        self._arrived.clear()
+        return frame
 
-    async def _read(self, size: int) -> bytes:
-        """Exactly `size` bytes."""
-        data = bytearray()
-        while len(data) < size:
+    async def _read_up_to(self, size: int) -> None:
+        """Have that many bytes of a frame there, and none of the next."""
+        while len(self._arrived) < size:
             await _wait_for(self._answers, is_writing=False)
-            part = os.read(self._answers, size - len(data))
+            part = os.read(self._answers, size - len(self._arrived))
             if not part:
                 raise SqlWorkerDied(await self._how_it_ended())
-            data += part
-        return bytes(data)
+            self._arrived += part
 
     async def _send(self, data: bytes) -> None:
         """Write all of it."""
@@ -180,6 +194,7 @@ class WorkerProcess:
 
     async def _how_it_ended(self) -> str:
         """The reason in words, once the process is gone."""
+        self.is_free = False
         until = asyncio.get_running_loop().time() + _END_S
         while not self.is_gone():
             if asyncio.get_running_loop().time() > until:

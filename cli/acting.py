@@ -7,7 +7,6 @@ to no job together are asked one by one.
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 from . import terminal
@@ -40,7 +39,7 @@ def act_on(target: Target, asked: Asked, *, as_json: bool) -> int:
     if alone:
         code = _act_on_each(target, asked, alone, plain if as_json else None) or code
     if as_json:
-        terminal.write(json.dumps(plain, indent=2, ensure_ascii=False))
+        terminal.write_json(plain)
     return code
 
 
@@ -50,8 +49,7 @@ def _act_on_one(target: Target, asked: Asked, *, as_json: bool) -> int:
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         if as_json:
-            plain = dataclasses.asdict(reply.value)
-            terminal.write(json.dumps(plain, indent=2, ensure_ascii=False))
+            terminal.write_json(dataclasses.asdict(reply.value))
         else:
             terminal.write(render_act(reply.value))
             tell_notes(target, reply.endpoint, act_notes(reply.value))

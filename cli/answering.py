@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ..limits import GRACE_S
 from . import terminal
 from .asking import tell_notes
 from .feed import Feed
@@ -20,6 +21,10 @@ from .render.cells import is_number, is_time, short_texts
 from .render.rows import WRITERS, Writer, arrow_file_chunks
 from .target import Target
 from .terminal import Screen
+from .time_limit import within
+
+_GRACE_S = 1.0
+"""How long beyond its limit one process may take to say that its statement has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +64,11 @@ def answer(target: Target, question: Question) -> int:
     if not target.is_single:
         from .answering_many import answer_many
 
-        return answer_many(target, question)
-    feed = Feed(target, target.endpoints[0], question.sql, max_rows=question.limit)
-    write_rows(feed.schema(), feed.batches(), question)
+        with within(target.limit_s, grace_s=GRACE_S):
+            return answer_many(target, question)
+    with within(target.limit_s, grace_s=_GRACE_S):
+        feed = Feed(target, target.endpoints[0], question.sql, max_rows=question.limit)
+        write_rows(feed.schema(), feed.batches(), question)
     tell_notes(target, feed.endpoint, feed.notes)
     return 0
 
@@ -72,6 +79,9 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Q
     Raises:
         ProbingError: They break off, or cannot be written.
     """
+    if question.form == "table" and question.output is None:
+        terminal.write(_table(schema, batches, question))
+        return
     if question.form == "table":
         chunks: Iterator[bytes] = iter([_table(schema, batches, question).encode()])
     else:
@@ -107,6 +117,11 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
     ]
     screen = question.screen
     table = render_table(
-        headings, kept, width=screen.width, color=screen.color, more_rows=total - len(kept)
+        headings,
+        kept,
+        width=screen.width,
+        color=screen.color,
+        more_rows=total - len(kept),
+        all_by="--max-rows 0",
     )
     return f"{table}\n"

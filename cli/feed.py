@@ -1,29 +1,25 @@
 """The rows of one query, fetched by a thread of their own.
 
 Rules of this file: the engine's thread does nothing but fetch; the main thread waits for it, so
-that Ctrl-C works at any moment and a statement that cannot be interrupted (planning is such a
-phase) costs no more than its time limit. Batches wait in a short queue: an answer of any size
-passes through little memory, and the time its reader takes is not counted.
+that Ctrl-C and the alarm of `time_limit` work at any moment, also where a statement cannot be
+interrupted (planning is such a phase). Batches wait in a short queue: an answer of any size passes
+through little memory.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import QueryTimedOut
 from .target import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCHES_IN_HAND = 4
-_GRACE_S = 1.0
-"""How long beyond its limit a statement may take to notice that it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +52,13 @@ class Feed:
         self._items: queue.Queue[_Begin | pa.RecordBatch | _End | Exception] = queue.Queue(
             _BATCHES_IN_HAND
         )
-        self._waited_s = 0.0
         threading.Thread(target=self._work, name=f"query {endpoint}", daemon=True).start()
 
     def schema(self) -> pa.Schema:
         """The columns, waiting for them.
 
         Raises:
-            ProbingError: The statement failed, or its time is over.
+            ProbingError: The statement failed.
         """
         return self._next().schema
 
@@ -71,7 +66,7 @@ class Feed:
         """The rows, as they come; once, and after `schema`.
 
         Raises:
-            ProbingError: The statement failed, or its time is over.
+            ProbingError: The statement failed.
         """
         while not isinstance(item := self._next(), _End):
             yield item
@@ -94,13 +89,7 @@ class Feed:
 
     def _next(self) -> Any:  # pyarrow has no types
         """The next item; an error is raised."""
-        limit_s = self._target.limit_s
-        started = time.monotonic()
-        try:
-            item = self._items.get(timeout=max(0.0, limit_s + _GRACE_S - self._waited_s))
-        except queue.Empty:
-            raise QueryTimedOut(limit_s) from None
-        self._waited_s += time.monotonic() - started
+        item = self._items.get()
         if isinstance(item, Exception):
             raise item
         return item

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ _TEXTS = frozenset({"sql", "code"})
 
 def main() -> NoReturn:
     """Run the command line of this process and leave with its exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see `probing.__main__`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(sys.argv[1:])
     if threading.active_count() > 1:
         # A statement that cannot be interrupted still holds its thread; neither waiting for it
@@ -48,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
     """
     terminal.accept_any_text()
     try:
-        code = _dispatch(list(argv))
+        code = _dispatch([_as_typed(word) for word in argv])
         terminal.flush()
     except ProbingError as error:
         terminal.complain(error)
@@ -65,6 +68,15 @@ def run(argv: Sequence[str]) -> int:
         terminal.complain(InternalError(_describe(error)))
         return InternalError.exit_code
     return code
+
+
+def _as_typed(word: str) -> str:
+    """A word of the command line; as UTF-8 where the locale has no letters for what is in it."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(word).decode("utf-8", "surrogateescape")
+    return word
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -97,8 +97,9 @@ def asked_target(context: click.Context) -> Target:
     """
     target = Target.of(context)
     if not target.endpoints:
+        name = context.command_path.partition(" ")[2]
         raise UsageError(
-            f"{context.info_name} needs an endpoint: `probing ENDPOINT {context.info_name} ...`.",
+            f"{name} needs an endpoint: `probing ENDPOINT {name} ...`.",
             help="`probing list` shows the processes there are.",
         )
     return target

@@ -11,14 +11,16 @@ import contextlib
 import json
 import os
 import re
+import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
 from .render.errors import render_error
-from .render.text import CONTROLS, escape_controls, harmless
+from .render.text import CONTROLS, escape_controls, harmless, json_value
+from .time_limit import held_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,19 @@ class Screen:
     width: int | None
     color: bool
 
+
+_STAND_INS = "probing-stand-ins"
+_PLAIN_CHARACTERS = {
+    **dict.fromkeys("\u2500\u2550\u2013\u2014", "-"),
+    **dict.fromkeys("\u2502\u251c", "|"),
+    "\u2514": "`",
+    "\u2026": "...",
+    "\u2265": ">=",
+    "\xd7": "x",
+    "\xb2": "2",
+    "\xb5": "u",
+}
+"""What we draw with beyond ASCII, and what stands for it."""
 
 PLAIN = Screen(is_terminal=False, width=None, color=False)
 
@@ -54,9 +69,19 @@ def accept_any_text() -> None:
     # Python has no stream at all for a descriptor that was closed before its start.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    codecs.register_error(_STAND_INS, _stand_in)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_STAND_INS)
+
+
+def _stand_in(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What is drawn where an encoding lacks one of our own characters; others' are escaped."""
+    if isinstance(error, UnicodeEncodeError):
+        plain = _PLAIN_CHARACTERS.get(error.object[error.start])
+        if plain is not None:
+            return plain, error.start + 1
+    return codecs.backslashreplace_errors(error)
 
 
 def write(text: str) -> None:
@@ -70,7 +95,7 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Write a value of plain parts to stdout as JSON; what is not plain, as the text it prints."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(json_value(value), indent=2, ensure_ascii=False, default=str)
     write(CONTROLS.sub(_json_escape, text))
 
 
@@ -139,19 +164,34 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
 
 
 def _write(text: str) -> None:
-    try:
+    with _writing():
         sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
-    except OSError as error:
-        _translate(error)
 
 
 def _write_bytes(data: bytes) -> None:
-    try:
+    with _writing():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Write to stdout; the time for which its reader keeps the command waiting is not counted."""
+    try:
+        with held_back(is_counted=not _has_reader(sys.stdout)):
+            yield
     except OSError as error:
         _translate(error)
+
+
+def _has_reader(stream: IO[str]) -> bool:
+    """Whether somebody takes what is written there as it comes."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:  # it has no descriptor
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
 
 
 def _to_stderr(text: str) -> None:

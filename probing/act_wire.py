@@ -10,6 +10,8 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
+from .limits import TimeLimit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lr:
@@ -119,7 +121,7 @@ class ActRequest:
         ranks: How many ranks of a job are asked for the same, to be applied at one step of all.
     """
 
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
     ranks: int | None = None
     lr: Lr | None = None
     clip: Clip | None = None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .limits import TimeLimit
+
 MOST_ENTRIES = 100_000
 """The most events of one recording; the newest are kept."""
 RECORD_STEPS = 10
@@ -42,7 +44,7 @@ class SnapshotRequest:
 
     steps: int = SNAPSHOT_STEPS
     entries: int = MOST_ENTRIES
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import json
 import math
 import types
 import typing
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from .errors import BadRequest
 
@@ -63,8 +63,13 @@ _FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite}
 def _build(kind: Any, raw: Any, where: str) -> Any:
     """Check `raw` against a type annotation and build what it describes."""
     origin = typing.get_origin(kind)
-    if origin is types.UnionType:
+    if origin in {types.UnionType, typing.Union}:
         return _build_union(kind, raw, where)
+    if origin is Annotated:
+        value = _build(float, raw, where)
+        if value <= 0:
+            raise BadRequest(f"{where} must be {typing.get_args(kind)[1]}")
+        return value
     if origin is tuple:
         if not isinstance(raw, list):
             raise BadRequest(f"{where} must be a list")
@@ -96,7 +101,7 @@ def _build_object(kind: Any, raw: Any, where: str) -> Any:
     """Build a dataclass from an object, refusing missing and unknown members."""
     if not isinstance(raw, dict):
         raise BadRequest(f"{where} must be an object")
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     unknown = sorted(set(raw) - set(hints))
     if unknown:
         raise BadRequest(f"{where} has no member {unknown[0]!r}")

@@ -46,11 +46,15 @@ class Ending:
         certain: What is certain, one sentence each.
         likely: What is likely, and what it follows from.
         was_killed: Whether it ended without a word: by SIGKILL, or without Python's knowledge.
+        by_memory: Whether that was for want of memory, for certain or likely.
+        by_cgroup: Whether it was that of its cgroup.
     """
 
     certain: tuple[str, ...]
     likely: tuple[str, ...] = ()
     was_killed: bool = False
+    by_memory: bool = False
+    by_cgroup: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +140,18 @@ def judge(
         if kill.pid == pid and kill.when_s >= started_s:
             what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
             certain.append(f"The kernel killed it for want of memory: {what} ({kill.line}).")
-            return Ending(certain=tuple(certain), was_killed=True)
-    likely = [*_near_limit(rows), *_counted(rows, cgroup), *_near_full(rows)]
-    return Ending(certain=tuple(certain), likely=tuple(likely), was_killed=True)
+            return Ending(
+                certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
+            )
+    in_cgroup = [*_near_limit(rows), *_counted(rows, cgroup)]
+    likely = (*in_cgroup, *_near_full(rows))
+    return Ending(
+        certain=tuple(certain),
+        likely=likely,
+        was_killed=True,
+        by_memory=bool(likely),
+        by_cgroup=bool(in_cgroup),
+    )
 
 
 def _near_limit(rows: Sequence[Row]) -> list[str]:

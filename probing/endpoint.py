@@ -19,7 +19,8 @@ from . import process, rank_paths
 from .card import Card
 from .errors import BadEndpoint, NoSuchProcess
 from .node_card import read_node, read_token, token_path
-from .rundir import ProcessFolder, RunDirectory, environment_directory, folder_at
+from .pruning import given_up
+from .rundir import ProcessFolder, RunDirectory, environment_directories, folder_at
 from .transport import Address
 from .trust import Trust
 
@@ -103,12 +104,15 @@ def _by_pid(pid: int, directory: RunDirectory) -> Place:
     if started is None:
         folders = [folder for folder in directory.folders() if folder.pid == pid]
         if not folders:
-            raise NoSuchProcess(str(pid))
+            gone = next((one for one in given_up(directory) if one.pid == pid), None)
+            raise NoSuchProcess(str(pid), "" if gone is None else str(gone))
         return Local(folder=folders[0])
     # It may have been started with a run directory of its own, or belong to another user.
-    for place in (directory, environment_directory(pid)):
+    for place in (directory, *environment_directories(pid)):
         folder = place.folder_for(pid, started)
-        if folder.is_of(process.owner(pid)) and folder.read_card() is not None:
+        # Its card may be damaged: an agent that answers is there all the same.
+        is_there = folder.read_card() is not None or folder.is_listened_to()
+        if is_there and folder.is_of(process.owner(pid)):
             return Local(folder=folder)
     return Stranger(pid=pid)
 

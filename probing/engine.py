@@ -335,7 +335,7 @@ def _connect(memory_mib: int) -> duckdb.DuckDBPyConnection:
 def _create_views(
     connection: duckdb.DuckDBPyConnection, scans: Sequence[_Scan], *, with_comments: bool
 ) -> None:
-    """One view for each table, in its schema."""
+    """One view for each table, in its schema; both are looked through for a bare name."""
     for schema in (SCHEMA, OWN_SCHEMA):
         connection.execute(f"CREATE SCHEMA {schema}")
     for scan in scans:
@@ -344,7 +344,7 @@ def _create_views(
         relation.project(scan.projection).create_view(scan.name)
         if with_comments:
             connection.execute(scan.comments())
-    connection.execute("USE memory.main")
+    connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .act_wire import Prepared
+from .limits import TimeLimit
 
 LINES_TYPE = "application/x-ndjson"
 MOST_TIMES = 100_000
@@ -43,7 +44,7 @@ class EvalRequest:
     """
 
     code: str
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
     now: bool = False
     thread: str | None = None
     frame: int | None = None
@@ -83,7 +84,7 @@ class RepeatRequest:
     code: str
     every: int = 1
     times: int = 1
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
     thread: str | None = None
     frame: int | None = None
     assign: bool = False
@@ -106,6 +107,7 @@ class EvalResult:
         thread: The thread whose locals it saw, by name; None where there was none.
         left: The names of threads that it has left running.
         hidden: The names of the script that it has assigned and that are as they were.
+        notes: What became of it since, as of a rate that the next step has put back.
     """
 
     output: str
@@ -120,6 +122,7 @@ class EvalResult:
     thread: str | None = None
     left: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import FitRefused
+from .limits import TimeLimit
 
 MOST_RUNS = 8
 """How many batch sizes the search for the largest may try."""
@@ -29,7 +30,7 @@ class FitRequest:
     batch: int | None = None
     seq: int | None = None
     layers: int | None = None
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .limits import TimeLimit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelsRequest:
@@ -18,7 +20,7 @@ class LabelsRequest:
     """
 
     samples: int = 2
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
+TimeLimit = Annotated[float, "a time of more than 0 seconds"]
+"""How long the answer to a request may take."""
 DEFAULT_TIMEOUT_S = 30.0
 """The time limit of a question."""
 _READY_S = 2.0

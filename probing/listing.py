@@ -79,8 +79,6 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
         UnsafeRunDirectory: No agent would use the run directory as it is.
     """
     directory = from_env()
-    if os.path.lexists(directory.path):
-        directory.verify()
     folders = [folder for folder in directory.folders() if dead or folder.is_alive()]
     known = {folder.pid for folder in folders if folder.is_alive()}
     strangers = [pid for pid in _python_processes() if pid not in known] if every else []

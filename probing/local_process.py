@@ -264,6 +264,8 @@ class LocalProcess:
     def status(self) -> wire.Card:
         """See `Process`."""
         card = self._folder.read_card()
+        if card is None and self._folder.is_alive():
+            return self._agent.status()
         if card is None:
             raise InternalError(f"the card in {self._folder.path} cannot be read")
         return card

@@ -37,7 +37,7 @@ _PEAK = (
     "SELECT step, module, stage, allocated_bytes FROM python.torch_trace"
     " WHERE allocated_bytes IS NOT NULL ORDER BY allocated_bytes DESC, depth DESC LIMIT 1"
 )
-_STILL = "the training makes no progress"
+_STILL = ("the training makes no progress", "the training has ended no step yet")
 _NOT_SEARCHED = (
     "who refers to the tensors was not looked for: that is done at the ends of steps, and the"
     " training makes none; `backtrace` tells where it is"

@@ -6,6 +6,7 @@ run folder of a dead one give the same report.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,17 @@ _MICRO_BATCHES = """
 """
 
 
+_RESIDENT = """
+    SELECT count(*) AS steps, min(step) AS first_step, max(step) AS last_step,
+           first(bytes ORDER BY step) AS first_bytes, last(bytes ORDER BY step) AS last_bytes,
+           regr_slope(bytes, step) AS per_step, regr_r2(bytes, step) AS fit
+    FROM (SELECT step, max(resident_bytes) AS bytes FROM python.memory
+          WHERE phase <> 'attach' AND resident_bytes IS NOT NULL
+          GROUP BY step ORDER BY step DESC LIMIT 200)
+"""
+"""How the resident set went on, up to the last row on record."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomReport:
     """An error for want of memory, or the end of a process that may have been one.
@@ -47,6 +59,8 @@ class OomReport:
         growth: What grew before it, the newest first.
         advice: What to do.
         ending: How the process ended; None while it runs, or where that cannot be seen.
+        resident: How the resident set went on before a process was killed: the steps and bytes
+            that it began and ended with, and the line through them. None where it was not.
     """
 
     errors: int
@@ -55,6 +69,7 @@ class OomReport:
     growth: tuple[Row, ...]
     advice: tuple[Advice, ...]
     ending: Ending | None
+    resident: Row | None = None
 
 
 def report_on(process: Process, number: int | None = None) -> OomReport:
@@ -67,7 +82,8 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         ProbingError: The record cannot be read, or has no such error.
     """
     rows = process.query(_OOMS).to_pylist()
-    ending = _ending(process)
+    last = _last_memory(process)
+    ending = ending_of(process.folder, last) if isinstance(process, LocalProcess) else None
     if number is not None:
         rows_found = [row for row in rows if row["seq"] == number]
         if not rows_found:
@@ -78,7 +94,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
     else:
         rows_found = rows[-1:]
     if not rows_found:
-        return OomReport(errors=0, oom=None, categories=(), growth=(), advice=(), ending=ending)
+        return _of_ending(process, ending, last)
     oom = rows_found[0]
     categories = _of(process, "oom_categories", oom)
     return OomReport(
@@ -140,12 +156,42 @@ def _world_size(process: Process) -> int | None:
         return None
 
 
-def _ending(process: Process) -> Ending | None:
-    """How a process of this machine ended."""
+def _last_memory(process: Process) -> list[dict[str, Any]]:
+    """The newest rows of python.memory of a process of this machine."""
     if not isinstance(process, LocalProcess):
-        return None
+        return []
     try:
-        rows = process.query(LAST_MEMORY).to_pylist()
+        return process.query(LAST_MEMORY).to_pylist()
     except SqlError:  # an agent that does not write the table
-        rows = []
-    return ending_of(process.folder, rows)
+        return []
+
+
+def _of_ending(process: Process, ending: Ending | None, last: Sequence[Row]) -> OomReport:
+    """The report where no error is on record: the kernel may have left no time for one."""
+    report = OomReport(errors=0, oom=None, categories=(), growth=(), advice=(), ending=ending)
+    if ending is None or not ending.was_killed or not last:
+        return report
+    rows = process.query(_RESIDENT).to_pylist()
+    resident = rows[0] if rows and rows[0]["steps"] else None
+    advice: tuple[Advice, ...] = ()
+    if ending.by_memory:
+        advice = advise(_shortage_of_kill(last[0], resident, by_cgroup=ending.by_cgroup))
+    return dataclasses.replace(report, resident=resident, advice=advice)
+
+
+def _shortage_of_kill(last: Row, resident: Row | None, *, by_cgroup: bool) -> Shortage:
+    """What the rules look at where the kernel has killed the process."""
+    limit = last["cgroup_limit_bytes"] if by_cgroup else None
+    trend = None
+    if resident is not None and resident["per_step"] is not None:
+        steps = resident["last_step"] - resident["first_step"] + 1
+        trend = Trend(steps=steps, per_step=resident["per_step"], fit=resident["fit"] or 0.0)
+    return Shortage(
+        is_host=True,
+        is_kill=True,
+        phase="other",
+        bounded_by="machine" if limit is None else "cgroup",
+        total=last["node_total_bytes"] if limit is None else limit,
+        resident=last["resident_bytes"],
+        trend=trend,
+    )

@@ -24,6 +24,7 @@ from . import (
     union_wire,
     wire,
 )
+from .limits import TimeLimit
 
 Access = Literal["read", "change", "eval"]
 """What a route does: answers from what is recorded and what can be looked at; changes, holds or
@@ -497,13 +498,15 @@ def _schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """The JSON schema of a type annotation; dataclasses are collected in `schemas`."""
     if kind in _SIMPLE:
         return {"type": _SIMPLE[kind]}
+    if kind == TimeLimit:
+        return {"type": "number", "exclusiveMinimum": 0}
     if typing.get_origin(kind) is tuple:
         return {"type": "array", "items": _schema_of(typing.get_args(kind)[0], schemas)}
     if not dataclasses.is_dataclass(kind):
         return {"anyOf": [_schema_of(member, schemas) for member in typing.get_args(kind)]}
     name = typing.cast("type", kind).__name__
     if name not in schemas:
-        hints = typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind, include_extras=True)
         fields = dataclasses.fields(kind)
         schemas[name] = {
             "type": "object",

@@ -1,6 +1,7 @@
 """The run directory: one folder per process, found by anybody of the same user.
 
     $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid> | /tmp/probing-<uid>
+                                (the first of these that is safe, see `run_places`)
         4242-81234567/          pid and start time, so that a recycled pid is never mistaken
             card.json           who it is (`probing.card.Card`)
             torch_trace.ring    one file per recorded table
@@ -15,8 +16,7 @@
             thread_exception.json   one that ended a thread of it
 
 Rules of this file: paths and files only. A directory that somebody else could write to is
-refused, never repaired. The folder of an ended process is evidence: it goes by age and
-total size, not at exit.
+not used, and never repaired. The folder of an ended process is evidence: see `pruning`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,40 +34,13 @@ from . import process
 from .card import Card
 from .codec import decode, encode
 from .errors import BadRequest, UnsafeRunDirectory
-from .file_systems import MOUNTS, unfit_for_records
 from .foreign_files import open_file, read_file
 from .frozen import frozen
+from .run_places import Chosen, choose, places, way_out, why_unsafe
 from .settings import Settings
 
 _LONGEST_SOCKET_PATH = 107
 _MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
-
-
-def default_path(
-    settings: Settings,
-    *,
-    runtime_dir: str | None,
-    uid: int | None = None,
-    memory_dir: str = "/dev/shm",  # noqa: S108 - `verify` makes it safe
-    mounts: Path = MOUNTS,
-) -> Path:
-    """Where the run directory is: the first place that is fit for records.
-
-    Args:
-        runtime_dir: The value of XDG_RUNTIME_DIR, if it is set.
-        uid: The user whose directory it is; this process's if not given.
-        memory_dir: Where files are kept in memory; /tmp takes its place where it is missing.
-        mounts: See `file_systems`.
-    """
-    home = Path(settings.home)
-    if settings.home and unfit_for_records(home, mounts=mounts) is None:
-        return home
-    if runtime_dir and os.path.isdir(runtime_dir):
-        found = Path(runtime_dir) / "probing"
-        if unfit_for_records(found, mounts=mounts) is None:
-            return found
-    base = memory_dir if os.path.isdir(memory_dir) else "/tmp"  # noqa: S108 - as above
-    return Path(f"{base}/probing-{os.getuid() if uid is None else uid}")
 
 
 def from_env() -> RunDirectory:
@@ -78,16 +49,26 @@ def from_env() -> RunDirectory:
     Raises:
         UnsafeRunDirectory: Others may have written what is there.
     """
+    directory = RunDirectory(chosen_by_env().path)
+    if not _is_looked_after(directory.path) and os.path.lexists(directory.path):
+        directory.verify()
+    return directory
+
+
+def chosen_by_env() -> Chosen:
+    """The place that this process's environment leads to, and those that were passed over."""
     settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
-    path = default_path(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        info = os.stat(path)
-        if stat.S_IMODE(info.st_mode) & 0o022:
-            raise UnsafeRunDirectory(str(path), f"its mode is {stat.S_IMODE(info.st_mode):o}")
-        # One that was asked for by name may be another user's, whom root looks after.
-        if str(path) != str(Path(settings.home)) and info.st_uid != os.getuid():
-            raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
-    return RunDirectory(path)
+    if settings.home and _is_looked_after(Path(settings.home)):
+        return Chosen(Path(settings.home))
+    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+
+
+def _is_looked_after(home: Path) -> bool:
+    """Whether it is another user's, for whom root asks, and nobody else can write to it."""
+    with contextlib.suppress(OSError):
+        info = os.stat(home)
+        return os.getuid() == 0 != info.st_uid and not stat.S_IMODE(info.st_mode) & 0o022
+    return False
 
 
 def directory_of(pid: int) -> RunDirectory:
@@ -113,8 +94,20 @@ def environment_directory(pid: int, user: process.User | None = None) -> RunDire
     env = process.environment(pid)
     uid = os.getuid() if user is None else user.uid
     settings = Settings(home=env.get("PROBING_HOME", ""))
-    path = default_path(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid)
+    path = choose(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid).path
     return RunDirectory(path, user=None if uid == os.getuid() else user)
+
+
+def environment_directories(pid: int) -> list[RunDirectory]:
+    """Every run directory in which a process can have its folder, the likeliest first.
+
+    What was passed over as it started may have been made fit for it since.
+    """
+    env, user = process.environment(pid), process.user(pid)
+    uid = os.getuid() if user is None else user.uid
+    settings = Settings(home=env.get("PROBING_HOME", ""))
+    found = places(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid)
+    return [RunDirectory(path) for path in found if why_unsafe(path, uid) is None]
 
 
 @frozen
@@ -307,46 +300,20 @@ class RunDirectory:
 
     def _verify(self, path: Path) -> None:
         """See `verify`."""
-        info = os.lstat(path)
-        if not stat.S_ISDIR(info.st_mode):
-            raise UnsafeRunDirectory(str(path), "it is not a directory")
-        if info.st_uid != (os.getuid() if self.user is None else self.user.uid):
-            raise UnsafeRunDirectory(str(path), f"it belongs to user {info.st_uid}")
-        if stat.S_IMODE(info.st_mode) & 0o077:
-            raise UnsafeRunDirectory(
-                str(path), f"its mode is {stat.S_IMODE(info.st_mode):o}, not 700"
-            )
+        uid = os.getuid() if self.user is None else self.user.uid
+        why = why_unsafe(path, uid)
+        if why is not None:
+            raise UnsafeRunDirectory(str(path), why, help=f"{way_out(path)}.")
 
     def folders(self) -> list[ProcessFolder]:
         """Every process folder, newest first."""
         found = []
-        for entry, info in _scan(self.path):
+        for entry, info in scan(self.path):
             folder = folder_at(Path(entry.path))
             if folder is not None:
                 found.append((info.st_mtime_ns, folder))
         found.sort(key=lambda item: item[0], reverse=True)
         return [folder for _, folder in found]
-
-    def prune(self, *, keep_hours: float, keep_bytes: int) -> list[ProcessFolder]:
-        """Remove records of ended processes: the too old, then the oldest over the quota.
-
-        Several agents may do so at once. A folder of another boot or pid namespace is judged by age
-        alone, as is one whose card is not there yet, and left alone as long as its process may be
-        alive: age does not tell that, for the files of a process that hangs do not change.
-        """
-        now, removed, total = time.time(), [], 0
-        for folder in self.folders():
-            if folder.is_alive():
-                continue
-            size, changed = _weigh(folder.path)
-            total += size
-            is_old = now - changed > keep_hours * 3600
-            is_ours = folder.read_card() is not None and not folder.is_foreign()
-            is_over = total > keep_bytes and is_ours
-            if (is_old or is_over) and not folder.may_live():
-                shutil.rmtree(folder.path, ignore_errors=True)
-                removed.append(folder)
-        return removed
 
 
 def folder_at(path: Path) -> ProcessFolder | None:
@@ -373,25 +340,12 @@ def write_private(path: Path, data: bytes) -> None:
         os.close(fd)
 
 
-def _scan(path: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+def scan(path: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     """The entries of a directory, without those that go meanwhile; none when it is not there."""
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 yield entry, entry.stat(follow_symlinks=False)
-
-
-def _weigh(path: Path) -> tuple[int, float]:
-    """How many bytes a folder's files take, and when one last changed in seconds since the epoch.
-
-    A folder without any may be in the making: what counts is when it was made.
-    """
-    infos = [info for _, info in _scan(path)]
-    if not infos:
-        with contextlib.suppress(OSError):
-            return 0, path.lstat().st_mtime
-    changed = max((info.st_mtime for info in infos), default=0.0)
-    return sum(info.st_blocks for info in infos) * 512, changed
 
 
 @contextlib.contextmanager

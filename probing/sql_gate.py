@@ -29,6 +29,11 @@ _SIDE_EFFECTS = (
 )
 _NODE_WITH_SIDE_EFFECTS = re.compile(rf"{_SIDE_EFFECTS}\b", re.IGNORECASE)
 _CALL_WITH_SIDE_EFFECTS = re.compile(rf"{_SIDE_EFFECTS}\"?{_BLANK}\(", re.IGNORECASE | re.DOTALL)
+_TELLING_PRAGMA = re.compile(
+    rf"{_BLANK}pragma{_BLANK}(?:table_info|show|show_tables(?:_expanded)?|database_list|version)\b",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Those that only tell what there is; any other may change the engine."""
 _READING_WORDS = frozenset({"select", "from", "with", "pivot", "unpivot", "pivot_wider"})
 
 
@@ -73,6 +78,8 @@ def check_statements(kinds: Sequence[str], sql: str) -> bool:
         raise SqlRefused("a PIVOT whose columns come from the data cannot be explained", sql=sql)
     if len(kinds) > 1:
         raise SqlRefused(f"there are {len(kinds)} statements in it, and one at a time is run")
+    if word == "pragma" and _TELLING_PRAGMA.match(sql):
+        return False
     if kinds[0] not in ("SELECT", "EXPLAIN") or word == "pragma":
         name = word.upper() or kinds[0].replace("_", " ")
         if word == "with":

@@ -23,6 +23,7 @@ from .fit import FitPart as FitPart  # noqa: PLC0414
 from .fit import FitPeak as FitPeak  # noqa: PLC0414
 from .fit import FitRequest as FitRequest  # noqa: PLC0414
 from .fit import FitShape as FitShape  # noqa: PLC0414
+from .limits import TimeLimit
 from .tables import TABLES_BY_NAME
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
@@ -186,7 +187,7 @@ class QueryRequest:
     """
 
     sql: str
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
     max_rows: int | None = None
 
 
@@ -217,7 +218,7 @@ class ProfileRequest:
     """
 
     steps: int
-    timeout_s: float | None = None
+    timeout_s: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

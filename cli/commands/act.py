@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @click.group("act", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @target_options
 @attach_option
-@click.pass_context
-def command(context: click.Context) -> None:
+def command() -> None:
     """Change something in the running training, safely.
 
     Each action is applied by the training thread itself, between two steps, whole or not at all; it
@@ -39,10 +38,10 @@ def command(context: click.Context) -> None:
       probing 4242 act checkpoint emergency.pt
       probing 4242 act undo
     """  # noqa: D301 - click's mark for lines that stay as they are
-    asked_target(context)
 
 
 @command.command("lr")
+@target_options
 @click.argument("value", type=click.FloatRange(min=0), metavar="[RATE]", required=False)
 @click.option("--scale", type=float, metavar="FACTOR", help="Multiply every rate by it instead.")
 @click.option(
@@ -68,6 +67,7 @@ def lr(
 
 
 @command.command("clip")
+@target_options
 @click.argument("max_norm", metavar="NORM|off")
 @style_option("text", "json")
 @click.pass_context
@@ -87,6 +87,7 @@ def clip(context: click.Context, *, max_norm: str, style: str) -> None:
 
 
 @command.command("checkpoint")
+@target_options
 @click.argument("path")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.option(
@@ -113,6 +114,7 @@ def checkpoint(
 
 
 @command.command("cleanup")
+@target_options
 @style_option("text", "json")
 @click.pass_context
 def cleanup(context: click.Context, *, style: str) -> None:
@@ -126,6 +128,7 @@ def cleanup(context: click.Context, *, style: str) -> None:
 
 
 @command.command("nan-guard")
+@target_options
 @click.argument("do", type=click.Choice(("warn", "skip", "raise", "off")))
 @click.option(
     "--consecutive", type=click.IntRange(min=1), metavar="N",
@@ -152,6 +155,7 @@ def nan_guard(context: click.Context, *, do: str, consecutive: int | None, style
 
 
 @command.command("keep-layers")
+@target_options
 @click.argument("count", type=click.IntRange(min=1), metavar="N")
 @click.option("--in", "inside", metavar="NAME", help="The container of the blocks, by its name.")
 @style_option("text", "json")
@@ -170,6 +174,7 @@ def keep_layers(context: click.Context, *, count: int, inside: str | None, style
 
 
 @command.command("skip-attention")
+@target_options
 @click.option(
     "--except", "keep", type=click.Choice(["last", "first", "none"]), default="last",
     show_default=True, help="Which one still runs.",
@@ -189,6 +194,7 @@ def skip_attention(context: click.Context, *, keep: str, inside: str | None, sty
 
 
 @command.command("undo")
+@target_options
 @click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)
 @click.option("--alone", is_flag=True, help="Also what all ranks of a job have applied together.")
 @style_option("text", "json")
@@ -201,6 +207,7 @@ def undo(context: click.Context, *, number: int | None, alone: bool, style: str)
 
 
 @command.command("list")
+@target_options
 @style_option("text", "json")
 @click.pass_context
 def list_(context: click.Context, *, style: str) -> None:

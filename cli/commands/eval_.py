@@ -15,7 +15,7 @@ from ...wire import EVAL_INTERRUPTED
 from .. import terminal
 from ..asking import Replies, tell_notes
 from ..render.errors import render_failure
-from ..render.evaluation import eval_notes, hidden_notes, render_repeated, render_result
+from ..render.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
 from ..target import asked_target, attach_option, style_option, target_options
 from ..text_input import TextCommand, read_text
@@ -179,7 +179,7 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
         terminal.write(render_results(folded, color=terminal.screen().color))
     if why is not None:
         terminal.note(f"each has run it by itself, not at one step of all ({why})")
-    for sentence in hidden_notes(results.values()):
+    for sentence in lost_notes([*results.values()]):
         terminal.note(sentence)
     tell_outcomes(outcomes)
     codes = (_exit_code(result) for result in results.values())

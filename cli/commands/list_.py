@@ -56,11 +56,34 @@ def command(
             "no process with a probing agent was found; start one with PROBING=1 or `probing run`,"
             " or attach to one: `probing list --all` shows the Python processes."
         )
+    _tell_passed()
+    if dead:
+        _tell_given_up()
     for process in processes:
         for problem in process.problems:
             terminal.note(f"process {process.pid}: {problem}")
         if process.obstacle:
             terminal.note(process.obstacle)
+
+
+def _tell_passed() -> None:
+    """Say where was looked, if that is not where it was asked for."""
+    from ...rundir import chosen_by_env
+
+    path, passed = chosen_by_env()
+    for place, why in passed[:1]:
+        terminal.note(f"{place} is no run directory: {why}; looked into was {path}")
+
+
+def _tell_given_up() -> None:
+    """Say of which processes there is no record any more."""
+    from ...pruning import given_up
+    from ...rundir import from_env
+
+    gone = given_up(from_env())
+    if gone:
+        more = f" (and of {len(gone) - 1:,} before it)" if len(gone) > 1 else ""
+        terminal.note(f"{gone[0]}{more}")
 
 
 def _list_job(target: Target, job: str, style: str) -> None:

@@ -66,9 +66,10 @@ def command(
     over one database; a statement that names them runs over one process, too. Who does not answer
     is left out and told on stderr, and the exit code is that of the first such failure.
 
-    In json and jsonl, NaN and the infinities are null, since JSON has none; decimals are
-    strings; binary values are base64, times ISO 8601. A file FILE.arrow is an Arrow IPC file,
-    FILE.arrows and a pipe get an Arrow IPC stream.
+    In json and jsonl, NULL is null; NaN and the infinities, which JSON lacks, are the strings
+    "NaN", "Infinity" and "-Infinity", and decimals are strings; binary values are base64, times
+    ISO 8601. A file FILE.arrow is an Arrow IPC file, FILE.arrows and a pipe get an Arrow IPC
+    stream.
     """
     target = asked_target(context)
     statement = read_text("SQL", sql, path)

@@ -20,14 +20,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from .text import escape_controls, render_number
+from .text import escape_controls, json_number, render_number
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _JSON_BOOLS = {None: "null", True: "true", False: "false"}
 
 
 def json_texts(column: pa.Array) -> list[str]:
-    """Each value as JSON; NULL, NaN and the infinities, which JSON lacks, as ``null``."""
+    """Each value as JSON; NULL as ``null``, NaN and the infinities, which JSON lacks, as texts."""
     is_hugeint = types.is_decimal(column.type) and column.type.scale == 0
     column = _readable(column)
     values = _values(column)
@@ -82,7 +82,9 @@ def _texts(column: pa.Array, *, number: Callable[[float], str]) -> list[str | No
 
 
 def _json_float(value: float | None) -> str:
-    return "null" if value is None or not math.isfinite(value) else repr(value)
+    if value is None:
+        return "null"
+    return repr(value) if math.isfinite(value) else f'"{json_number(value)}"'
 
 
 def _nested_text(value: Any) -> str:
@@ -94,7 +96,7 @@ def _nested_text(value: Any) -> str:
 def _json_value(value: Any) -> Any:
     """A Python value as JSON can hold it."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return json_number(value)
     if isinstance(value, decimal.Decimal):
         return int(value) if value.as_tuple().exponent == 0 else str(value)
     if isinstance(value, bytes):

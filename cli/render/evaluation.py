@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .text import render_age
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ...wire import EvalResult
 
@@ -36,7 +36,7 @@ def eval_notes(result: EvalResult) -> list[str]:
     if result.left:
         names = ", ".join(result.left)
         notes.append(f"left running in the process: the thread{_s(result.left)} {names}")
-    notes += hidden_notes([result])
+    notes += lost_notes([result])
     if not (result.output or result.value or result.error):
         notes.append(f"done in {short_time(result.duration_s)}{_at(result)} (no output)")
     elif result.step is not None:
@@ -45,14 +45,15 @@ def eval_notes(result: EvalResult) -> list[str]:
     return notes
 
 
-def hidden_notes(results: Iterable[EvalResult]) -> list[str]:
-    """What to say of the script's names that the code has assigned, and that are as before."""
+def lost_notes(results: Sequence[EvalResult]) -> list[str]:
+    """What to say of what the code has set, and that is as before."""
     hidden = list(dict.fromkeys(name for result in results for name in result.hidden))
-    if not hidden:
-        return []
-    verb, what = ("is", "it") if len(hidden) == 1 else ("are", "them")
-    names = ", ".join(hidden)
-    return [f"{names} of the script {verb} as before: --assign changes {what} there"]
+    notes = list(dict.fromkeys(note for result in results for note in result.notes))
+    if hidden:
+        verb, what = ("is", "it") if len(hidden) == 1 else ("are", "them")
+        names = ", ".join(hidden)
+        notes.append(f"{names} of the script {verb} as before: --assign changes {what} there")
+    return notes
 
 
 def _s(items: Sequence[object]) -> str:

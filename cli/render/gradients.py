@@ -38,6 +38,7 @@ def render_gradients(
         width=width,
         color=color,
         more_rows=len(rows) - len(shown),
+        all_by="--rows 0",
     )
     bad = sum(1 for row in rows if row["nan_count"] or row["inf_count"])
     verdict = f"{plural(bad, 'gradient')} of {len(rows):,} with values that are not finite"

@@ -14,7 +14,7 @@ from .sections import Section, render_sections
 from .table import Heading
 from .text import escape_controls, plural, render_age
 
-_NOTHING = "no error for want of memory is on record"
+_NOTHING = "no out-of-memory error has been recorded"
 _BOUNDS = {
     "device": "of the device's",
     "address_space": "of the address space's limit of",
@@ -38,16 +38,14 @@ def render_oom(report: OomReport, *, most: int, width: int | None, color: bool) 
         most: Calls that grew to show; 0 for all.
     """
     blocks = []
-    if report.oom is None:
-        blocks.append(_NOTHING)
-    else:
+    if report.oom is not None:
         head = _head(report.oom, report.errors, width)
         sections = [*_categories(report), *_growth(report, most)]
         blocks.append(render_sections(head, sections, width=width, color=color))
-    blocks += [
-        "\n".join(lines) for lines in (_ending(report, width), _advice(report, width)) if lines
-    ]
-    return "\n\n".join(blocks)
+    elif report.ending is None or not report.ending.by_memory:
+        blocks.append(_NOTHING)
+    parts = (_ending(report, width), _resident(report, width), _advice(report, width))
+    return "\n\n".join([*blocks, *("\n".join(lines) for lines in parts if lines)])
 
 
 def _head(oom: Row, errors: int, width: int | None) -> list[str]:
@@ -155,9 +153,23 @@ def _ending(report: OomReport, width: int | None) -> list[str]:
         lines += _wrapped(sentence, width, "  ")
     for sentence in ending.likely:
         lines += _wrapped(f"Likely, not certain: {sentence}", width, "  ")
-    if ending.was_killed and len(ending.certain) == 1 and not ending.likely:
+    if ending.was_killed and not ending.by_memory:
         lines += _wrapped("Nothing on record speaks for want of memory.", width, "  ")
     return lines
+
+
+def _resident(report: OomReport, width: int | None) -> list[str]:
+    """How the process grew before it was killed."""
+    row = report.resident
+    if row is None:
+        return []
+    text = (
+        f"Its resident set went from {size(row['first_bytes'])} in step {row['first_step']} to"
+        f" {size(row['last_bytes'])} in step {row['last_step']}, the last on record"
+    )
+    if row["fit"] is not None and row["per_step"] > 0 and row["steps"] > 2:
+        text += f": {size(row['per_step'])} per step along a line (R² {row['fit']:.2f})"
+    return ["what it held", *_wrapped(f"{text}.", width, "  ")]
 
 
 def _advice(report: OomReport, width: int | None) -> list[str]:

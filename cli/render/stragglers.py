@@ -113,7 +113,9 @@ def _table(paces: Sequence[RankPace], width: int | None, *, color: bool) -> str:
         for pace in paces[:_ROWS_SHOWN]
     ]
     more = max(0, len(paces) - _ROWS_SHOWN)
-    return render_table(headings, rows, width=width, color=color, more_rows=more)
+    return render_table(
+        headings, rows, width=width, color=color, more_rows=more, all_by="--format json"
+    )
 
 
 def _facts(report: StragglerReport) -> Iterator[str]:

@@ -94,18 +94,20 @@ def render_table(
     width: int | None,
     color: bool,
     more_rows: int = 0,
+    all_by: str = "",
 ) -> str:
     """A table with lines below that say what is not shown.
 
     Args:
         more_rows: Rows of the answer that are not among `rows`.
+        all_by: What to type to have them all.
     """
     drawing = draw_table(headings, rows, width=width, color=color)
     lines = [*drawing.heading, *drawing.rows]
     if not rows:
         lines.append("(no rows)")
     if more_rows:
-        lines.append(f"… {plural(more_rows, 'more row')}; --max-rows 0 shows all")
+        lines.append(f"… {plural(more_rows, 'more row')}; {all_by} shows all")
     if drawing.hidden:
         shown = plural(len(drawing.hidden), "more column")
         lines.append(f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}")

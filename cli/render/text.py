@@ -5,8 +5,10 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
+from typing import Any
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -59,6 +61,24 @@ def render_count(number: int | None) -> str:
 def render_number(value: float) -> str:
     """A floating-point number short enough to read: six significant digits."""
     return f"{value:.6g}"
+
+
+def json_number(value: float) -> float | str:
+    """A number as JSON can hold it: what JSON has no word for by the name that parsers know."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def json_value(value: Any) -> Any:
+    """A value of plain parts with every number in it as JSON can hold it."""
+    if isinstance(value, float):
+        return json_number(value)
+    if isinstance(value, dict):
+        return {name: json_value(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(part) for part in value]
+    return value
 
 
 def plural(number: int, noun: str) -> str:

@@ -52,8 +52,9 @@ class Shortage:
 
     Attributes:
         is_host: Whether it was the host's memory.
+        is_kill: Whether the kernel has killed the process, which then leaves no list of tensors.
         phase: As in python.ooms.
-        bounded_by: As in python.ooms.
+        bounded_by: As in python.ooms, or ``cgroup``.
         categories: Bytes of the tensors on the device, by category.
         dtypes: What most of those bytes are, by category.
         samples: Samples of the micro-batch.
@@ -64,6 +65,7 @@ class Shortage:
 
     is_host: bool
     phase: str
+    is_kill: bool = False
     bounded_by: str | None = None
     requested: int | None = None
     free: int | None = None
@@ -192,6 +194,27 @@ def _address_space(seen: Shortage) -> Iterator[Advice]:
             action="Raise `ulimit -v` where the job is started, if it was not meant to bound it.",
             evidence=f"the limit of the address space, {size(seen.total)}, is what was reached, not"
             " the memory of the machine",
+        )
+
+
+def _cgroup(seen: Shortage) -> Iterator[Advice]:
+    if seen.bounded_by == "cgroup" and seen.total is not None:
+        yield Advice(
+            rule="cgroup",
+            action="Raise the limit where the job is started, if the machine has more: `docker run"
+            " --memory`, `resources.limits.memory` of Kubernetes, `--mem` of Slurm.",
+            evidence=f"the limit of its cgroup, {size(seen.total)}, is what was reached, not the"
+            " memory of the machine",
+        )
+
+
+def _look_earlier(seen: Shortage) -> Iterator[Advice]:
+    if seen.is_kill:
+        yield Advice(
+            rule="look earlier",
+            action="Ask the next run before it gets there: `probing PID memory` says what its"
+            " tensors are for, python.host_memory what it and its data workers hold beside them.",
+            evidence="the kernel kills without a word, so what was in memory is not on record",
         )
 
 
@@ -380,4 +403,4 @@ _OF_CATEGORY: dict[str, tuple[Rule, ...]] = {
     "parameters": (_parameters,),
     "other": (_kept,),
 }
-_LAST: tuple[Rule, ...] = (_smaller_batch, _not_tensors, _address_space)
+_LAST: tuple[Rule, ...] = (_smaller_batch, _not_tensors, _address_space, _cgroup, _look_earlier)

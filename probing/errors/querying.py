@@ -9,6 +9,8 @@ from typing import Any
 
 from .root import ProbingError, TimedOut
 
+_ASK_AGAIN = "It goes on starting: ask again, or give it more time with --timeout SECONDS."
+
 
 class SqlError(ProbingError):
     """The SQL engine does not accept or cannot finish the statement.
@@ -123,9 +125,19 @@ class SqlWorkerRests(SqlError):
 
 
 class QueryTimedOut(TimedOut):
-    """A statement ran into its time limit and was ended."""
+    """A statement ran into its time limit and was ended.
+
+    Args:
+        is_starting: Whether it has not begun: the SQL worker process was still starting.
+    """
 
     code = "query_timed_out"
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the query was ended after its limit of {seconds:g} s.")
+    def __init__(self, seconds: float, *, is_starting: bool = False) -> None:
+        message = f"the query was ended after its limit of {seconds:g} s."
+        if is_starting:
+            message = (
+                f"the query did not begin within its limit of {seconds:g} s: the SQL worker process"
+                " was still starting."
+            )
+        super().__init__(message, help=_ASK_AGAIN if is_starting else None)

@@ -29,8 +29,8 @@ class NoSuchProcess(Unreachable):
     status = 404
     help = "`probing list --dead` shows every process with a record, ended ones included."
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"there is no process {what}, and no record of one.")
+    def __init__(self, what: str, gone: str = "") -> None:
+        super().__init__(f"there is no process {what}, and {gone or 'no record of one'}.")
 
 
 class NotProbed(Unreachable):
@@ -126,11 +126,10 @@ class UnsafeRunDirectory(Refused):
 
     code = "unsafe_run_directory"
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(
-            f"the run directory {path} is not safe: {reason}.",
-            help="Remove it, `chmod 700` it, or set PROBING_HOME to another folder.",
-        )
+    help = "Set PROBING_HOME to a folder that is yours alone."
+
+    def __init__(self, path: str, reason: str, *, help: str | None = None) -> None:
+        super().__init__(f"the run directory {path} is not safe: {reason}.", help=help)
 
 
 class Untrusted(Refused):

@@ -58,9 +58,16 @@ def judge(
         verdict,
         outcome=_outcome(verdict),
         coverage=coverage,
-        next_steps=remedies.next_steps(verdict, asked, has_others=has_others),
+        next_steps=remedies.next_steps(
+            verdict, asked, loading=_loading(evidence), has_others=has_others
+        ),
         queries=remedies.queries(verdict, case),
     )
+
+
+def _loading(evidence: Sequence[RankEvidence]) -> set[int | None]:
+    """The processes that wait for a batch."""
+    return {e.pid for e in evidence if e.doing is not None and e.doing.kind == "loader"}
 
 
 def _outcome(verdict: Verdict) -> Outcome:

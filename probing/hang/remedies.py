@@ -6,7 +6,7 @@ Rules of this file: pure functions. What is to be typed works where the command 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .. import rank_paths
 from .case import Case
@@ -15,11 +15,18 @@ from .evidence import Cause, EvidenceQuery, Verdict
 _MOST_NEXT = 2
 
 
-def next_steps(verdict: Verdict, asked: str, *, has_others: bool = False) -> tuple[str, ...]:
+def next_steps(
+    verdict: Verdict,
+    asked: str,
+    *,
+    loading: Collection[int | None] = (),
+    has_others: bool = False,
+) -> tuple[str, ...]:
     """What to do, in that order.
 
     Args:
         asked: How the command named those that it is about.
+        loading: The pids of those that wait for a batch.
         has_others: Whether ranks of other jobs may be there, so that a number is not enough.
     """
     if verdict.kind == "healthy":
@@ -33,6 +40,12 @@ def next_steps(verdict: Verdict, asked: str, *, has_others: bool = False) -> tup
         :_MOST_NEXT
     ]
     looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
+    if not verdict.has_ended:
+        looks = [
+            f"`probing -t {target} dataloaders`: which worker it waits for, and where that is."
+            for target, cause in zip(targets, verdict.causes, strict=False)
+            if cause.pid in loading
+        ] + looks
     steps: list[str] = []
     if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
         steps.append("Ask again: this may still be a slow step.")

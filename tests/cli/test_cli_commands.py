@@ -393,6 +393,91 @@ def test_ctrl_c_is_quiet(training: Target, sql: str, to_group: bool) -> None:
     assert process.returncode == 130
 
 
+_INTERRUPTING = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["AT_IMPORT_OF"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.parametrize("at", ["probing.cli.main", "click", "probing.cli.commands.query", "rich"])
+def test_ctrl_c_at_the_start_is_quiet(training: Target, at: str, tmp_path: Path) -> None:
+    """Whatever is being imported as it comes, there is no traceback."""
+    (tmp_path / "sitecustomize.py").write_text(_INTERRUPTING)
+    env = {**training.env, "PYTHONPATH": f"{tmp_path}:{training.env['PYTHONPATH']}"}
+    words = [str(training.pid), "query", "SELECT 1", "--format", "table"]
+    done = subprocess.run(
+        [sys.executable, "-m", "probing", *words],
+        env={**env, "AT_IMPORT_OF": at},
+        cwd=training.cwd,
+        capture_output=True,
+        timeout=DEADLINE_S,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.returncode in {130, -signal.SIGINT}
+
+
+def test_a_limit_is_of_the_whole_command(training: Target, tmp_path: Path) -> None:
+    """A series without an end is ended with its limit, though it comes fast; no part stays."""
+    series = "FROM range(1000000000000)"
+    with open(os.devnull, "wb") as nowhere:
+        words = [str(training.pid), "query", "--timeout", "1", series]
+        process = start(training, *words, stdout=nowhere.fileno())
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert err.startswith(b"error: the query was ended after its limit of 1 s.")
+    assert process.returncode == 5
+    file = tmp_path / "x.csv"
+    done = ask(training, "query", "--timeout", "1", series, "-o", str(file))
+    assert (done.returncode, os.listdir(tmp_path)) == (5, [])
+
+
+def test_a_locale_that_is_not_utf_8(training: Target) -> None:
+    """Tables are drawn in ASCII there, what is typed is UTF-8, and what is written stays whole."""
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    def run(*words: str) -> tuple[int, bytes]:
+        argv = [sys.executable, "-m", "probing", str(training.pid), *words]
+        env = {**training.env, **plain}
+        done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, timeout=DEADLINE_S)
+        return done.returncode, done.stdout
+
+    sql = "SELECT 'h\u00e9' AS word"
+    assert run("query", sql, "--format", "table") == (0, b"word\n----\nh\\xe9\n")
+    assert run("query", sql) == (0, '{"word":"h\u00e9"}\n'.encode())
+    assert run("eval", "print(len('h\u00e9'))") == (0, b"2\n")
+
+
+def test_help_of_an_action_needs_no_endpoint(training: Target) -> None:
+    """A hint sends people there; and the options of every command stand behind its words, too."""
+    done = training.run("act", "lr", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--scale" in done.stdout
+    done = training.run("act", "lr", "0.1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "act lr needs an endpoint: `probing ENDPOINT act lr ...`" in done.stderr
+    done = ask(training, "act", "list", "--timeout", "9", "--format", "json")
+    assert (json.loads(done.stdout), done.returncode) == ([], 0)
+
+
+def test_tables_can_be_found_in_sql(training: Target) -> None:
+    """What users of DuckDB type answers with every table, for one process as for many."""
+    names = {table.name for table in TABLES}
+    for target in (str(training.pid), "all"):
+        for sql in ("SHOW TABLES", "PRAGMA show_tables", "DESCRIBE"):
+            done = training.run("-t", target, "query", sql, "--format", "jsonl")
+            assert names == {json.loads(line)["name"] for line in done.stdout.splitlines()}, sql
+        done = training.run("-t", target, "query", "PRAGMA table_info('steps')")
+        columns = [json.loads(line)["name"] for line in done.stdout.splitlines()]
+        assert "loss" in columns, done.stderr
+        done = training.run("-t", target, "query", "SELECT count(*) AS n FROM steps")
+        assert json.loads(done.stdout)["n"] > 0, done.stderr
+
+
 def test_full_disk_behind_stdout_is_a_sentence(training: Target) -> None:
     """Output that cannot be written is said once, without noise at the interpreter's end."""
     with open("/dev/full", "wb") as full:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +14,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
-from probing.act_wire import Act, Checkpoint, Cleanup, Clip, Lr, Undo  # noqa: E402
+from probing.act_wire import Act, Checkpoint, Cleanup, Clip, Lr, NanGuard, Undo  # noqa: E402
 from probing.checkpoints import read_checkpoint  # noqa: E402
 from probing.errors import NoSuchAction, ProbingError  # noqa: E402
-from tests.harness.targets import Target, clean_env, program_path, start_program  # noqa: E402
+from tests.harness.targets import (  # noqa: E402
+    DEADLINE_S,
+    Target,
+    clean_env,
+    program_path,
+    start_program,
+    wait_until,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -110,6 +118,46 @@ def test_a_script_that_sets_its_rate_is_found_out(own: Target, connect: Connect)
         job.act(Lr(scale=0.5))
     undone = job.act(Undo(number=held.number))
     assert _last_lr(job, (undone.step or 0) + 1) < 0.25
+
+
+def test_a_rate_set_by_an_eval_that_does_not_stay_is_told(
+    planned: Target, own: Target, connect: Connect
+) -> None:
+    """The next step shows it, the answer says who took it back, and what sets it for good."""
+    code = "optimizer.param_groups[0]['lr'] = 1e-7"
+    (note,) = connect(planned).eval(code).notes
+    stays = "`act lr 1e-07` sets it so that it stays"
+    told = rf"the rate 1e-07 did not stay: LambdaLR made it 0\.\d+ by the next step; {stays}"
+    assert re.fullmatch(told, note)
+    (note,) = connect(own).eval(code).notes
+    assert "did not stay: the script made it 0." in note
+    done = planned.run(str(planned.pid), "eval", code)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.search(told, done.stderr)
+    assert connect(planned).eval("optimizer.param_groups[0]['weight_decay'] = 0.02").notes == ()
+
+
+def test_the_first_step_is_waited_for(program: Callable[..., Target], connect: Connect) -> None:
+    """What is asked for before any optimizer has stepped comes with the first one that does."""
+    target = program("acted", "late", PROBING="1")
+    target.wait_for_agent()
+    target.wait_for_output("ready")
+    with pytest.raises(ProbingError, match="no optimizer has stepped") as refused:
+        connect(target).act(NanGuard(do="warn"), timeout_s=0.5)
+    assert "--timeout" in refused.value.help
+    acting = subprocess.Popen(
+        [sys.executable, "-m", "probing", str(target.pid), "act", "nan-guard", "warn"],
+        cwd=target.cwd,
+        env=target.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: len(connect(target).acts().acts) == 2, "it waits")
+    (target.cwd / "go").touch()
+    out, err = acting.communicate(timeout=DEADLINE_S)
+    assert (acting.returncode, err) == (0, "")
+    assert "in force" in out
 
 
 def test_clipping_holds_at_every_step(planned: Target, connect: Connect) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from probing.act_wire import Lr  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
+from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -159,3 +161,25 @@ def test_nothing_is_changed_where_not_everything_can_be() -> None:
     with pytest.raises(ActRefused, match="the rate is 0 now"):
         trained.act(Lr(value=0.3))
     assert trained.rates() == [0.1, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_told"), [("LambdaLR", True), ("ExponentialLR", False), ("none", False)]
+)
+def test_a_rate_that_goes_on_from_what_was_set_is_not_told(name: str, is_told: bool) -> None:
+    """A scheduler that goes by the rate there is keeps what was set; one with a plan does not."""
+    trained = Trained(name)
+    trained.step()
+    recording: Any = FakeRecording()
+    recording.optimizers = SimpleNamespace(alive=lambda: [trained.optimizer])
+    rates = RatesSet(recording)
+    for group in trained.optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.01
+    rates.look_again()
+    trained.step()
+    for look in recording.before_step:
+        look(trained.optimizer, (), {})
+    told = rates.told(0.0)
+    assert bool(told) is is_told
+    assert recording.before_step == ()
+    assert all("did not stay: LambdaLR made it 0.0" in sentence for sentence in told)

@@ -246,7 +246,7 @@ def test_the_metadata_says_what_matters(wheel: Path) -> None:
     assert (headers["License-Expression"], headers["License-File"]) == ("Apache-2.0", "LICENSE")
     with zipfile.ZipFile(wheel) as archive:
         scripts = next(n for n in archive.namelist() if n.endswith("entry_points.txt"))
-        assert "probing = probing.cli.main:main" in archive.read(scripts).decode()
+        assert "probing = probing.__main__:main" in archive.read(scripts).decode()
 
 
 def test_no_extra_can_bring_torch(wheel: Path) -> None:

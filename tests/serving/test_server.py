@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
 import http.client
 import json
+import re
+import socket
+import typing
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +99,116 @@ def test_every_error_has_the_one_shape(address: Address) -> None:
         assert set(error) == {"code", "status", "exit_code", "message", "help", "detail"}
         assert error["status"] == status
         assert error["message"].endswith((".", "!", "?"))
+
+
+def raw(address: Address, data: bytes) -> bytes:
+    """What comes back for some bytes, until the other side closes or has said what it has to."""
+    with socket.create_connection((address.host, address.port), timeout=30) as connection:
+        connection.sendall(data)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+            head, blank, body = answer.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            if blank and length and len(body) >= int(length[1]):
+                break
+    return answer
+
+
+def error_in(answer: bytes) -> tuple[int, str, str]:
+    """The status of a raw answer, and code and message of the error in it."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert head.split(b" ")[1] == b"%d" % error["status"], answer
+    return error["status"], error["code"], error["message"]
+
+
+def request_to(address: Address, first: str, *headers: str, body: bytes = b"") -> bytes:
+    """A request with a token, as bytes."""
+    lines = [
+        first,
+        f"Host: {address}",
+        f"Authorization: Bearer {address.token}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode() + body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20,
+        b"no HTTP at all\r\n\r\n",
+        b"GET / HTTP/9.7\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+    ids=["tls", "words", "version", "length", "long header", "long path"],
+)
+def test_what_cannot_be_read_is_refused_in_our_words(address: Address, data: bytes) -> None:
+    """Body, code and text are ours, and nothing of what was sent is in them."""
+    status, code, message = error_in(raw(address, data))
+    assert (status, code) == (400, "bad_request")
+    assert re.fullmatch(r"bad request: (what came|a line of its head) is [a-zA-Z ]+\.", message)
+
+
+def test_a_way_to_nowhere_is_refused_in_our_words(address: Address) -> None:
+    """What has no path, or an odd one, is asked who it is and told that there is no route."""
+    for first in ("CONNECT localhost:22 HTTP/1.1", "OPTIONS * HTTP/1.1", "GET /a%0Ab HTTP/1.1"):
+        assert error_in(raw(address, request_to(address, first)))[:2] == (404, "no_such_route")
+        stranger = dataclasses.replace(address, token="none")
+        assert error_in(raw(address, request_to(stranger, first)))[:2] == (401, "bad_token")
+
+
+def test_a_body_is_asked_for_once_it_is_known_who_asks(address: Address) -> None:
+    """`100 Continue` comes after the token was looked at, and never before a refusal."""
+    body = wire.encode(wire.EvalRequest(code="1", now=True))
+    for path in ("/v1/eval", "/v1/nothing"):
+        stranger = dataclasses.replace(address, token="none")
+        asked = request_to(stranger, f"POST {path} HTTP/1.1", "Expect: 100-continue", body=body)
+        head = asked[: -len(body)]
+        assert error_in(raw(address, head))[:2] == (401, "bad_token")
+    asked = request_to(address, "POST /v1/eval HTTP/1.1", "Expect: 100-continue", body=body)
+    with socket.create_connection((address.host, address.port), timeout=30) as connection:
+        connection.sendall(asked[: -len(body)])
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("mib", [1, 64])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_body_that_unpacks_without_end_is_too_large(
+    address: Address, encoding: str, mib: int
+) -> None:
+    """A few bytes that stand for very many are refused as those would be."""
+    blank = b" " * (mib << 20)
+    packed = gzip.compress(blank) if encoding == "gzip" else zlib.compress(blank)
+    first = "POST /v1/eval HTTP/1.1"
+    answer = raw(address, request_to(address, first, f"Content-Encoding: {encoding}", body=packed))
+    assert error_in(answer)[:2] == (413, "request_too_large")
+
+
+def test_a_time_limit_is_more_than_nothing(address: Address) -> None:
+    """On every route that takes one, a limit of no time or less is a bad request."""
+    samples: dict[type, Any] = {str: "1", int: 1, tuple: []}
+    looked_at = 0
+    for route in ROUTES:
+        if route.request is None or "timeout_s" not in route.request.__dataclass_fields__:
+            continue
+        hints = typing.get_type_hints(route.request)
+        fields = [f for f in dataclasses.fields(route.request) if f.default is dataclasses.MISSING]
+        needed = {field.name: samples[hints[field.name]] for field in fields}
+        for limit in (-1, 0, -0.5):
+            body = json.dumps({**needed, "timeout_s": limit}).encode()
+            status, answer = send(address, "POST", route.path, body)
+            assert status == 400, (route.name, limit, answer)
+            assert b"timeout_s must be a time of more than 0 seconds" in answer
+        looked_at += 1
+    assert looked_at >= 8
 
 
 def test_the_description_agrees_with_the_routes(address: Address) -> None:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from probing.errors import UnsafeRunDirectory
-from probing.rundir import RunDirectory, default_path
+from probing.run_places import choose
+from probing.rundir import RunDirectory
 from probing.settings import Settings
 from probing.transport import Address, ask
 from tests.faults import Reached
-from tests.harness.targets import Target, clean_env, program_path, start_program
+from tests.harness.targets import (
+    DEADLINE_S,
+    Target,
+    clean_env,
+    program_path,
+    start_program,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.anypython, pytest.mark.fault("N1")]
 
@@ -50,7 +60,7 @@ def test_what_is_in_the_sockets_place(
 
 
 def test_a_directory_that_is_not_ours(fault: Reached, tmp_path: Path) -> None:
-    """A run directory open to others, a link or a file is refused by agent and command alike."""
+    """A run directory open to others, a link or a file gets nothing, nor is it looked into."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path / "open")
@@ -60,19 +70,92 @@ def test_a_directory_that_is_not_ours(fault: Reached, tmp_path: Path) -> None:
             RunDirectory(tmp_path / name).create_folder(1, 1)
         told = str(caught.value)
         fault.holds(f"{name}: the agent", reason, told, is_kept=reason in told)
-    target = Target([sys.executable, "-c", ""], tmp_path / "open", tmp_path)
-    target.process.wait()
-    done = target.run("list")
-    fault.equals("open: the command's exit code", 4, done.returncode)
-    assert "its mode is 777" in done.stderr
-    assert "Traceback" not in done.stderr
+        chosen = choose(Settings(home=str(tmp_path / name)), runtime_dir=str(tmp_path))
+        fault.equals(f"{name}: taken instead", tmp_path / "probing", chosen.path)
+        assert reason in chosen.passed[0][1]
     assert os.listdir(tmp_path / "open") == []
+
+
+@pytest.fixture
+def passed_over(tmp_path: Path) -> Iterator[Target]:
+    """An idle process with the agent, whose run directory its user has made as one makes any."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    target = start_program(
+        "idle", home=home, cwd=tmp_path, PROBING="all", XDG_RUNTIME_DIR=str(tmp_path / "runtime")
+    )
+    target.env["XDG_RUNTIME_DIR"] = str(tmp_path / "runtime")
+    target.wait_for_output("ready")
+    yield target
+    target.reap()
+
+
+def test_a_directory_made_by_hand_is_passed_over_and_told(
+    passed_over: Target, tmp_path: Path, fault: Reached
+) -> None:
+    """One line on stderr says where the record is and what has it where it was asked for."""
+    home, runtime = tmp_path / "home", tmp_path / "runtime" / "probing"
+    (line,) = (text for text in passed_over.output.splitlines() if text != "ready")
+    folder = wait_until(lambda: (found := RunDirectory(runtime).folders()) and found[0], "a folder")
+    told = (
+        f"probing: the record is in {folder.path}, not in PROBING_HOME, {home}: its mode is 755,"
+        f" not 700; `chmod 700 {home}` has the next start use it"
+    )
+    fault.equals("mode 755: the training's stderr", told, line)
+    assert os.listdir(home) == []
+    listed = passed_over.run("list", "--format", "json")
+    (found,) = json.loads(listed.stdout)
+    fault.equals("mode 755: listed", passed_over.pid, found["pid"])
+    assert f"{home} is no run directory: its mode is 755, not 700" in listed.stderr
+    home.chmod(0o700)
+    done = passed_over.run(str(passed_over.pid), "eval", "6 * 7")
+    fault.equals("after what was advised: still found", "42\n", done.stdout)
+
+
+def test_what_keeps_the_agent_out_is_told(tmp_path: Path) -> None:
+    """One line on stderr, and none where it would have to be waited for."""
+    argv = [sys.executable, "-c", "import sys; print('goes on')"]
+    env = clean_env(tmp_path / "home", PROBING="all", PROBING_OVERHEAD="much")
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.stdout == "goes on\n"
+    assert done.stderr.startswith("probing: the agent did not start: setting PROBING_OVERHEAD: ")
+    assert len(done.stderr.splitlines()) == 1
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    try:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"x" * 4096)
+        os.set_blocking(writing, True)
+        done = subprocess.run(argv, env=env, stdout=-1, stderr=writing, text=True, timeout=30)
+        assert done.stdout == "goes on\n"
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "advice"),
+    [(0o755, None, "chmod 700"), (0o700, 4242, "PROBING_HOME should name a folder")],
+)
+def test_what_is_advised_can_be_done(
+    mode: int, uid: int | None, advice: str, tmp_path: Path
+) -> None:
+    """Who has made it himself changes its mode; who has not takes another one."""
+    (tmp_path / "home").mkdir(mode=mode)
+    if uid is not None:
+        if os.getuid() != 0:
+            pytest.skip("only root gives a folder away")
+        os.chown(tmp_path / "home", uid, -1)
+    with pytest.raises(UnsafeRunDirectory) as caught:
+        RunDirectory(tmp_path / "home").verify()
+    assert advice in caught.value.help
 
 
 def test_a_machine_without_shared_memory(fault: Reached, tmp_path: Path) -> None:
     """Where there is no /dev/shm the run directory is in /tmp, for agent and command alike."""
     for there, expected in ((tmp_path, str(tmp_path)), (tmp_path / "none", "/tmp")):
-        got = default_path(Settings(), runtime_dir=None, uid=7, memory_dir=str(there))
+        got = choose(Settings(), runtime_dir=None, uid=7, memory_dir=str(there)).path
         fault.equals(f"/dev/shm is there: {there.exists()}", f"{expected}/probing-7", str(got))
 
 

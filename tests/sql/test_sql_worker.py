@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from probing import process, sql_frames, wire
+from probing.agent import worker as worker_module
 from probing.agent.worker import SqlWorker
 from probing.agent.worker_process import WorkerProcess
 from probing.answer import Answer
@@ -168,6 +170,51 @@ def test_a_worker_killed_between_statements_is_replaced(folder: ProcessFolder) -
         wait_until(lambda: process.start_time(pid) is None, "its end")
         await ask(worker, "SELECT 1")
         assert idle_pid(worker) != pid
+
+    with_worker(folder, test)
+
+
+def test_a_worker_that_is_still_starting_is_kept(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cannot wait for it is told that it was starting; who asks next has the same one."""
+    made: list[WorkerProcess] = []
+
+    def held_up(*args: Any) -> WorkerProcess:
+        made.append(WorkerProcess(*args))
+        os.kill(made[-1].pid, signal.SIGSTOP)
+        return made[-1]
+
+    monkeypatch.setattr(worker_module, "WorkerProcess", held_up)
+
+    async def test(worker: SqlWorker) -> None:
+        for _ in range(3):
+            with pytest.raises(QueryTimedOut, match="SQL worker process was still starting") as one:
+                await ask(worker, "SELECT 1", timeout_s=0.1)
+            assert "ask again" in one.value.help
+        gone = asyncio.ensure_future(ask(worker, "SELECT 1"))
+        await asyncio.sleep(0.05)
+        gone.cancel()  # as by a client that goes away
+        with contextlib.suppress(asyncio.CancelledError):
+            await gone
+        (only,) = made
+        os.kill(only.pid, signal.SIGCONT)
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+        assert idle_pid(worker) == only.pid
+
+    with_worker(folder, test)
+
+
+def test_a_worker_that_never_comes_to_start_is_given_up(
+    folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has had more than long enough makes way for another."""
+    monkeypatch.setattr("probing.agent.worker_process._START_S", 0.0)
+
+    async def test(worker: SqlWorker) -> None:
+        with pytest.raises(QueryTimedOut, match="was ended"):
+            await ask(worker, "SELECT 1", timeout_s=0.01)
+        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
 
     with_worker(folder, test)
 

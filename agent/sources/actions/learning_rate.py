@@ -7,15 +7,13 @@ by the same factor. A script that sets the rate itself is found out at the next 
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....act_wire import Change, Lr
 from ....errors import ActRefused
-from ...guard import Guard
 from .ledger import Applied, Ledger, is_number, number_of, write
+from .rate_watch import RateWatch, are_same, last_rates, rates_of
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
 
@@ -26,7 +24,6 @@ _OF_GROUPS = ("initial_lr", "max_lr", "min_lr", "swa_lr")
 """What schedulers keep in the parameter groups: OneCycleLR and SWALR."""
 _LISTS = ("base_lrs", "max_lrs", "_last_lr")
 _SCALARS = ("eta_min",)
-_SAME = 1e-9
 
 
 class LearningRate:
@@ -43,7 +40,7 @@ class LearningRate:
         self._asked = asked
         self._schedulers: list[Any] = []
         self._ledger = Ledger()
-        self._watch: _Watch | None = None
+        self._watch: RateWatch | None = None
 
     def prepare(self, scene: Scene) -> None:
         """Find the schedulers."""
@@ -77,7 +74,10 @@ class LearningRate:
         except BaseException:
             self._ledger.roll_back()
             raise
-        self._watch = _Watch(scene, self._optimizer, self._schedulers)
+        wanted = rates_of(self._optimizer)
+        self._watch = RateWatch(
+            scene.recording, self._optimizer, lambda rates: self._is_kept(rates, wanted), steps=2
+        )
         self._watch.begin()
         return Applied(changes=self._ledger.changes(), undo=self._take_back)
 
@@ -95,10 +95,15 @@ class LearningRate:
             return applied
         how = f"--scale {self._asked.scale:g}" if self._asked.scale else f"{self._asked.value:g}"
         note = (
-            f"the script sets the rate itself: it was {watch.found:g} again at the next step."
+            f"the script sets the rate itself: it was {watch.found[0]:g} again at the next step."
             f" `act lr {how} --hold` puts yours in place at every step"
         )
         return applied._replace(notes=(*applied.notes, note))
+
+    def _is_kept(self, rates: list[float], wanted: list[float]) -> bool:
+        """Whether rates are those that were set, or what a scheduler has made of them since."""
+        expected = [wanted, *(own for s in self._schedulers if (own := last_rates(s)))]
+        return any(are_same(rates, one) for one in expected)
 
     def _factor(self, rate: float) -> float:
         """What numbers are multiplied by that are to a rate as they were."""
@@ -183,61 +188,3 @@ class _Held:
         for group, own, ours in saved:
             if number_of(group["lr"]) == ours:
                 write(group, "lr", own)
-
-
-class _Watch:
-    """Looks at the rate as the next two steps begin, in the training thread.
-
-    Attributes:
-        found: The rate that the script has set instead; None where it has not.
-    """
-
-    def __init__(self, scene: Scene, optimizer: Any, schedulers: list[Any]) -> None:
-        self._recording = scene.recording
-        self._optimizer = optimizer
-        self._schedulers = schedulers
-        self._set = [number_of(group["lr"]) for group in optimizer.param_groups]
-        self._steps = 0
-        self._look: Callable[..., None] = self._step_begins
-        self._guard = Guard("learning rate", self.end)
-        self.found: float | None = None
-        self.done = threading.Event()
-
-    def begin(self) -> None:
-        """Look from now on."""
-        self._recording.before_step += (self._look,)
-
-    def end(self) -> None:
-        """Look no more."""
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look is not self._look)
-
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """See `Recording.before_step`."""
-        if optimizer is self._optimizer and not self.done.is_set():
-            self._guard.run(self._compare, optimizer)
-
-    def _compare(self, optimizer: Any) -> None:
-        """See whether the rate is still the one that was set."""
-        self._steps += 1
-        rates = [number_of(group["lr"]) for group in optimizer.param_groups]
-        expected = [self._set, *(own for s in self._schedulers if (own := _last_rates(s)))]
-        if not any(_are_same(rates, wanted) for wanted in expected):
-            self.found = rates[0]
-            self.done.set()
-        elif self._steps == 2:
-            self.done.set()
-
-
-def _last_rates(scheduler: Any) -> list[float] | None:
-    """What a scheduler has set last."""
-    rates = vars(scheduler).get("_last_lr")
-    return [number_of(rate) for rate in rates] if isinstance(rates, list) else None
-
-
-def _are_same(one: list[float], other: list[float]) -> bool:
-    """Whether rates are equal, but for rounding."""
-    return len(one) == len(other) and all(
-        math.isclose(a, b, rel_tol=1e-6, abs_tol=_SAME * 1e-6)
-        for a, b in zip(one, other, strict=True)
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .searches import Searches
     from .step_hooks import StepHooks
 
+_POLL_S = 0.05
 _WRAPPERS = (
     ("torch.nn.parallel.distributed", "DistributedDataParallel", "module"),
     ("torch.nn.parallel.data_parallel", "DataParallel", "module"),
@@ -69,14 +71,20 @@ class Scene:
         return self.training.recording
 
     def optimizer(self) -> Any:
-        """The optimizer whose steps are counted.
+        """The optimizer whose steps are counted; the first step is waited for.
 
         Raises:
             ActRefused: There is none.
         """
-        found = self.names.get("optimizer")
-        if found is None:
-            raise ActRefused("no optimizer has stepped in this process")
+        while (found := self.names.get("optimizer")) is None:
+            left_s = self.until - time.monotonic()
+            if left_s <= 0:
+                raise ActRefused(
+                    "no optimizer has stepped in this process",
+                    help="Nothing was changed. Its first step is waited for as long as --timeout"
+                    " SECONDS says.",
+                )
+            time.sleep(min(_POLL_S, left_s))
         return found
 
     def optimizers(self) -> list[Any]:

@@ -3,7 +3,8 @@
 ``lambda``: by LambdaLR, in a function. ``own``: by itself, at each step, as nanoGPT does. ``even``:
 all parameters hold the same number after each step, so that a torn copy is seen; a plain thread
 makes copies until one of them is torn. ``bad``: every
-gradient is NaN from step 20 on. ``hangs``: stops after 5 steps. Each step's line is its loss.
+gradient is NaN from step 20 on. ``hangs``: stops after 5 steps. ``late``: waits for a file ``go``
+before its first step. Each step's line is its loss.
 """
 
 from __future__ import annotations
@@ -98,5 +99,13 @@ def resume(
     return int(state["step"])
 
 
+def wait() -> None:
+    print("ready", flush=True)
+    while not Path("go").exists():
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "late":
+        wait()
     even() if sys.argv[1] == "even" else main(sys.argv[1])

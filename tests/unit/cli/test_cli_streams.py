@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import os
+import signal
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +32,8 @@ from probing.cli.output import write_file
 from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names
 from probing.cli.target import Target
-from probing.cli.terminal import PLAIN
+from probing.cli.terminal import PLAIN, write_json
+from probing.cli.time_limit import within
 from probing.errors import (
     BadToken,
     NoSuchProcess,
@@ -159,26 +164,49 @@ def test_a_statement_that_cannot_be_stopped_ends_with_its_limit() -> None:
     """When the engine does not come back, the reader still gets the error of the time limit."""
     release = threading.Event()
     stuck = FakeSource(pa.schema([("x", pa.int64())]), [lambda: release.wait(60) and None])
-    feed = Feed(aim(timeout_s=0.05, a=stuck), "a", "SELECT 1", max_rows=None)
+    feed = Feed(aim(a=stuck), "a", "SELECT 1", max_rows=None)
     try:
         assert feed.schema().names == ["x"]
-        with pytest.raises(QueryTimedOut):
+        with pytest.raises(QueryTimedOut, match=r"limit of 0\.05 s"), within(0.05, grace_s=0):
             next(feed.batches())
     finally:
         release.set()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_a_slow_reader_is_not_counted() -> None:
-    """Only the time spent waiting for the process counts against the limit."""
-    table = pa.table({"x": list(range(20))})
-    batches = table.to_batches(max_chunksize=1)
-    feed = Feed(aim(timeout_s=0.01, a=FakeSource(table.schema, batches)), "a", "", max_rows=None)
-    feed.schema()
-    seen = 0
-    for batch in feed.batches():
-        threading.Event().wait(0.06)  # twenty times this is above the limit and its grace
-        seen += batch.num_rows
-    assert seen == 20
+def test_writing_without_an_end_ends_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is formatted and written to where nobody reads counts, and no line is left half."""
+    batch = pa.record_batch({"x": list(range(1000))})
+    endless = FakeSource(batch.schema, [])
+    endless._batches = itertools.repeat(batch)
+    with tempfile.TemporaryFile("w+") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        with pytest.raises(QueryTimedOut, match=r"limit of 0\.2 s"):
+            answer(aim(timeout_s=0.2, a=endless), question())
+        file.seek(0)
+        lines = file.read().splitlines()
+    assert len(lines) > 0
+    assert lines[-1] == '{"x":999}'
+
+
+def test_a_slow_reader_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as a pipe is full, the time limit stands still."""
+    table = pa.table({"x": ["x" * 1000] * 1000})  # more than a pipe holds
+    reading, writing = os.pipe()
+    read: list[bytes] = []
+
+    def take() -> None:
+        with os.fdopen(reading, "rb") as pipe:
+            threading.Event().wait(1.5)  # longer than the limit and its grace
+            read.append(pipe.read())
+
+    reader = threading.Thread(target=take)
+    with os.fdopen(writing, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        reader.start()
+        assert answer(aim(timeout_s=0.2, a=source_of(table)), question()) == 0
+    reader.join()
+    assert len(read[0].splitlines()) == 1000
 
 
 def test_an_answer_of_any_size_waits_for_its_reader() -> None:
@@ -313,7 +341,7 @@ MIXED_JSON = {
     "age": "P14M-3DT1.5S",
     "took": "PT-90S",
     "list": [1, None],
-    "deep": {"a": None, "at": ["1970-01-01 00:00:00.000000005"]},
+    "deep": {"a": "NaN", "at": ["1970-01-01 00:00:00.000000005"]},
     "map": {"k": 1},
 }
 
@@ -325,11 +353,24 @@ def written(form: str, table: pa.Table, max_chunksize: int | None = None) -> byt
 
 
 def test_json_keeps_every_value() -> None:
-    """Every type has its one form in JSON; what JSON lacks is null."""
+    """Every type has its one form in JSON; a number that JSON lacks is a text that parsers take."""
     first, second = (json.loads(line) for line in written("jsonl", MIXED).splitlines())
     assert first == MIXED_JSON
-    assert second == {**dict.fromkeys(MIXED_JSON), "e": "two"}
+    assert second == {**dict.fromkeys(MIXED_JSON), "e": "two", "f": "Infinity"}
     assert json.loads(written("json", MIXED)) == [first, second]
+
+
+def test_numbers_that_json_lacks_are_no_nulls(capfd: pytest.CaptureFixture[str]) -> None:
+    """What was measured stays apart from what was not, in rows and in every other answer."""
+    values = [math.nan, math.inf, -math.inf, 1e300, None]
+    rows = written("json", pa.table({"x": pa.array(values, pa.float64())}))
+    write_json({"x": values, "deep": [{"x": (math.nan,)}]})
+    shown = json.loads(capfd.readouterr().out, parse_constant=pytest.fail)
+    texts = ["NaN", "Infinity", "-Infinity", 1e300, None]
+    assert [row["x"] for row in json.loads(rows, parse_constant=pytest.fail)] == texts
+    assert shown == {"x": texts, "deep": [{"x": ["NaN"]}]}
+    for value, text in zip(values[:3], texts[:3], strict=True):
+        assert repr(float(str(text))) == repr(value)
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "markdown", "arrow", "parquet"])

@@ -259,6 +259,11 @@ def test_one_query_cannot_poison_the_next() -> None:
     "sql",
     [
         "SHOW TABLES",
+        "SHOW ALL TABLES",
+        "DESCRIBE",
+        "DESCRIBE steps",
+        "PRAGMA show_tables",
+        "pragma -- a comment\n table_info('steps')",
         "VALUES (1)",
         "(SELECT 1)",
         "SUMMARIZE python.steps",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from probing.file_systems import file_system_of, unfit_for_records
-from probing.rundir import default_path
+from probing.run_places import choose
 from probing.settings import Settings
 
 pytestmark = pytest.mark.anypython
@@ -60,11 +61,12 @@ def test_a_home_that_is_unfit_is_not_used(mounts: Path, tmp_path: Path) -> None:
     runtime = tmp_path / "runtime"
     runtime.mkdir()
     far, near = Settings(home="/home/me/x"), Settings(home="/home/me/scratch/x")
-    assert default_path(near, runtime_dir=None, mounts=mounts) == Path("/home/me/scratch/x")
-    assert default_path(far, runtime_dir=str(runtime), mounts=mounts) == runtime / "probing"
+    got = choose(near, runtime_dir=None, uid=os.getuid() + 1, mounts=mounts)
+    assert got == (Path("/home/me/scratch/x"), ())
+    path, ((passed, why),) = choose(far, runtime_dir=str(runtime), mounts=mounts)
+    assert (path, passed) == (runtime / "probing", Path("/home/me/x"))
+    assert "a mapped file there can kill the training" in why
     table = TABLE + f"29 22 0:36 / {runtime} rw - lustre x rw\n"
     mounts.write_text(table)
-    found = default_path(
-        far, runtime_dir=str(runtime), uid=7, memory_dir=str(tmp_path), mounts=mounts
-    )
-    assert found == tmp_path / "probing-7"
+    found = choose(far, runtime_dir=str(runtime), uid=7, memory_dir=str(tmp_path), mounts=mounts)
+    assert found.path == tmp_path / "probing-7"

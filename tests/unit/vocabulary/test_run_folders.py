@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,12 +23,13 @@ from probing import process
 from probing.card import Card
 from probing.errors import RingError
 from probing.listing import list_processes
+from probing.pruning import prune
 from probing.rundir import ProcessFolder, RunDirectory
 from probing.tables import RECORDED_TABLES, STEPS, Column, Table
 from tests import faults
 from tests.harness.ring_writer import RingWriter
 from tests.harness.sql_fixtures import recorded_folder
-from tests.harness.targets import ROOT, Target, clean_env, wait_until
+from tests.harness.targets import ROOT, Target, clean_env, run_command, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -73,7 +75,7 @@ def stale(directory: RunDirectory, count: int, *, age_s: float, **changes: objec
         folder = directory.create_folder(_NO_PID + number, number)
         folder.write_card(card_of(folder, **changes))
         for table in RECORDED_TABLES:
-            folder.ring(table.name).write_bytes(bytes(4096))
+            folder.ring(table.name).write_bytes(b"x" * 4096)
         for entry in folder.path.iterdir():
             os.utime(entry, (then, then))
 
@@ -152,13 +154,13 @@ def test_a_record_of_another_namespace_stays_while_its_process_lives(
     old = time.time() - 2 * DAY_S
     for entry in folder.path.iterdir():
         os.utime(entry, (old, old), follow_symlinks=False)
-    removed = len(directory.prune(keep_hours=1, keep_bytes=0))
+    removed = len(prune(directory, keep_hours=1, keep_bytes=0))
     fault.equals("a live process of another namespace: removed", 0, removed)
     os.kill(contained.pid, 9)
     wait_until(lambda: not folder.is_listened_to(), "its end")
-    over = len(directory.prune(keep_hours=1e6, keep_bytes=0))
+    over = len(prune(directory, keep_hours=1e6, keep_bytes=0))
     fault.equals("an ended one of another namespace, over the quota: removed", 0, over)
-    aged = len(directory.prune(keep_hours=1, keep_bytes=0))
+    aged = len(prune(directory, keep_hours=1, keep_bytes=0))
     fault.equals("an ended one of another namespace, too old: removed", 1, aged)
 
 
@@ -185,7 +187,7 @@ def test_a_record_of_another_machine_stays_while_its_process_lives(
             old = time.time() - 2 * DAY_S
             for entry in folder.path.iterdir():
                 os.utime(entry, (old, old))
-            return len(directory.prune(keep_hours=1, keep_bytes=0))
+            return len(prune(directory, keep_hours=1, keep_bytes=0))
 
         got = pruned(host="elsewhere")
         fault.equals("a live process of another machine, files of two days ago: removed", 0, got)
@@ -211,15 +213,15 @@ def test_a_thousand_stale_runs_are_removed_at_once(
     failures: list[OSError] = []
     spent: list[float] = []
 
-    def prune() -> None:
+    def look_through() -> None:
         begun = time.thread_time()
         try:
-            directory.prune(keep_hours=24, keep_bytes=1 << 30)
+            prune(directory, keep_hours=24, keep_bytes=1 << 30)
         except OSError as error:
             failures.append(error)
         spent.append(time.thread_time() - begun)
 
-    agents = [threading.Thread(target=prune) for _ in range(4)]
+    agents = [threading.Thread(target=look_through) for _ in range(4)]
     for agent in agents:
         agent.start()
     for agent in agents:
@@ -239,8 +241,61 @@ def test_the_oldest_records_go_first_where_there_is_too_much(directory: RunDirec
         os.utime(folder.path, (time.time() - place, time.time() - place))
     empty = directory.create_folder(_NO_PID + 99, 1)
     one = sum(entry.stat().st_blocks * 512 for entry in folders[0].path.iterdir())
-    assert directory.prune(keep_hours=24, keep_bytes=2 * one) == [folders[2]]
+    assert prune(directory, keep_hours=24, keep_bytes=2 * one) == [folders[2]]
     assert empty.path.exists()
+
+
+def test_an_ended_run_gives_back_what_it_has_not_written(directory: RunDirectory) -> None:
+    """Its rings read as before to the byte, with their age and rights, and take what is in them."""
+    folder = recorded_folder(directory.path)
+    folder.write_card(card_of(folder))
+    ring = folder.ring("torch_trace")
+    written = ring.read_bytes()
+    whole = written + bytes(4 << 20)
+    ring.write_bytes(whole)
+    ring.chmod(0o400)
+    os.utime(ring, (1e9, time.time() - 60))
+    before = ring.stat()
+    assert before.st_blocks * 512 > 4 << 20
+    assert prune(directory, keep_hours=1, keep_bytes=1 << 20) == []
+    after = ring.stat()
+    assert after.st_blocks * 512 < len(written) + 8192
+    same = ("st_size", "st_mode", "st_mtime_ns")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    assert ring.read_bytes() == whole
+
+
+def test_a_live_run_keeps_what_it_has_reserved(
+    directory: RunDirectory, program: Callable[..., Target]
+) -> None:
+    """A hole in a file that is mapped would let a full disk kill who writes there."""
+    target = program("start_stop", PROBING="0")
+    folder = directory.create_folder(target.pid, process.start_time(target.pid) or 0)
+    folder.write_card(card_of(folder))
+    folder.ring("steps").write_bytes(b"x" + bytes(1 << 20))
+    assert prune(directory, keep_hours=0, keep_bytes=0) == []
+    assert folder.ring("steps").stat().st_blocks * 512 >= 1 << 20
+
+
+def test_what_was_given_up_is_told(directory: RunDirectory, tmp_path: Path) -> None:
+    """Who asks for it learns when it went and why; the list of the dead has a note of it."""
+    stale(directory, 2, age_s=60)
+    kept, gone = directory.folders()
+    for place, folder in enumerate((kept, gone)):
+        os.utime(folder.path, (time.time() - place, time.time() - place))
+    size = sum(entry.stat().st_blocks * 512 for entry in kept.path.iterdir())
+    assert prune(directory, keep_hours=24, keep_bytes=size) == [gone]
+    env = clean_env(directory.path)
+    done = run_command(str(gone.pid), "status", cwd=tmp_path, env=env)
+    assert done.returncode == 3
+    why = "the records of ended processes took more than PROBING_KEEP_MIB"
+    told = rf"the record of process {gone.pid} \(python train.py\) was given up at [-\d :]+: {why}"
+    assert re.search(told, done.stderr)
+    assert re.search(told, run_command("list", "--dead", cwd=tmp_path, env=env).stderr)
+    assert prune(directory, keep_hours=0, keep_bytes=size) == [kept]
+    done = run_command("list", "--dead", cwd=tmp_path, env=env)
+    assert f"process {kept.pid} " in done.stderr
+    assert "it was older than PROBING_KEEP_HOURS (and of 1 before it)" in done.stderr
 
 
 def test_the_folder_of_an_agent_that_answers_stays_though_its_start_is_told_otherwise(
@@ -253,8 +308,8 @@ def test_the_folder_of_an_agent_that_answers_stays_though_its_start_is_told_othe
         server.bind(str(folder.socket))
         server.listen(1)
         os.utime(folder.socket, (0, 0))
-        assert directory.prune(keep_hours=1, keep_bytes=0) == []
-    assert directory.prune(keep_hours=1, keep_bytes=0) == [folder]
+        assert prune(directory, keep_hours=1, keep_bytes=0) == []
+    assert prune(directory, keep_hours=1, keep_bytes=0) == [folder]
 
 
 @pytest.mark.fault("R3")

@@ -118,7 +118,7 @@ def test_any_bytes_give_an_object_or_a_bad_request(cls: type[object], data: byte
 
 @given(
     sql=st.text(),
-    timeout=st.none() | st.floats(min_value=0, allow_infinity=False),
+    timeout=st.none() | st.floats(min_value=0, exclude_min=True, allow_infinity=False),
     rows=st.none() | st.integers(),
 )
 def test_requests_survive_the_way(sql: str, timeout: float | None, rows: int | None) -> None:

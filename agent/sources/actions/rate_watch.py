@@ -1,0 +1,160 @@
+"""Looks whether the rate that somebody has set is still there as the next steps begin.
+
+Rules of this file: looks in the training thread, and changes nothing. A scheduler computes the rate
+anew, and some scripts set it at every step: whoever has set it by hand would not know.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...guard import Guard
+from ..model.known_names import schedulers_of
+from ..steps.recording import Recording
+from .ledger import is_number, number_of
+
+_LEAST = 1e-15
+_LOOKS, _LOOK_S = 5, 0.01
+_MOST_WAIT_S = 20.0
+"""How long the answer to an eval is kept for the step after it."""
+
+
+class RateWatch:
+    """Compares the rates of an optimizer as its next steps begin.
+
+    Attributes:
+        found: The rates that stand in the place of those that were set; None while they do not.
+        done: Set once enough is known.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        optimizer: Any,
+        is_kept: Callable[[list[float]], bool],
+        *,
+        steps: int,
+    ) -> None:
+        self._recording = recording
+        self._optimizer = optimizer
+        self._is_kept = is_kept
+        self._steps_left = steps
+        self._look: Callable[..., None] = self._step_begins
+        self._guard = Guard("learning rate", self.end)
+        self.found: list[float] | None = None
+        self.done = threading.Event()
+
+    def begin(self) -> None:
+        """Look from now on; the training must stand still."""
+        self._recording.before_step += (self._look,)
+
+    def end(self) -> None:
+        """Look no more."""
+        looks = self._recording.before_step
+        self._recording.before_step = tuple(look for look in looks if look is not self._look)
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """See `Recording.before_step`."""
+        if optimizer is self._optimizer and not self.done.is_set():
+            self._guard.run(self._compare, optimizer)
+
+    def _compare(self, optimizer: Any) -> None:
+        """See whether the rates are still those that were set."""
+        rates = rates_of(optimizer)
+        self._steps_left -= 1
+        if not self._is_kept(rates):
+            self.found = rates
+        if self.found is not None or not self._steps_left:
+            self.done.set()
+
+
+class RatesSet:
+    """Notices that code has set the rate, and whether the next step finds it as it was set."""
+
+    def __init__(self, recording: Recording) -> None:
+        """Look at the rates before the code runs, while the training stands still."""
+        self._recording = recording
+        self._optimizers = recording.optimizers.alive()
+        self._before = [rates_of(optimizer) for optimizer in self._optimizers]
+        self._watch: RateWatch | None = None
+        self._optimizer: Any = None
+        self._own: list[float] = []
+        self._set: list[float] = []
+
+    def look_again(self) -> None:
+        """The code has run, and the training still stands."""
+        for optimizer, before in zip(self._optimizers, self._before, strict=True):
+            now = rates_of(optimizer)
+            if len(now) == len(before) and not are_same(now, before):
+                self._optimizer, self._own, self._set = optimizer, before, now
+                self._watch = RateWatch(self._recording, optimizer, self._is_nearer, steps=1)
+                self._watch.begin()
+                return
+
+    def told(self, limit_s: float) -> tuple[str, ...]:
+        """What the next step has shown, in a sentence; nothing where the rate has stayed.
+
+        Args:
+            limit_s: How long it may be waited for.
+        """
+        watch = self._watch
+        if watch is None:
+            return ()
+        watch.done.wait(max(0.0, min(limit_s, _MOST_WAIT_S)))
+        watch.end()
+        place = next(i for i, rate in enumerate(self._set) if rate != self._own[i])
+        wanted = f"{self._set[place]:g}"
+        stays = f"`act lr {wanted}` sets it so that it stays"
+        if not watch.done.is_set():
+            return (f"no step has shown yet whether the rate {wanted} stays; {stays}",)
+        if watch.found is None:
+            return ()
+        who, now = self._who(), f"{watch.found[place]:g}"
+        return (f"the rate {wanted} did not stay: {who} made it {now} by the next step; {stays}",)
+
+    def _is_nearer(self, rates: list[float]) -> bool:
+        """Whether rates have not gone back: a scheduler may move them on by its usual step."""
+        return len(rates) == len(self._set) and all(
+            abs(rate - wanted) <= abs(rate - own)
+            for rate, wanted, own in zip(rates, self._set, self._own, strict=True)
+        )
+
+    def _who(self) -> str:
+        """Who sets the rates: a scheduler whose last ones they are by now, else the script."""
+        schedulers = schedulers_of(self._optimizer)
+        for _ in range(_LOOKS):  # it may be setting them at this moment
+            now = rates_of(self._optimizer)
+            for scheduler in schedulers:
+                last = last_rates(scheduler)
+                if last and are_same(last, now):
+                    return type(scheduler).__name__
+            time.sleep(_LOOK_S)
+        return "the script"
+
+
+def watch_rates(training: Any) -> RatesSet | None:
+    """The rates before code runs; None in a process of which nothing is recorded."""
+    recording = training.watched() if hasattr(training, "watched") else None
+    return None if recording is None else RatesSet(recording)
+
+
+def rates_of(optimizer: Any) -> list[float]:
+    """The rate of each parameter group."""
+    return [number_of(g["lr"]) for g in optimizer.param_groups if is_number(g.get("lr"))]
+
+
+def last_rates(scheduler: Any) -> list[float] | None:
+    """What a scheduler has set last."""
+    rates = vars(scheduler).get("_last_lr")
+    return [number_of(rate) for rate in rates] if isinstance(rates, list) else None
+
+
+def are_same(one: list[float], other: list[float]) -> bool:
+    """Whether rates are equal, but for rounding."""
+    return len(one) == len(other) and all(
+        math.isclose(a, b, rel_tol=1e-6, abs_tol=_LEAST) for a, b in zip(one, other, strict=True)
+    )
