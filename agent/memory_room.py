@@ -53,7 +53,7 @@ def host_room(peak_bytes: int) -> Room:
 
 def device_room(accelerator: Accelerator) -> Room:
     """Of a device, by its allocator and its driver; other programs keep what they have."""
-    figures, totals = accelerator.memory_figures(), accelerator.device_totals()
+    figures, totals = accelerator.memory_figures(), accelerator.device_totals(fresh=True)
     if figures is None:
         return Room(None, None, None, None)
     slack = figures.peak_reserved_bytes - figures.peak_bytes

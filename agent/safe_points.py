@@ -13,7 +13,7 @@ a `StepEndJob`, is called there at each step's end until it says that it is done
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -91,12 +91,15 @@ class SafePoints:
             module waits too, and so do a backward pass and an optimizer before they begin, where
             otherwise only a step's end does.
         stepping: Whether an optimizer has stepped: then a step's end is the safe point.
+        is_barred: Asks whether nothing may be done now: while the training captures its work on
+            a device, whoever wants something waits for a later safe point.
     """
 
     def __init__(self) -> None:
         self.waiting = False
         self.closed = False
         self.stepping = False
+        self.is_barred: Callable[[], bool] = bool
         self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
         self._jobs: list[StepEndJob] = []
@@ -105,13 +108,13 @@ class SafePoints:
 
     def step_ended(self) -> None:
         """An optimizer has stepped; runs in the training thread."""
-        if self.waiting:
+        if self.waiting and not self.is_barred():
             self._work()
             self._hold()
 
     def root_called(self) -> None:
         """A root module is about to be called; runs in the training thread."""
-        if self.waiting:
+        if self.waiting and (self.closed or not self.is_barred()):
             for look in self.looks:
                 look.root_called()
             if self.closed or not self.stepping:
@@ -126,8 +129,9 @@ class SafePoints:
 
     def batch_came(self, batch: Any) -> None:
         """A batch has been fetched; runs in the training thread."""
-        for look in self.looks:
-            look.batch_came(batch)
+        if self.looks and not self.is_barred():
+            for look in self.looks:
+                look.batch_came(batch)
 
     def begin_look(self, look: Look) -> None:
         """From now on show it what the training reads."""

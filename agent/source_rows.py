@@ -9,6 +9,7 @@ from ..tables import (
     BATCHES,
     COLLECTIVES,
     DEVICE_TIMES,
+    DEVICES,
     GRADIENTS,
     MEMORY,
     METRICS,
@@ -39,6 +40,7 @@ _TABLES = {
     "out of memory": OOMS,
     "collectives": COLLECTIVES,
     "device times": DEVICE_TIMES,
+    "devices": DEVICES,
 }
 """The tables that sources write to, where it is not that of the module calls."""
 

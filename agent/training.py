@@ -33,15 +33,17 @@ from .native import IN_C
 from .recorder import Names, RingWriter
 from .safe_points import SafePoints
 from .source import Source, SourceReport
-from .sources.accelerator import Accelerator, Cuda, CudaHistory
+from .sources.accelerator import Accelerator, Cuda, CudaHistory, is_capturing
 from .sources.calls.backward import BackwardPasses
 from .sources.calls.budget import Budget
 from .sources.calls.device_times import DeviceTimes
+from .sources.calls.graphs import GraphReplays
 from .sources.calls.module_backward import ModuleBackward
 from .sources.calls.module_names import ModuleNames
 from .sources.calls.modules import ModuleCalls
 from .sources.collectives.first_group import Collectives
 from .sources.data.dataloaders import DataLoaders
+from .sources.memory.device_watch import DeviceWatch
 from .sources.memory.memory_rows import MemoryRows
 from .sources.memory.sampler import MemorySampler
 from .sources.numbers.gradient_norms import GradientNorms
@@ -98,6 +100,7 @@ class TorchTraining:
             RingError: There is no space for them.
         """
         self.safe_points = SafePoints()
+        self.safe_points.is_barred = is_capturing
         self.leaks: LeakWatch | None = None
         self.referrers: ReferrerSearch | None = None
         self._rings = [
@@ -163,11 +166,16 @@ class TorchTraining:
         )
         calls = self._calls = ModuleCalls(*shared, names, modules, in_c=settings.native)
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
-        self._device_times.timed_by = (calls.time_by, modules.time_by)
-        self._recording.rows.watch_device(self._device_times)
+        graphs = GraphReplays(*shared)
+        passes = BackwardPasses(self._recording, self._memory, modules, scaler, accelerator)
+        timed = (calls, modules, graphs, passes)
+        self._device_times.timed_by = tuple(part.time_by for part in timed)
+        self._devices = DeviceWatch(self._recording, folder, accelerator, self._memory)
+        self._recording.rows.watch_device(self._device_times, self._devices.used)
         self._sources: tuple[Source, ...] = (
+            graphs,
             calls,
-            BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
+            passes,
             scaler,
             GradientNorms(self._recording, accelerator, share),
             OptimizerSteps(*shared),
@@ -183,6 +191,7 @@ class TorchTraining:
             self._ooms,
             self._collectives,
             self._device_times,
+            self._devices,
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -282,7 +291,8 @@ class TorchTraining:
 
     def remains(self) -> list[str]:
         """What could not be taken away, one sentence each."""
-        return [sentence for source in self._sources for sentence in source.remains()]
+        parts: tuple[Any, ...] = (*self._sources, self._accelerator)
+        return [sentence for part in parts for sentence in part.remains()]
 
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
@@ -309,6 +319,7 @@ class TorchTraining:
             self._backward_hooks.guard.problem or hooked,
         )
         costs["device times"] = (None, self._device_times.note())
+        costs["devices"] = (None, self._devices.note())
         costs["collectives"] = (None, self._collectives.note())
         reports = [self._report(source, costs) for source in self._sources]
         more = [report() for report in self.on_demand.values()]

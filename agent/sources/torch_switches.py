@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .accelerator import device_name
+
 
 def switches() -> dict[str, str]:
     """Each switch with its value; without those that this torch does not have."""
@@ -25,7 +27,7 @@ def switches() -> dict[str, str]:
         "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
         "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
         "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
-        "device": lambda: _device(torch),
+        "device": device_name,
     }
     found = {}
     for name, look in looks.items():
@@ -36,11 +38,3 @@ def switches() -> dict[str, str]:
         if value is not None:
             found[name] = str(value)
     return found
-
-
-def _device(torch: Any) -> str | None:
-    """The model of the device in use; None where none is."""
-    if not torch.cuda.is_initialized():
-        return None
-    name: str = torch.cuda.get_device_name()
-    return name

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..client import Process
     from ..job.members import Member
 
-_IN_COLLECTIVE = frozenset({"collective", "backward"})
+_IN_COLLECTIVE = frozenset({"collective", "backward", "device"})
+"""What a rank is seen to do that waits for others: for a device, too, which may be in one."""
 FLIGHT = r"""
     SELECT process_group AS "group", backend_seq AS seq,
            regexp_replace(op, '^_|_base$|_into_tensor.*$', '', 'g') AS op, shapes, dtypes,

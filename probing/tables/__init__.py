@@ -18,6 +18,7 @@ from .collectives import COLLECTIVES, FLIGHT_RECORDER, PROCESS_GROUPS
 from .comparing import ENVIRONMENT, ENVIRONMENT_KINDS, PARAMETER_CHECKSUMS
 from .data import BATCHES, DATALOADERS
 from .device_times import DEVICE_TIMES
+from .devices import DEVICES
 from .evals import EVAL_STATES, EVALS
 from .kernels import KERNEL_CATEGORIES, KERNELS
 from .leaks import HOLDERS, LEAK_GROWTH, LEAK_STEPS, LEAKS
@@ -58,6 +59,7 @@ __all__ = [
     "CHANGE_STATES",
     "COLLECTIVES",
     "DATALOADERS",
+    "DEVICES",
     "DEVICE_TIMES",
     "ENVIRONMENT",
     "ENVIRONMENT_KINDS",
@@ -168,6 +170,7 @@ TABLES: tuple[Table, ...] = (
     PARAMETER_CHECKSUMS,
     EVALS,
     DEVICE_TIMES,
+    DEVICES,
     ACTIONS,
     CHANGES,
 )

@@ -176,5 +176,12 @@ FLIGHT_RECORDER = Table(
             unit="ns",
             doc="When it was seen to have ended; NULL where that is not told.",
         ),
+        Column(
+            name="device_s",
+            type="float64",
+            unit="s",
+            doc="What it took on the device, waiting for others there included; NULL unless NCCL"
+            " times it: TORCH_NCCL_ENABLE_TIMING=1.",
+        ),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .columns import SEQ, START_NS, STEP, THREAD, seconds
 from .records import Column, Table
 
-DEVICE_STAGES = ("forward", "backward")
+DEVICE_STAGES = ("forward", "backward", "replay")
 
 DEVICE_TIMES = Table(
     name="device_times",
@@ -20,8 +20,17 @@ DEVICE_TIMES = Table(
     columns=(
         STEP,
         Column(name="module", type="text", doc="The module's path from its root."),
-        Column(name="stage", type="enum", values=DEVICE_STAGES, doc="`forward` or `backward`."),
-        seconds("device_s", "From the first to the last of its work on the device's own queue."),
+        Column(
+            name="stage",
+            type="enum",
+            values=DEVICE_STAGES,
+            doc="`forward`, `backward`, or `replay` of a CUDA graph.",
+        ),
+        seconds(
+            "device_s",
+            "From the first to the last of its work on the device's own queue, with what the device"
+            " did there meanwhile besides, and where it had nothing to do.",
+        ),
         Column(name="class", type="text", doc="The class of the module."),
         Column(name="root", type="text", doc="The class of the root module it belongs to."),
         Column(name="depth", type="int64", bits=8, doc="How many module calls it is nested in."),

@@ -76,8 +76,8 @@ MEMORY = Table(
         _known_later("peak_reserved_bytes", "The most of that, as `peak_bytes`."),
         _known_later(
             "device_used_bytes",
-            "In use on the whole device, by all programs, as NVML tells it; 100 ms old at most."
-            " NULL without the package nvidia-ml-py.",
+            "In use on the whole device, by all programs, as NVML tells it: as python.devices has"
+            " it last, so about a second old. NULL without the package nvidia-ml-py.",
         ),
         _known_later("device_total_bytes", "What the device has, as NVML tells it."),
         _known_later("resident_bytes", "The process's resident set."),

@@ -19,7 +19,7 @@ from .columns import (
 )
 from .records import Column, Table
 
-STAGES = ("forward", "backward", "optimizer", "step")
+STAGES = ("forward", "backward", "optimizer", "step", "replay")
 
 TORCH_TRACE = Table(
     name="torch_trace",
@@ -40,8 +40,9 @@ TORCH_TRACE = Table(
             name="stage",
             type="enum",
             values=STAGES,
-            doc="`forward`, `backward`, `optimizer` (the optimizer's step) or `step` (from the end"
-            " of one optimizer step to the end of the next).",
+            doc="`forward`, `backward`, `optimizer` (the optimizer's step), `step` (from the end"
+            " of one optimizer step to the end of the next) or `replay` (the call that queues a"
+            " CUDA graph, whose name is its number in the order of the captures).",
         ),
         DURATION,
         ALLOCATED,
@@ -177,7 +178,10 @@ STEPS = Table(
             type="float64",
             closing=True,
             doc="Model FLOPs utilization: `flops` by `duration` and by what the device does at best"
-            " in 16 bits, from its maker's data sheet; NULL on a processor or an unknown device.",
+            " in the precision that the model is multiplied in, from its maker's data sheet: that"
+            " of autocast, else of its weights (16 bits, TF32 where the script allows it, 32 bits);"
+            " of a MIG slice, its share of that. FP8 inside of modules is not seen. NULL on a"
+            " processor, on an unknown device, and where the precision cannot be told.",
         ),
         Column(
             name="micro_batches",

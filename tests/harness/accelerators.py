@@ -7,11 +7,13 @@ from typing import Any
 
 from probing.agent.sources.accelerator import (
     DeviceMemory,
+    DeviceModel,
+    DeviceSample,
+    DeviceTotals,
     OutOfMemory,
     PendingNumber,
     PendingNumbers,
 )
-from probing.agent.sources.memory.nvml import DeviceTotals
 
 
 class NoAccelerator:
@@ -29,32 +31,36 @@ class NoAccelerator:
         """Nor several."""
         return None
 
-    def mark(self) -> Any | None:
+    def meet(self, device: Any) -> None:
+        """It is none of ours."""
+
+    def mark(self, device: Any = None) -> Any | None:
         """There is no device whose work could be marked."""
         return None
 
-    def between(self, first: Any, last: Any) -> PendingNumber:
+    def between(self, first: Any, last: Any) -> PendingNumber | None:
         """So nothing lies between marks."""
         raise AssertionError((first, last))
 
-    def give_back(self, marks: Iterable[Any]) -> None:
-        """Marks are cheap here."""
-
-    def device_name(self) -> str | None:
-        """No name."""
+    def device_model(self) -> DeviceModel | None:
+        """No device."""
         return None
 
     def memory_figures(self) -> DeviceMemory | None:
         """No allocator."""
         return None
 
-    def device_totals(self) -> DeviceTotals | None:
+    def device_totals(self, *, fresh: bool = False) -> DeviceTotals | None:
         """No device."""
         return None
 
-    def totals_note(self) -> str | None:
-        """Nobody misses it."""
+    def device_sample(self) -> DeviceSample | None:
+        """Nothing to be seen of it."""
         return None
+
+    def notes(self) -> list[str]:
+        """Nobody misses it."""
+        return []
 
     def segments(self) -> list[dict[str, Any]] | None:
         """Nothing is reserved."""
@@ -80,12 +86,19 @@ class NoAccelerator:
         """Nothing has peaks."""
         return False
 
+    def use_device(self) -> None:
+        """There is none to be used."""
+
+    def remains(self) -> list[str]:
+        """Nothing was made."""
+        return []
+
 
 class RecordedMemory(NoAccelerator):
     """One that comes into use when it has figures, and replays them, one per question.
 
     Attributes:
-        asked: How often the whole device was asked for.
+        asked: How often the whole device was asked for anew.
         cleaned: What it was told to do, in order.
     """
 
@@ -99,9 +112,9 @@ class RecordedMemory(NoAccelerator):
         """The next figures."""
         return next(self._figures)
 
-    def device_totals(self) -> DeviceTotals | None:
+    def device_totals(self, *, fresh: bool = False) -> DeviceTotals | None:
         """The same every time."""
-        self.asked += 1
+        self.asked += fresh
         return self._totals
 
     def empty_cache(self) -> bool:

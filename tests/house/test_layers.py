@@ -138,6 +138,49 @@ def test_no_folder_is_imported_by_its_own_name() -> None:
     assert [path for path in files if own_names(path.read_text("utf-8"))] == []
 
 
+def devices_named_in(code: str) -> list[str]:
+    """What in a piece of code is the business of the seam for accelerators alone."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute):
+            # `torch.version.cuda` and `torch.backends.cuda` start no device.
+            of = getattr(node.value, "attr", "")
+            is_api = node.attr in {"cuda", "xpu"} and of not in {"version", "backends"}
+            found += [node.attr] if is_api or node.attr.startswith(("_cuda_", "nvml")) else []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            is_api = node.value.startswith(("torch.cuda", "torch.xpu", "_cuda_"))
+            found += [node.value] if is_api else []
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name == "pynvml"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("torch.cuda.synchronize()", ["cuda"]),
+        ("sys.modules['torch.cuda']", ["torch.cuda"]),
+        ("from x import y\nimport pynvml\npynvml.nvmlInit()", ["pynvml", "nvmlInit"]),
+        ("torch._C._cuda_getDevice()", ["_cuda_getDevice"]),
+        ("torch.version.cuda, torch.backends.cuda.matmul, 'cuda:0', 'cuda'", []),
+    ],
+)
+def test_the_business_of_the_seam_is_found(code: str, expected: list[str]) -> None:
+    """However it is written."""
+    assert sorted(devices_named_in(code)) == sorted(expected)
+
+
+def test_one_package_names_the_devices() -> None:
+    """No other part of the agent asks CUDA or NVML anything."""
+    seam = ROOT / "agent" / "sources" / "accelerator"
+    named = {
+        str(path.relative_to(ROOT)): devices_named_in(path.read_text("utf-8"))
+        for path in (ROOT / "agent").rglob("*.py")
+        if seam not in path.parents
+    }
+    assert {path: names for path, names in named.items() if names} == {}
+
+
 @pytest.mark.torch
 def test_a_training_that_was_asked_everything_loads_no_engine(training: Target) -> None:
     """After a query, a stack and an eval, the training process holds nothing of the terminal's."""

@@ -7,9 +7,8 @@ place says why, and so may who asks: then the code is run by itself.
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....act_wire import MARKS, Prepared
 from .rendezvous import Rendezvous
@@ -41,7 +40,6 @@ class Meeting:
         self._rendezvous = Rendezvous(lambda: self._scene.place()[1])
         self._lock = threading.Lock()
         self._is_over = False
-        self._device: int | None = None
         self.settled = threading.Event()
         self.has_agreed = False
         self.visit: Visit | None = None
@@ -75,9 +73,6 @@ class Meeting:
                 return True
             if not self._rendezvous.is_here():
                 return False
-            cuda: Any = sys.modules.get("torch.cuda")
-            if cuda is not None and cuda.is_initialized():
-                self._device = cuda.current_device()
             self.visit = self._points.request(self._hold_s)
             self.settled.set()
             return True
@@ -94,8 +89,7 @@ class Meeting:
 
     def take_device(self) -> None:
         """Have this thread use the training's device: each thread has one of its own."""
-        if self._device is not None:
-            sys.modules["torch.cuda"].set_device(self._device)
+        self._scene.training.accelerator.use_device()
 
     def _why_apart(self, ranks: int) -> str | None:
         """Why this rank has no place in common with the others that are asked."""

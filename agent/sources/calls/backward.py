@@ -22,6 +22,8 @@ from ..stand_in import StandIn
 from ..steps.gradient_scaler import GradientScaler
 from ..steps.phases import BACKWARD
 from ..steps.recording import Recording, ThreadState
+from .device_times import BACKWARD as DEVICE_BACKWARD
+from .device_times import DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS
 
@@ -60,6 +62,7 @@ class BackwardPasses:
         self._modules = modules
         self._scaler = scaler
         self._accelerator = accelerator
+        self._timer: DeviceTimes | None = None
         self._engine = StandIn(
             sys.modules["torch.autograd"], "_engine_run_backward", self._around, [self._begin]
         )
@@ -87,6 +90,10 @@ class BackwardPasses:
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
         return self._engine.remains()
+
+    def time_by(self, timer: DeviceTimes | None) -> None:
+        """Have whole passes timed on the device from now on, or no more."""
+        self._timer = timer
 
     def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A backward pass from its first to its last node."""
@@ -134,6 +141,8 @@ class BackwardPasses:
             word = recording.trace.open_row(
                 start, recording.step, *ids, thread.native_id, BACKWARD_STAGE, 0, 0, 1
             )
+            if self._timer is not None:
+                self._timer.entered(word, thread.root_ids, DEVICE_BACKWARD, 0)
         begun = _Pass(thread, thread.floor, start, word, counts)
         thread.passes += 1
         thread.floor = len(thread.backward)
@@ -170,6 +179,8 @@ class BackwardPasses:
             if recording.numerics is not None:
                 recording.numerics.backward_ended()
         if begun.word is not None:
+            if self._timer is not None:
+                self._timer.left(begun.word)
             took = now - begun.start_ns
             recording.trace.close_row(begun.word, state, took, self._memory.bytes)
         recording.spent_ns += time.perf_counter_ns() - entered

@@ -2,7 +2,7 @@
 
 Rules of this file: used by the training threads; nothing waits for the device. Between two marks in
 the device's queue lies what a call has queued; how far they are apart is read once the device has
-come past the last one of its step, at the end of a later step. In all other steps this costs a
+come past all of its step, at the end of a later step. In all other steps this costs a
 comparison with None at each call.
 """
 
@@ -18,12 +18,12 @@ from ....rundir import ProcessFolder
 from ....tables import DEVICE_TIMES
 from ...guard import Guard
 from ...recorder import RingWriter
-from ..accelerator import Accelerator
+from ..accelerator import Accelerator, PendingNumber
 from ..steps.interval import Interval
 from ..steps.recording import MAX_DEPTH, Recording
 from .module_names import IDS
 
-FORWARD, BACKWARD = range(2)
+FORWARD, BACKWARD, REPLAY = range(3)
 _PART_OF_BUDGET = 0.1
 _ROWS = 16_384
 _MOST_CALLS = 4096
@@ -48,7 +48,7 @@ class _Call(NamedTuple):
     """A call whose work has been queued."""
 
     begun: _Begun
-    end: Any
+    seconds: PendingNumber
 
 
 class _Step(NamedTuple):
@@ -138,17 +138,20 @@ class DeviceTimes:
         """A module call, or its backward pass, is about to queue its work.
 
         Args:
-            key: By which its end is known; one that is under way already is another's.
+            key: By which its end is known, whichever thread sees it: on a device, autograd begins
+                a pass in a thread of its own, and the thread that called for it ends it.
         """
         start = self._clock()
         try:
             thread = self._recording.threads.state
             if thread.recomputing or thread.is_apart or len(self._step.calls) >= _MOST_CALLS:
                 return
+            if stage == FORWARD and depth == 1:
+                self._recording.rows.see_autocast()
             mark = self._accelerator.mark()
             if mark is not None:
                 begun = _Begun(ids, stage, min(depth, MAX_DEPTH), thread.native_id, start, mark)
-                self._begun[thread.native_id, key] = begun
+                self._begun[key] = begun
         except Exception:  # noqa: BLE001 - never harm the host
             self.guard.fault()
         self._cost_ns += self._clock() - start
@@ -157,19 +160,19 @@ class DeviceTimes:
         """It has queued all of it."""
         start = self._clock()
         try:
-            begun = self._begun.pop((self._recording.threads.state.native_id, key), None)
+            begun = self._begun.pop(key, None)
             if begun is not None and (end := self._accelerator.mark()) is not None:
-                self._step.calls.append(_Call(begun, end))
+                seconds = self._accelerator.between(begun.mark, end)
+                if seconds is not None:
+                    self._step.calls.append(_Call(begun, seconds))
         except Exception:  # noqa: BLE001 - never harm the host
             self.guard.fault()
         self._cost_ns += self._clock() - start
 
     def _begin(self, number: int) -> None:
         """Time this step, if there is a device whose work can be marked."""
-        mark = self._accelerator.mark()
-        if mark is None:
+        if self._accelerator.mark() is None:
             return
-        self._accelerator.give_back((mark,))
         if self._ring is None:
             self._ring = RingWriter(self._folder.ring(DEVICE_TIMES.name), DEVICE_TIMES, _ROWS)
         self._step, self._cost_ns = _Step(number, []), 0
@@ -186,16 +189,14 @@ class DeviceTimes:
         """Write the rows of the steps that the device has done with."""
         while self._waiting and self._ring is not None:
             number, calls = self._waiting[0]
-            between = self._accelerator.between
-            if not between(calls[-1].begun.mark, calls[-1].end).is_here():
+            # Calls may lie in several queues of the device, and the last is not the last in all.
+            if not all(call.seconds.is_here() for call in reversed(calls)):
                 return
             self._waiting.popleft()
-            for begun, end in calls:
+            for begun, seconds in calls:
                 module, kind, root = IDS.unpack(begun.ids)
                 word = self._ring.open_row(
                     begun.start_ns, number, module, kind, root, begun.thread_id, begun.stage,
                     begun.depth,
                 )  # fmt: skip
-                self._ring.close_row(word, DONE, between(begun.mark, end).value())
-            self._accelerator.give_back([call.begun.mark for call in calls])
-            self._accelerator.give_back([call.end for call in calls])
+                self._ring.close_row(word, DONE, seconds.value())

@@ -232,9 +232,9 @@ class ModuleBackward:
 
     def _complete(self, ended: _Open, now_ns: int) -> None:
         """Complete one row."""
-        trace, (hooked, word, at, start_ns) = self._recording.trace, ended
+        trace, (_, word, at, start_ns) = self._recording.trace, ended
         if self._timer is not None:
-            self._timer.left(-id(hooked))
+            self._timer.left(word)
         took = now_ns - start_ns
         if took < trace.lap_ns or trace.still_holds(word):
             at += trace.layout.close_offset
@@ -288,7 +288,7 @@ class ModuleBackward:
         stack.insert(place, _Open(hooked, word, at, start))
         thread.fresh += 1
         if self._timer is not None:
-            self._timer.entered(-id(hooked), hooked.ids, DEVICE_BACKWARD, hooked.depth)
+            self._timer.entered(word, hooked.ids, DEVICE_BACKWARD, hooked.depth)
         self.spent_ns += time.perf_counter_ns() - now
 
     def _finished(self, hooked: Hooked) -> None:

@@ -227,7 +227,7 @@ class ModuleCalls:
                     pack_open(buffer, at, word, start, moment.step, ids, facts, word)
                     thread.depth = depth + 1
                     if timer is not None:
-                        timer.entered(depth, ids, DEVICE_FORWARD, depth)
+                        timer.entered((thread, depth), ids, DEVICE_FORWARD, depth)
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
                 return original(self, *args, **kwargs)
@@ -245,7 +245,7 @@ class ModuleCalls:
                 now = clock()
                 thread.depth = depth
                 if timer is not None:
-                    timer.left(depth)
+                    timer.left((thread, depth))
                 if now > moment.due_ns:
                     memory.sample()
                 took = now - start
@@ -311,6 +311,8 @@ class ModuleCalls:
         if not (thread.recomputing or thread.is_agents):
             self._leave_phase(thread)
             self._progress.root_left(module)
+            if self._recording.collectives is not None:
+                self._recording.collectives.rows.poll_seldom(start)
         self._recording.spent_ns += time.perf_counter_ns() - start
 
     def _leave_phase(self, thread: ThreadState) -> None:

@@ -93,6 +93,33 @@ def _is_awaited(frame: FrameType | None) -> bool:
     return False
 
 
+class Coalescing:
+    """Around the two methods between which a group's calls are only gathered.
+
+    A backend that does so gives nothing for each of them, and one work for all at the end.
+    """
+
+    def __init__(self, rows: CollectiveRows, guard: Guard, *, begins: bool) -> None:
+        self._rows = rows
+        self._guard = guard
+        self._begins = begins
+
+    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """See `Around`."""
+        return target
+
+    def ended(self, begun: Any, result: Any) -> None:
+        """See `Around`."""
+        if self._begins:
+            self._rows.gathered = []
+        else:
+            self._guard.run(self._rows.issue_gathered, result)
+
+    def failed(self, begun: Any, error: BaseException) -> None:
+        """See `Around`."""
+        self._guard.run(self._rows.fail_gathered, error)
+
+
 class WorkWait:
     """Around the method by which the program waits for a work."""
 

@@ -2,9 +2,10 @@
 
 Rules of this file: runs in the agent's thread, and issues nothing. Torch is asked only where it has
 a process group, and for no stacks, whose lines it takes seconds to name: it holds the interpreter
-lock while it answers, so no limit of ours could end an answer that takes long. What the recorder
-has wrong is put right: groups are named by its entries, not by its list of groups; an end is what
-it has retired, not what a state says.
+lock while it answers, so no limit of ours could end an answer that takes long. NCCL's recorder asks
+the device of each entry that is not over, which would break the capture of a CUDA graph: so it is
+not asked while there is one. What the recorder has wrong is put right: groups are named by its
+entries, not by its list of groups; an end is what it has retired, not what a state says.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 
 from ....tables import FLIGHT_RECORDER
 from ....wire import LiveRows
+from ..accelerator import captures
 
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 """NCCL has a recorder of its own; every other backend is in the second one."""
 _NO_GROUP = "this process has no process group, so torch has recorded no collective"
 _OFF = (
-    "torch's flight recorder has nothing: there has been no collective, or it is off (it is on in a"
-    " process that was started with TORCH_FR_BUFFER_SIZE=2000)"
+    "torch's flight recorder has nothing: there has been no collective, or it was set off"
+    " (TORCH_FR_BUFFER_SIZE=0; older versions have it off unless TORCH_NCCL_TRACE_BUFFER_SIZE=2000)"
 )
+_CAPTURING = "a CUDA graph is being captured, which the question would break: ask again"
 _NONE = "this torch has no flight recorder that can be read"
 _MS = 1e-3
 _DTYPES = {
@@ -49,7 +52,10 @@ def flight_recorder_rows() -> LiveRows:
     dumps = [getattr(c10d, name) for name in _DUMPS if hasattr(c10d, name)]
     if not dumps:
         return _rows([], _NONE)
-    texts = [dump(includeCollectives=True, onlyActive=False) for dump in dumps]
+    with captures.quiet() as may_ask:
+        if not may_ask:
+            return _rows([], _CAPTURING)
+        texts = [dump(includeCollectives=True, onlyActive=False) for dump in dumps]
     rows = [row for text in texts if text for row in rows_of_dump(json.loads(text))]
     return _rows(rows, None if rows else _OFF)
 
@@ -73,7 +79,7 @@ def _row(entry: Mapping[str, Any], completed: Mapping[str, int | None]) -> dict[
     last = completed.get(str(entry.get("pg_id")))
     is_counted = not is_p2p and seq is not None and last is not None and seq <= last
     state = entry.get("state")
-    timeout = _number(entry.get("timeout_ms"))
+    timeout, took = _number(entry.get("timeout_ms")), entry.get("duration_ms")
     return {
         "record_id": _number(entry.get("record_id")),
         "process_group": name,
@@ -90,6 +96,7 @@ def _row(entry: Mapping[str, Any], completed: Mapping[str, int | None]) -> dict[
         "created_ns": _number(entry.get("time_created_ns")),
         "started_ns": _number(entry.get("time_discovered_started_ns")) or None,
         "completed_ns": _number(entry.get("time_discovered_completed_ns")) or None,
+        "device_s": None if took is None else float(took) * _MS,
     }
 
 

@@ -20,7 +20,7 @@ from ..steps.recording import Recording
 from .groups import Group, Groups
 from .methods import Maker, MethodStandIn
 from .operations import Operation
-from .rows import COUNTED, Awaited, Call, CollectiveRows, call_of, flat_tensors
+from .rows import COUNTED, Awaited, Call, CollectiveRows, call_of, device_of, flat_tensors
 
 _OPEN_ROW = struct.Struct("<Qq24sqI24sI32sQ")
 """A whole row in few pieces: packed beforehand are size, root and peer; group, operation, texts and
@@ -31,7 +31,8 @@ _MOST_FACTS = 1024
 _USUAL = frozenset({"recv", "barrier", "monitored_barrier"})
 _REDUCING = frozenset({"all_reduce", "reduce_scatter"})
 
-Facts = tuple[bytes, bytes, bool]
+Facts = tuple[bytes, bytes, Any]
+"""Two pieces of a row, and the device of the tensors; None for the host."""
 
 
 class HotPath:
@@ -104,7 +105,7 @@ class HotPath:
                     if type(tensor) is list:
                         key = key_of(tensor, key)
                     else:
-                        key = (tensor.shape, tensor.dtype, tensor.is_cpu, key)
+                        key = (tensor.shape, tensor.dtype, tensor.device, key)
             except Exception:  # noqa: BLE001 - called in another way than torch's functions do
                 return usual(target, *args)
             try:
@@ -119,7 +120,7 @@ class HotPath:
                         facts = group.facts[name][key]
                     except KeyError:
                         facts = learn(operation, group, args, key)
-                    sizes, texts, is_on_host = facts
+                    sizes, texts, device = facts
                     group.count = seq = group.count + 1
                     group.counted += counts
                     number = line(2)
@@ -143,9 +144,9 @@ class HotPath:
             thread.is_in_collective = False
             try:
                 if is_async or result is None:
-                    issued(word, start, result, is_on_host=is_on_host)
+                    issued(word, start, result, device, is_async=is_async)
                 else:
-                    call = (word, at, start, thread, is_on_host)
+                    call = (word, at, start, thread, device)
                     number = id(result)
                     if awaited.setdefault(number, call) is not call or number in under_way:
                         rows.replace(result, call)
@@ -180,8 +181,8 @@ class HotPath:
                 raise
             try:
                 now = clock()
-                word, at, entered, thread, is_on_host = call
-                if is_on_host:
+                word, at, entered, thread, device = call
+                if device is None:
                     if thread.native_id == recording.training_thread:
                         synchronized(start, now)
                     took = now - entered
@@ -206,7 +207,7 @@ class HotPath:
         facts = (
             _SIZES.pack(size, NULL_INT, NULL_INT),
             _TEXTS.pack(group.name_id, group.size, op, shapes, dtypes, reduction),
-            tensors is not None and all(tensor.is_cpu for tensor in flat_tensors(tensors)),
+            device_of(tensors),
         )
         known = group.facts.setdefault(operation.method, {})
         if len(known) >= _MOST_FACTS:
@@ -214,9 +215,10 @@ class HotPath:
         known[key] = facts
         return facts
 
-    def _issued(self, word: int, start: int, work: Any, *, is_on_host: bool) -> None:
-        """Torch has taken one that is not waited for at once."""
-        call = Call(word, start, is_async=True, is_on_host=is_on_host)
+    def _issued(self, word: int, start: int, work: Any, device: Any, *, is_async: bool) -> None:
+        """Torch has taken one that is not waited for at once, or not by the host."""
+        is_on_host = device is None
+        call = Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
         self._rows.issued(call, work)
 
     def _failed(self, word: int, start: int, error: BaseException, wait_ns: int = NULL_INT) -> None:
@@ -247,6 +249,6 @@ def _are_told_by_hash() -> bool:
 def _key_of(tensors: list[Any], reduction: int) -> Any:
     """What facts of several tensors are known by."""
     return (
-        *[(tensor.shape, tensor.dtype, tensor.is_cpu) for tensor in flat_tensors(tensors)],
+        *[(tensor.shape, tensor.dtype, tensor.device) for tensor in flat_tensors(tensors)],
         reduction,
     )

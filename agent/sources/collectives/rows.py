@@ -3,10 +3,15 @@
 Rules of this file: runs in the threads that call, and holds no tensor. A work of the program's is
 held by weak reference; one of torch's own, which it waits for itself, until it has ended. Nothing
 is ever called back by torch from another thread: at the end of the process that would not return.
+
+NCCL gives no work for what its caller waits for at once: the call returns as it is queued on the
+device. There a mark is set behind it in the same queue, and it has ended once the device is past
+that. While a graph is captured nothing is marked or asked: its row ends as it is queued.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from types import FrameType
@@ -14,7 +19,7 @@ from typing import Any
 
 from ....ring import DONE, FAILED, NULL_INT
 from ...recorder import RingWriter
-from ..accelerator import Accelerator, is_capturing
+from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording, ThreadState
 from .callers import Callers
 from .groups import Group
@@ -37,37 +42,46 @@ class Call:
         start_ns: When it was entered.
         is_async: Whether the program waits for it later, if at all.
         is_on_host: Whether its work is known to be done by the host.
+        device: That of its tensors; None where they are on the host, or there are none.
         work: Gives what torch has returned for it, as long as that lives.
         outputs: The storages that it fills, where only they tell for what the program waits.
-        reached: Tells whether the device has come to where it has ended there.
+        reached: The mark to which the device comes when it has ended there.
+        together: Calls that were queued as one with it, and end as one.
     """
 
     __slots__ = (
+        "device",
         "is_async",
         "is_on_host",
         "outputs",
         "reached",
         "start_ns",
+        "together",
         "wait_ns",
         "word",
         "work",
     )
 
-    def __init__(self, word: int, start_ns: int, *, is_async: bool, is_on_host: bool) -> None:
+    def __init__(
+        self, word: int, start_ns: int, *, is_async: bool, is_on_host: bool, device: Any = None
+    ) -> None:
         self.word = word
         self.start_ns = start_ns
         self.is_async = is_async
         self.is_on_host = is_on_host
+        self.device = device
+        self.together: tuple[Call, ...] = ()
         self.work: Any = None
         self.outputs: tuple[int, ...] = ()
         self.reached: Any = None
         self.wait_ns = NULL_INT
 
 
-Awaited = tuple[int, int, int, ThreadState, bool]
+Awaited = tuple[int, int, int, ThreadState, Any]
 """One that its caller waits for at once, on the cheap path: its row, where that lies in the ring,
-when it was entered, the state of the thread that has, and whether the host does it, so that it is
-over once it has been waited for. A plain tuple, because one is made at every call."""
+when it was entered, the state of the thread that has, and the device that does it; None where the
+host does, so that it is over once it has been waited for. A plain tuple, because one is made at
+every call."""
 
 
 class CollectiveRows:
@@ -78,6 +92,7 @@ class CollectiveRows:
         callers: Finds the lines of the program.
         under_way: By ``id(work)``: calls whose work has not been seen to end.
         awaited: By ``id(work)``: those that the program waits for at once; see `hot_path`.
+        gathered: Calls of this thread that torch only gathers; None where it does not.
     """
 
     def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
@@ -85,12 +100,24 @@ class CollectiveRows:
         self.ring = ring
         self._accelerator = accelerator
         self.callers = Callers(recording.names)
+        self._owned = Owned()
         self._facts: dict[Any, tuple[int, int, int]] = {}
         self._reductions: dict[Any, int] = {}
         self._ops: dict[str, int] = {}
         self.under_way: dict[int, Call] = {}
         self.awaited: dict[int, Awaited] = {}
+        self._gathering = threading.local()
         self._poll_ns = 0
+
+    @property
+    def gathered(self) -> list[Call] | None:
+        """See above."""
+        found: list[Call] | None = getattr(self._gathering, "calls", None)
+        return found
+
+    @gathered.setter
+    def gathered(self, calls: list[Call] | None) -> None:
+        self._gathering.calls = calls
 
     def open(
         self,
@@ -139,49 +166,70 @@ class CollectiveRows:
             recording.threads.state.native_id,
             is_async,
         )
-        is_on_host = is_async and tensors is not None and _first(tensors).is_cpu
-        return Call(word, start, is_async=is_async, is_on_host=is_on_host)
+        device = device_of(tensors)
+        is_on_host = tensors is not None and device is None
+        return Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
 
     def issued(self, call: Call, work: Any, *, is_own: bool = False) -> None:
         """Torch has taken it.
 
         Args:
-            work: What can be waited for; None where it is over, or its end cannot be known.
+            work: What can be waited for; None where the host has done it, or a device will.
             is_own: Whether torch itself waits for it, and nobody else holds the work.
         """
         if work is None:
+            if self.gathered is None:
+                self._follow(call, time.perf_counter_ns())
+            else:
+                self.gathered.append(call)
+            return
+        if is_capturing():  # it is only written down, and done whenever the graph is
             self._close(call, time.perf_counter_ns())
             return
         if is_own:
+            self._owned.keep(work)
             call.work = lambda: work
         elif call.is_async:
             call.work = weakref.ref(work)
-        left, awaited = self.under_way.get(id(work)), self.awaited.pop(id(work), None)
-        if left is not None:  # whose work is gone: this one lies where it was
-            self._close(left, call.start_ns)
+        awaited = self.awaited.pop(id(work), None)
         if awaited is not None:
             self._close(call_of(awaited), call.start_ns)
-        self.under_way[id(work)] = call
+        self._put(id(work), call)
+
+    def issue_gathered(self, work: Any) -> None:
+        """Torch has taken all that it had gathered, and gives one work for it."""
+        calls, self.gathered = self.gathered or [], None
+        if calls:
+            calls[0].together, calls[0].is_async = tuple(calls[1:]), True
+            self.issued(calls[0], work)
+
+    def fail_gathered(self, error: BaseException) -> None:
+        """It has refused that."""
+        calls, self.gathered = self.gathered or [], None
+        for call in calls:
+            self.failed(call, error)
 
     def failed(self, call: Call, error: BaseException) -> None:
         """It has ended by an exception."""
         text = f"{type(error).__name__}: {error}".replace("\n", " ")[:_ERROR_CHARS]
-        took = time.perf_counter_ns() - call.start_ns
-        self.ring.close_row(call.word, FAILED, self._number(text), call.wait_ns, took)
+        now, number = time.perf_counter_ns(), self._number(text)
+        for one in (call, *call.together):
+            took = now - one.start_ns
+            self.ring.close_row(one.word, FAILED, number, call.wait_ns, took)
 
     def waited(self, call: Call, start_ns: int, now_ns: int, work: Any) -> None:
         """The program has waited for it, which is over but on a device."""
         call.wait_ns = now_ns - start_ns
-        if not is_capturing() and not work.is_completed():  # a device has yet to do it
-            mark, call.work = self._accelerator.mark(), None
-            if mark is not None:
-                call.reached = self._accelerator.between(mark, mark)
-                self.under_way[id(call)] = call
-                return
-        self._close(call, now_ns)
+        self._owned.release(work)
+        if is_capturing() or work.is_completed():
+            self._close(call, now_ns)
+        else:  # a device has yet to do it
+            self._follow(call, now_ns)
 
     def forget(self) -> None:
         """Complete nothing any more."""
+        for call in self.under_way.values():
+            self._let_go(call)
         self.under_way.clear()
         self.awaited.clear()
 
@@ -204,20 +252,57 @@ class CollectiveRows:
         """Complete the rows of works that have ended, as far as that can be seen."""
         if is_capturing():
             return
-        for key, call in list(self.under_way.items())[:_MOST_POLLED]:
-            if call.reached is not None:
+        asked, behind = 0, set[Any]()
+        for key, call in list(self.under_way.items()):
+            if call.reached is not None and call.reached.lane not in behind:
                 is_over = call.reached.is_here()
-            elif call.work is not None:
+                behind.update(() if is_over else (call.reached.lane,))
+            elif call.reached is None and call.work is not None:
                 work = call.work()
                 is_over = work is None or _is_over(work, call)
             else:
                 continue
+            asked += 1
             if is_over and self.under_way.pop(key, None) is not None:
                 self._close(call, now_ns)
+                self._let_go(call)
+            if asked >= _MOST_POLLED:
+                break
+
+    def poll_marks(self) -> None:
+        """The same of what lies in the queues of devices, from a thread of the agent's own."""
+        now = time.perf_counter_ns()
+        for key, call in list(self.under_way.items()):
+            is_over = call.reached is not None and call.reached.is_here()
+            if is_over and self.under_way.pop(key, None) is not None:
+                self._close(call, now)
+
+    def _follow(self, call: Call, now_ns: int) -> None:
+        """It is in the queue of a device, at the end of what is there so far."""
+        call.work = None
+        on_device = call.device is not None
+        call.reached = self._accelerator.mark(call.device) if on_device else None
+        if call.reached is None:
+            self._close(call, now_ns)
+        else:
+            self._put(id(call), call)
+
+    def _put(self, key: int, call: Call) -> None:
+        """It is under way; what had its number before is gone."""
+        left, self.under_way[key] = self.under_way.get(key), call
+        if left is not None:
+            self._close(left, call.start_ns)
+
+    def _let_go(self, call: Call) -> None:
+        """Its work is not needed any more."""
+        work = call.work() if call.work is not None else None
+        if work is not None:
+            self._owned.release(work)
 
     def _close(self, call: Call, now_ns: int) -> None:
-        """Its row is complete."""
-        self.ring.close_row(call.word, DONE, 0, call.wait_ns, now_ns - call.start_ns)
+        """Its row is complete, and so are those that ended with it."""
+        for one in (call, *call.together):
+            self.ring.close_row(one.word, DONE, 0, call.wait_ns, now_ns - one.start_ns)
 
     def facts_of(self, tensors: Any) -> tuple[int, int, int]:
         """The numbers of the texts of shapes and types, and the bytes."""
@@ -267,8 +352,14 @@ class CollectiveRows:
 
 def call_of(awaited: Awaited) -> Call:
     """The same for what does not mind the cost."""
-    word, _, start_ns, _, is_on_host = awaited
-    return Call(word, start_ns, is_async=False, is_on_host=is_on_host)
+    word, _, start_ns, _, device = awaited
+    return Call(word, start_ns, is_async=False, is_on_host=device is None, device=device)
+
+
+def device_of(tensors: Any) -> Any:
+    """The device of lists of lists of tensors; None for the host, and where there are none."""
+    first = None if tensors is None else _first(tensors)
+    return None if first is None or first.is_cpu else first.device
 
 
 def _is_over(work: Any, call: Call) -> bool:
@@ -297,7 +388,7 @@ def _next_message(group: Group, op: str, peer: int | None) -> int:
 def _first(tensors: Any) -> Any:
     """The first tensor of lists of lists."""
     while type(tensors) in (list, tuple):
-        tensors = tensors[0]
+        tensors = tensors[0] if tensors else None
     return tensors
 
 

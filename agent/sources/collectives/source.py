@@ -15,7 +15,7 @@ from ...recorder import RingWriter
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording
-from .calls import GroupCall, WorkWait
+from .calls import Coalescing, GroupCall, WorkWait
 from .groups import Groups
 from .hot_path import HotPath
 from .kernels import Kernels
@@ -60,6 +60,10 @@ class CollectiveCalls:
                 hot.maker_for(operation),
             )
             for operation in OPERATIONS
+        ]
+        self._methods += [
+            MethodStandIn(c10d.ProcessGroup, name, Coalescing(self.rows, guard, begins=begins))
+            for name, begins in (("_start_coalescing", True), ("_end_coalescing", False))
         ]
         waits = WorkWait(recording, rows, guard)
         helpers = [CollectiveRows.waited, *hot.helpers()]

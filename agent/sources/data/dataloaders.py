@@ -240,6 +240,8 @@ class DataLoaders:
             )
         self._inside[number] = depth + 1
         feed.since_ns, feed.thread_id = wait.start_ns, number
+        if recording.collectives is not None:
+            recording.collectives.rows.poll_seldom(wait.start_ns)
         return wait
 
     def _arrived(self, wait: _Wait, iterator: Any, batch: Any) -> None:

@@ -16,12 +16,11 @@ from ....ring import DONE, NULL_INT, NULL_NAME
 from ....tables import MEMORY_PHASES
 from ...guard import Guard
 from ...recorder import RingWriter
-from ..accelerator import Accelerator
+from ..accelerator import Accelerator, DeviceTotals
 from ..steps.interval import Interval
 from ..steps.phases import BACKWARD, FORWARD
 from ..steps.recording import Recording
-from .host_figures import INTERVAL_NS, HostFiles
-from .nvml import DeviceTotals
+from .host_figures import HostFiles
 from .sampler import MemorySampler
 
 ATTACH, BEFORE_FORWARD, AFTER_FORWARD, AFTER_BACKWARD, AFTER_STEP, MARK = range(len(MEMORY_PHASES))
@@ -31,6 +30,7 @@ _MOST_LABELS = 1000
 _HOST = "cpu"
 _NO_CLEANING = Cleaning()
 _NO_FIGURES: tuple[int, ...] = (NULL_INT,) * 6
+_NO_TOTALS = DeviceTotals(NULL_INT, NULL_INT)
 
 
 class MemoryRows:
@@ -71,9 +71,7 @@ class MemoryRows:
         self._processor_clock = processor_clock
         self._host = HostFiles()
         self._interval = Interval(share * PART_OF_BUDGET)
-        self._totals = DeviceTotals(NULL_INT, NULL_INT)
-        self._totals_of = ""
-        self._totals_due_ns = 0
+        self._wants_totals = False
         self._devices: set[str] = set()
         self._labels: set[str] = set()
         self._words: dict[int, int] = {}
@@ -106,7 +104,7 @@ class MemoryRows:
 
     def note(self) -> str | None:
         """What it cannot measure."""
-        return self._accelerator.totals_note()
+        return "; ".join(self._accelerator.notes()) or None
 
     def step_began(self, step: int) -> bool:
         """A step begins; returns whether it gets rows, and what follows is to be told.
@@ -166,7 +164,7 @@ class MemoryRows:
             from .cleaning import clean
 
             took_ns, self.collected = clean(self._accelerator, cleaning)
-            self._totals_due_ns = 0
+            self._wants_totals = True
         name = str(label)  # whatever the script gives
         if len(self._labels) < _MOST_LABELS:
             self._labels.add(name)
@@ -212,14 +210,8 @@ class MemoryRows:
         found = self._accelerator.memory_figures()
         if found is not None:
             device, *counts = found
-            own = (*counts, *self._device_totals(device, now_ns))
+            totals = self._accelerator.device_totals(fresh=self._wants_totals)
+            own = (*counts, *(totals or _NO_TOTALS))
+        self._wants_totals = False
         host = self._host
         return device, (now_ns, *own, host.resident_bytes(), *host.figures(now_ns))
-
-    def _device_totals(self, device: str, now_ns: int) -> DeviceTotals:
-        """The whole device's memory, not older than the host's figures."""
-        if now_ns >= self._totals_due_ns or device != self._totals_of:
-            found = self._accelerator.device_totals()
-            self._totals = found or DeviceTotals(NULL_INT, NULL_INT)
-            self._totals_of, self._totals_due_ns = device, now_ns + INTERVAL_NS
-        return self._totals

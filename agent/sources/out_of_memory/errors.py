@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import re
-import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..accelerator import out_of_memory_error
 
 _LONGEST = 300
 # The patterns are compiled when they are first used, which most processes never do.
@@ -68,10 +69,7 @@ def read_oom(error: BaseException) -> OomError | None:
 
 def _is_of_device(error: BaseException, message: str) -> bool:
     """Whether it is a device's memory that is wanting."""
-    torch: Any = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None) or getattr(
-        getattr(torch, "cuda", None), "OutOfMemoryError", None
-    )
+    kind = out_of_memory_error()
     if isinstance(kind, type) and isinstance(error, kind):
         return True
     return isinstance(error, RuntimeError) and any(text in message for text in _DEVICE_TEXTS)

@@ -44,11 +44,14 @@ class GradientScaler:
         """Stand in."""
         for method in self._methods:
             method.start()
+        self._forget_looks()
+        self._recording.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Stand in no more."""
         for method in self._methods:
             method.stop()
+        self._forget_looks()
         self._scaled = self._scale = None
 
     def close(self) -> None:
@@ -74,6 +77,21 @@ class GradientScaler:
         if scale is not None:
             number = number.over(scale)
         return number, before[0] if before else None
+
+    def _forget_looks(self) -> None:
+        """Leave the steps of optimizers alone."""
+        looks = self._recording.before_step
+        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """An optimizer is about to step; one that is fused leaves out a step on the device."""
+        found = getattr(optimizer, "found_inf", None)
+        if found is not None:
+            self.guard.run(self._note_found, found)
+
+    def _note_found(self, found: Any) -> None:
+        """Have it told whether gradients have overflowed."""
+        self._recording.rows.found_inf = read_number(found, self._accelerator)
 
     def _around_scale(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A loss is scaled."""

@@ -59,6 +59,7 @@ class Progress:
         if main is None and next(root.parameters(), None) is not None:
             self._root, self._root_ids, main = weakref.ref(root), ids, root
             self._recording.model = self._root
+            self._recording.rows.trains(root)
         if root is not main:
             return
         self._recording.training_thread = thread.native_id

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ring import NULL_BOOL, NULL_FLOAT
 from ...recorder import RingWriter
 from ..accelerator import Accelerator
-from ..model.model_flops import ModelFlops, peak_of
+from ..model.model_flops import ModelFlops, autocast_type
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
 from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
@@ -123,6 +123,19 @@ class _IsFinite:
         return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
 
 
+class _Skipped:
+    """How many steps were left out, where the optimizer itself may have left out this one."""
+
+    def __init__(self, before: int, found_inf: Number) -> None:
+        self._before = before
+        self._found_inf = found_inf
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        found = self._found_inf.read()
+        return None if found is None else self._before + (found > 0)
+
+
 class _Batch:
     """The micro-batch in progress."""
 
@@ -150,6 +163,8 @@ class StepRows:
         shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
         on_device: Whether an accelerator was in use as the step began.
+        autocast: The type that autocast has calls of modules be in; None without.
+        found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
     """
 
     def __init__(self, steps: RingWriter, batches: RingWriter, accelerator: Accelerator) -> None:
@@ -160,6 +175,7 @@ class StepRows:
         self._memory: MemoryRows | None = None
         self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimes | None = None
+        self._used: Callable[[], object] = bool
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
@@ -171,6 +187,7 @@ class StepRows:
         self._batch: _Batch | None = None
         self._step = self._thread_id = 0
         self.has_stepped = self.on_device = False
+        self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
         self._forget()
@@ -179,9 +196,20 @@ class StepRows:
         """Have the rows of python.memory written at the same moments."""
         self._memory = memory
 
-    def watch_device(self, times: DeviceTimes) -> None:
-        """Tell it of the beginnings and ends of steps."""
+    def watch_device(self, times: DeviceTimes, used: Callable[[], None]) -> None:
+        """Tell it of the beginnings and ends of steps in which a device is in use.
+
+        Args:
+            used: Called at their beginning.
+        """
         self._device_times = times
+        self._used = used
+
+    def trains(self, root: Any) -> None:
+        """This is the root module that is trained."""
+        parameter = next(root.parameters(), None)
+        if parameter is not None:
+            self._accelerator.meet(parameter.device)
 
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
@@ -192,6 +220,11 @@ class StepRows:
         self.norm: Number | None = None
         self.amp_scale: Number | None = None
         self.skipped: int | None = None
+        self.found_inf: Number | None = None
+
+    def see_autocast(self) -> None:
+        """A module is called inside a root, where autocast is on if it is for that model."""
+        self.autocast = autocast_type() or self.autocast
 
     def open(self, now_ns: int, step: int, thread_id: int) -> None:
         """A step begins."""
@@ -204,6 +237,7 @@ class StepRows:
         self._due_memory = memory if memory is not None and memory.step_began(step) else None
         self.phases.watch = self._due_memory
         if self.on_device and self._device_times is not None:
+            self._used()
             self._device_times.step_began(step)
         self.phases.begin(now_ns)
 
@@ -251,19 +285,21 @@ class StepRows:
             later.append((at.grad_norm, self.norm))
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
+        if self.found_inf is not None:
+            later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
             first, self._mark = self._mark, self._accelerator.mark()
-            if self._mark is not None:
-                took = Number(NULL_FLOAT, self._accelerator.between(first, self._mark))
-                later.append((at.device_s, took))
+            between = self._mark and self._accelerator.between(first, self._mark)
+            if between is not None:
+                later.append((at.device_s, Number(NULL_FLOAT, between)))
         return later
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
-        flops = self._flops.of_step(model, tokens)
+        flops = self._flops.of_step(model, tokens, self.autocast)
         if flops is None:
             return NULL_FLOAT, NULL_FLOAT
-        peak = peak_of(self._accelerator.device_name())
+        peak = self._flops.peak_of(self._accelerator.device_model())
         return flops, NULL_FLOAT if peak is None else flops / took_s / peak
 
     @property

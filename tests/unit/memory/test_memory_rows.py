@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -12,10 +13,15 @@ import pytest
 
 from probing.agent.recorder import Names, RingWriter
 from probing.agent.safe_points import SafePoints
-from probing.agent.sources.accelerator import Accelerator, DeviceMemory
+from probing.agent.sources.accelerator import (
+    Accelerator,
+    DeviceMemory,
+    DeviceSample,
+    DeviceTotals,
+)
+from probing.agent.sources.accelerator.nvml import MISSING, Nvml, uuids_of
 from probing.agent.sources.memory.host_figures import parse_meminfo
 from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
-from probing.agent.sources.memory.nvml import MISSING, DeviceTotals, Nvml, uuids_of
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from probing.agent.sources.steps.recording import Recording
@@ -26,6 +32,7 @@ from probing.ring import NULL_INT
 from probing.ring_peek import RingPeek
 from probing.tables import MEMORY, MEMORY_PHASES, MICRO_BATCHES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator, RecordedMemory
+from tests.harness.fake_cuda import fake_nvml
 
 pytestmark = pytest.mark.anypython
 
@@ -181,7 +188,7 @@ def test_a_device_that_comes_into_use_has_a_baseline_of_its_own(record: Make) ->
     ]
     # The row after the forward pass is that of the moment at which the backward pass began.
     assert [row["allocated_bytes"] for row in rows] == [None, 1, 1, 3, 4]
-    assert device.asked == 1, "the whole device is asked for once in 100 ms"
+    assert device.asked == 0, "the whole device is asked for in no thread of the training's"
 
 
 def test_steps_that_are_too_short_have_rows_now_and_then(record: Make) -> None:
@@ -234,6 +241,7 @@ def test_a_mark_that_cleans_up_does_so_before_its_row_and_begins_peaks_anew_afte
     assert accelerator.cleaned == []
     recorded.memory.seen("after", Cleaning(gc=True, empty_cache=True, reset_peaks=True))
     assert accelerator.cleaned == ["empty_cache", "reset_peaks"]
+    assert accelerator.asked == 1
     before, after = recorded.written()[-2:]
     recorded.close()
     assert (before["reserved_bytes"], before["gc_ns"]) == (3, None)
@@ -241,41 +249,54 @@ def test_a_mark_that_cleans_up_does_so_before_its_row_and_begins_peaks_anew_afte
     assert after["gc_ns"] > 0
 
 
-class NvmlError(Exception):
-    """As pynvml's."""
-
-
-def fake_nvml(known: dict[str, tuple[int, int]]) -> Any:
-    """A stand-in for pynvml that knows some devices."""
-
-    def find(uuid: str) -> str:
-        if uuid not in known:
-            raise NvmlError("not found")
-        return uuid
-
-    def info(handle: str) -> Any:
-        used, total = known[handle]
-        if not total:
-            raise NvmlError("not supported")
-        return SimpleNamespace(used=used, total=total)
-
-    return SimpleNamespace(
-        NVMLError=NvmlError,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=find,
-        nvmlDeviceGetMemoryInfo=info,
-    )
+def memory(used: int, total: int) -> dict[str, Any]:
+    """A device that tells of its memory."""
+    return {"MemoryInfo": SimpleNamespace(used=used, total=total)}
 
 
 def test_nvml_is_asked_by_uuid_and_what_it_does_not_tell_is_null() -> None:
     """The first name that it knows counts; an unknown device and a refusal leave a sentence."""
-    nvml = Nvml(fake_nvml({"MIG-b": (3, 7), "GPU-mute": (0, 0)}))
+    nvml = Nvml(fake_nvml({"MIG-b": memory(3, 7), "GPU-mute": {}}))
     assert nvml.totals(("GPU-b", "MIG-b")) == DeviceTotals(3, 7)
     assert nvml.note is None
     assert nvml.totals(("GPU-x",)) is None
     assert "GPU-x" in str(nvml.note)
     assert nvml.totals(("GPU-mute",)) is None
-    assert "not supported" in str(nvml.note)
+    assert "Not Supported" in str(nvml.note)
+
+
+def test_a_sample_has_what_the_device_tells() -> None:
+    """A MIG slice has no utilisation and no clocks: NULL, never 0."""
+    whole = {
+        **memory(3, 7),
+        "UtilizationRates": SimpleNamespace(gpu=97, memory=40),
+        "ComputeRunningProcesses": [
+            SimpleNamespace(pid=os.getpid(), usedGpuMemory=2),
+            SimpleNamespace(pid=1, usedGpuMemory=1),
+        ],
+        "PowerUsage": 650_000,
+        "EnforcedPowerLimit": 700_000,
+        "ClockInfo": lambda clock: {1: 1980, 2: 2619}[clock],
+        "CurrentClocksThrottleReasons": 0x44,
+        "Temperature": lambda sensor: 61,
+        "TotalEccErrors": lambda kind, counter: 0,
+        "RemappedRows": (1, 2, False, False),
+    }
+    nvml = Nvml(fake_nvml({"GPU-a": whole, "MIG-b": memory(1, 2)}, xids=[79]))
+    told = nvml.sample("cuda:0", ("GPU-a",))
+    assert told is not None
+    assert told == DeviceSample(
+        device="cuda:0", uuid="GPU-a", totals=DeviceTotals(3, 7), busy=0.97, memory_busy=0.4,
+        own_bytes=2, processes=2, power_w=650.0, power_limit_w=700.0, sm_mhz=1980,
+        memory_mhz=2619, throttled="power cap;hardware thermal", temperature_c=61, ecc_errors=0,
+        remapped_rows=3, xid=79,
+    )  # fmt: skip
+    again = nvml.sample("cuda:0", ("GPU-a",))
+    assert again is not None
+    assert again.xid is None
+    slice_ = nvml.sample("cuda:0", ("MIG-b",))
+    assert slice_ is not None
+    assert (slice_.totals, slice_.busy, slice_.throttled) == (DeviceTotals(1, 2), None, None)
 
 
 def test_without_the_package_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

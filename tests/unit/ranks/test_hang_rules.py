@@ -463,6 +463,16 @@ def test_the_flight_recorder_speaks_where_the_agent_came_late() -> None:
     assert verdict.still_s == STILL_S
 
 
+def test_a_rank_that_waits_for_its_device_is_looked_up_too() -> None:
+    """`item()` behind a collective: the host is in no collective, but its device is."""
+    doing = Doing(kind="device", words="is waiting for the GPU", where="train.py:90 in step")
+    ranks = [dataclasses.replace(e, doing=doing) if e.rank != 2 else e for e in late_ranks()]
+    flights = {e.endpoint: flown(40 + (e.rank != 2), opened=e.rank != 2) for e in ranks}
+    verdict = judge(by_flights(ranks, flights))
+    assert (verdict.kind, verdict.is_hang) == ("missing", True)
+    assert [cause.rank for cause in verdict.causes] == [2]
+
+
 def test_two_ways_of_counting_are_not_mixed() -> None:
     """Without a recorder of each rank that answers, or with rows of ours, ours is what counts."""
     ranks = late_ranks()

@@ -207,17 +207,13 @@ class FakeAccelerator(NoAccelerator):
         """No number is asked for here."""
         raise AssertionError(tensor)
 
-    def mark(self) -> object | None:
+    def mark(self, device: object = None) -> object | None:
         """It marks nothing."""
         return None
 
     def between(self, first: object, last: object) -> PendingNumber:
         """Nothing is marked here."""
         raise AssertionError(first, last)
-
-    def device_name(self) -> str | None:
-        """It has no name."""
-        return None
 
     def copy_numbers(self, tensor: object) -> PendingNumbers | None:
         """Nor are several."""

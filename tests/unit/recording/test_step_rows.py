@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from probing.agent.recorder import RingWriter
-from probing.agent.sources.accelerator import PendingNumber, PendingNumbers
-from probing.agent.sources.model.model_flops import peak_of
+from probing.agent.sources.accelerator import DeviceModel, PendingNumber, PendingNumbers
+from probing.agent.sources.model.model_flops import Precision, peak_of
 from probing.agent.sources.numbers.number import Number
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
 from probing.agent.sources.steps.step_rows import StepEnd, StepRows
@@ -68,7 +68,7 @@ class Device(NoAccelerator):
         """Nor are several read."""
         raise AssertionError(tensor)
 
-    def mark(self) -> float:
+    def mark(self, device: Any = None) -> float:
         """The next moment."""
         return next(self._marks)
 
@@ -77,9 +77,9 @@ class Device(NoAccelerator):
         self.pending.append(Pending(last - first))
         return self.pending[-1]
 
-    def device_name(self) -> str | None:
-        """A name that is known."""
-        return "NVIDIA H100 80GB HBM3"
+    def device_model(self) -> DeviceModel:
+        """One that is known."""
+        return DeviceModel("NVIDIA H100 80GB HBM3", 132)
 
 
 @pytest.fixture
@@ -160,18 +160,32 @@ def test_what_comes_while_its_row_is_written_is_not_lost(
     assert rows_of(tmp_path, "steps")[0]["loss"] == 3.0
 
 
+HALF, BFLOAT = Precision(16), Precision(16, is_bfloat=True)
+SINGLE, SHORTENED = Precision(32), Precision(32, is_tensor_float=True)
+
+
 @pytest.mark.parametrize(
-    ("name", "peak"),
+    ("name", "precision", "peak"),
     [
-        ("NVIDIA H100 80GB HBM3", 989e12),
-        ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
-        ("Tesla T4", 65e12),
-        ("NVIDIA L4", 121e12),
-        ("NVIDIA GeForce RTX 9999", None),
-        (None, None),
+        ("NVIDIA H100 80GB HBM3", HALF, 989e12),
+        ("NVIDIA H100 80GB HBM3", SHORTENED, 494.5e12),
+        ("NVIDIA H100 80GB HBM3", SINGLE, 67e12),
+        ("NVIDIA H100 80GB HBM3", Precision(64), None),
+        ("NVIDIA H100 PCIe", BFLOAT, 756e12),
+        ("NVIDIA A100-SXM4-80GB", HALF, 312e12),
+        ("NVIDIA H200 MIG 1g.18gb", HALF, 989e12 * 16 / 132),
+        ("NVIDIA A40 MIG 1g", HALF, None),
+        ("Tesla T4", HALF, 65e12),
+        ("Tesla T4", BFLOAT, None),
+        ("Tesla T4", SHORTENED, 8.1e12),
+        ("NVIDIA L4", HALF, 121e12),
+        ("NVIDIA GeForce RTX 9999", HALF, None),
+        ("NVIDIA H200", None, None),
     ],
 )
-def test_peaks_go_by_the_device(name: str | None, peak: float | None) -> None:
-    """A device's name as the driver writes it; an unknown one has no peak."""
-    assert peak_of(name) == peak
+def test_peaks_go_by_the_device_and_what_it_multiplies(
+    name: str, precision: Precision | None, peak: float | None
+) -> None:
+    """A device's name as the driver writes it; an unknown one has no peak, a slice its share."""
+    assert peak_of(DeviceModel(name, 16), precision) == peak
+    assert peak_of(None, precision) is None

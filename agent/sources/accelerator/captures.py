@@ -1,0 +1,54 @@
+"""Which CUDA graphs are being captured, in whichever thread.
+
+Rules of this file: one state per process, as captures are. A capture in torch's usual mode
+forbids every thread of the process to ask whether the device has come to somewhere: who does breaks
+it, and the program gets the error. So the two methods that begin and end one are told of here
+before they are called, and who asks from a thread of the agent's own does so under `quiet`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+_LONGEST_WAIT_S = 1.0
+_under_way: dict[int, Any] = {}
+_asking = threading.Lock()
+
+
+def is_capturing() -> bool:
+    """Whether work is being captured for a CUDA graph, where nothing may be added or asked."""
+    cuda = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() and (_under_way or cuda.is_current_stream_capturing()))
+
+
+def is_under_way() -> bool:
+    """The same, in whichever thread, as far as it is known without asking CUDA."""
+    return bool(_under_way)
+
+
+def begins(graph: Any) -> None:
+    """A graph is about to be captured; waits for those who ask, for a second at most."""
+    key = id(graph)
+    _under_way[key] = weakref.ref(graph, lambda _: _under_way.pop(key, None))
+    if _asking.acquire(timeout=_LONGEST_WAIT_S):
+        _asking.release()
+
+
+def ended(graph: Any) -> None:
+    """It is, or its capture has failed."""
+    _under_way.pop(id(graph), None)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[bool]:
+    """While this lasts, no capture begins; gives whether none was under way, so that one may ask.
+
+    For threads of the agent's own: they cannot see from a stream of theirs what others capture.
+    """
+    with _asking:
+        yield not _under_way

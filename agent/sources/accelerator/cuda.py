@@ -1,0 +1,293 @@
+"""CUDA by way of torch, which is ROCm as well where torch was built for that.
+
+Rules of this file: see the package. What torch refuses is noted, once, and is None from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .captures import is_capturing
+from .marks import EventMark, Marks, Seconds
+from .nvml import DeviceSample, DeviceTotals, Nvml, uuids_of
+from .owned import Owned
+from .pinned import Pending, Pinned
+from .seam import DeviceMemory, DeviceModel, OutOfMemory
+
+_Result = TypeVar("_Result")
+KIND = "cuda"
+"""What torch calls devices of this kind, ROCm's too."""
+
+
+def is_in_use() -> bool:
+    """Whether the process computes with an accelerator; asking does not begin to use it."""
+    in_use: bool = sys.modules["torch"].cuda.is_initialized()
+    return in_use
+
+
+def device_name() -> str | None:
+    """The model of the device in use, whichever this thread uses; None where none is."""
+    cuda = sys.modules["torch"].cuda
+    if not cuda.is_initialized():
+        return None
+    name: str = cuda.get_device_name()
+    return name
+
+
+def out_of_memory_error() -> Any:
+    """The class of exceptions by which torch says that a device's memory is wanting."""
+    torch: Any = sys.modules.get("torch")
+    kind = getattr(torch, "OutOfMemoryError", None)
+    return kind or getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None)
+
+
+def graph_class() -> Any:
+    """The class of CUDA graphs; every build of torch has one."""
+    return sys.modules["torch"].cuda.CUDAGraph
+
+
+def free_bytes(device: Any) -> int | None:
+    """What is free on a tensor's device; None for one that is no accelerator."""
+    if device.type != KIND or is_capturing():
+        return None
+    free: int = sys.modules["torch"].cuda.mem_get_info(device)[0]
+    return free
+
+
+def _noted(
+    what: str, otherwise: Any = None
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+    """Have what torch refuses be a note, and come to something else.
+
+    Args:
+        what: What cannot be told then.
+        otherwise: What the function gives in its place.
+    """
+
+    def wrap(function: Callable[..., _Result]) -> Callable[..., _Result]:
+        @functools.wraps(function)
+        def call(self: Cuda, *args: Any, **kwargs: Any) -> _Result:
+            try:
+                return function(self, *args, **kwargs)
+            except RuntimeError as error:  # what torch and CUDA raise, by whatever name
+                self.refused(what, error)
+                return otherwise  # type: ignore[no-any-return]
+
+        return call
+
+    return wrap
+
+
+class Cuda:
+    """See `Accelerator`."""
+
+    def __init__(self) -> None:
+        self._nvml = Nvml()
+        self._owned = Owned()
+        self._marks = Marks(self._owned)
+        self._pinned: dict[int, Pinned] = {}
+        self._contexts: set[int] = set()
+        self._device: int | None = None
+        self._totals: DeviceTotals | None = None
+        self._uuids: dict[int, tuple[str, ...]] = {}
+        self._refusals: dict[str, str] = {}
+
+    def meet(self, device: Any) -> None:
+        """See `Accelerator`."""
+        self._device = device.index if device.type == KIND else self._device
+
+    def refused(self, what: str, error: RuntimeError) -> None:
+        """Note why something cannot be told."""
+        self._refusals.setdefault(what, str(error).strip().partition("\n")[0])
+
+    def notes(self) -> list[str]:
+        """See `Accelerator`."""
+        told = [f"{what}: torch says {why}" for what, why in self._refusals.items()]
+        return [*told, *([self._nvml.note] if self._nvml.note else [])]
+
+    def remains(self) -> list[str]:
+        """See `Accelerator`."""
+        if not len(self._owned):
+            return []
+        return [
+            f"{len(self._owned)} events and pieces of pinned memory of CUDA's, which forked"
+            " children would die of if they were given back: nothing uses them."
+        ]
+
+    @_noted("allocated_bytes is NULL")
+    def allocated_bytes(self) -> int | None:
+        """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
+        cuda, device = sys.modules["torch"].cuda, self._in_use()
+        if device is None:
+            return None
+        allocated: int = cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"][
+            "current"
+        ]
+        return allocated
+
+    @_noted("losses and norms of the device are NULL")
+    def copy_number(self, tensor: Any) -> Pending | None:
+        """See `Accelerator`; queued behind the work that makes the number."""
+        if tensor.device.type != KIND or is_capturing():
+            return None
+        if self._device is None:
+            self.meet(tensor.device)
+        index = tensor.device.index
+        if index not in self._pinned:
+            self._pinned[index] = Pinned(self._owned, self._marks)
+        return self._pinned[index].bring(sys.modules["torch"], tensor)
+
+    def copy_numbers(self, tensor: Any) -> Pending | None:
+        """See `Accelerator`; as `copy_number`."""
+        return self.copy_number(tensor)
+
+    @_noted("device times are NULL")
+    def mark(self, device: Any = None) -> EventMark | None:
+        """See `Accelerator`; on a device that has no context there is no work to be marked."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized() or is_capturing():
+            return None
+        index = self._here() if device is None else device.index
+        return self._marks.set(cuda, index) if self._has_context(index) else None
+
+    def between(self, first: Any, last: Any) -> Seconds | None:
+        """See `Accelerator`."""
+        return Seconds(first, last) if first.lane.device == last.lane.device else None
+
+    @_noted("mfu of python.steps is NULL")
+    def device_model(self) -> DeviceModel | None:
+        """See `Accelerator`."""
+        device = self._in_use()
+        if device is None or is_capturing():
+            return None
+        told = sys.modules["torch"].cuda.get_device_properties(device)
+        return DeviceModel(told.name, getattr(told, "multi_processor_count", None))
+
+    @_noted("the allocator's figures of python.memory are NULL")
+    def memory_figures(self) -> DeviceMemory | None:
+        """See `Accelerator`; as `allocated_bytes`."""
+        device = self._in_use()
+        if device is None:
+            return None
+        stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(device)
+        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+        return DeviceMemory(
+            f"cuda:{device}",
+            allocated["current"],
+            allocated["peak"],
+            reserved["current"],
+            reserved["peak"],
+        )
+
+    @_noted("device_used_bytes of python.memory is NULL")
+    def device_totals(self, *, fresh: bool = False) -> DeviceTotals | None:
+        """See `Accelerator`; by NVML."""
+        if fresh and (device := self._in_use()) is not None:
+            self._totals = self._nvml.totals(self._uuids_of(device))
+        return self._totals
+
+    @_noted("python.devices is empty")
+    def device_sample(self) -> DeviceSample | None:
+        """See `Accelerator`; by NVML."""
+        device = self._in_use()
+        if device is None or (device not in self._uuids and is_capturing()):
+            return None
+        sample = self._nvml.sample(f"{KIND}:{device}", self._uuids_of(device))
+        self._totals = None if sample is None else sample.totals
+        return sample
+
+    def _uuids_of(self, device: int) -> tuple[str, ...]:
+        """What NVML may call a device."""
+        if device not in self._uuids:
+            cuda = sys.modules["torch"].cuda
+            told = getattr(cuda.get_device_properties(device), "uuid", None)
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            uuid = None if told is None else str(told)
+            self._uuids[device] = uuids_of(uuid, visible=visible, ordinal=device)
+        return self._uuids[device]
+
+    def watch_out_of_memory(self, told: OutOfMemory) -> bool:
+        """See `Accelerator`; torch crashes when it is asked before CUDA is in use."""
+        torch = sys.modules["torch"]
+        if not torch.cuda.is_initialized():
+            return False
+        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+        if attach is not None:
+            try:
+                attach(told)
+            except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
+                self.refused("errors for want of memory are known by their exceptions only", error)
+        return True
+
+    @_noted("what the allocator had when memory ran out is NULL", (None, None))
+    def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
+        """See `Accelerator`."""
+        stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(index)
+        return tuple(stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved"))
+
+    @_noted("the states of the device's random number generators are not known")
+    def generator_states(self) -> list[Any] | None:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        return list(cuda.get_rng_state_all()) if cuda.is_initialized() else None
+
+    @_noted("python.memory_segments is empty")
+    def segments(self) -> list[dict[str, Any]] | None:
+        """See `Accelerator`; asks the allocator, not the driver, and for no history."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized():
+            return None
+        has_choice = "include_traces" in inspect.signature(cuda.memory_snapshot).parameters
+        asked = {"include_traces": False} if has_choice else {}
+        found: list[dict[str, Any]] = cuda.memory_snapshot(**asked)
+        return found
+
+    def empty_cache(self) -> bool:
+        """See `Accelerator`."""
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized() or is_capturing():
+            return False
+        cuda.empty_cache()
+        return True
+
+    @_noted("the device's peaks go on", otherwise=False)
+    def reset_peaks(self) -> bool:
+        """See `Accelerator`."""
+        device = self._in_use()
+        if device is None:
+            return False
+        sys.modules["torch"].cuda.reset_peak_memory_stats(device)
+        return True
+
+    def use_device(self) -> None:
+        """See `Accelerator`."""
+        device = self._in_use()
+        if device is not None and self._has_context(device):
+            sys.modules["torch"].cuda.set_device(device)
+
+    def _in_use(self) -> int | None:
+        """The number of the training's device; None while none is in use."""
+        return self._here() if sys.modules["torch"].cuda.is_initialized() else None
+
+    def _here(self) -> int:
+        """The device that this thread computes on.
+
+        One that was chosen in it, as those of autograd and of DataParallel have; where none was,
+        the first is only what a thread begins with, and says nothing.
+        """
+        chosen: int = sys.modules["torch"].cuda.current_device()
+        return chosen or self._device or 0
+
+    def _has_context(self, device: int) -> bool:
+        """Whether a device is in use in this process, without having it used."""
+        if device not in self._contexts:
+            ask = getattr(sys.modules["torch"]._C, "_cuda_hasPrimaryContext", None)
+            if ask is not None and not ask(device):
+                return False
+            self._contexts.add(device)
+        return True

@@ -1,0 +1,56 @@
+"""The history that an accelerator's allocator can keep of itself.
+
+Rules of this file: runs in the agent's threads; its calls wait for no device.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+
+class HistoryKeeper(Protocol):
+    """What the agent asks of an allocator that can keep a history of its own."""
+
+    def is_in_use(self) -> bool:
+        """Whether the program has initialised the accelerator."""
+
+    def has_history(self) -> bool:
+        """Whether a history is kept already."""
+
+    def start_history(self, entries: int) -> None:
+        """Keep a history of so many events, with Python stacks."""
+
+    def stop_history(self) -> None:
+        """Keep none any more."""
+
+    def history(self) -> dict[str, Any]:
+        """What the allocator holds and remembers, as torch's snapshots have it."""
+
+
+class CudaHistory:
+    """The history of torch's allocator for CUDA."""
+
+    def is_in_use(self) -> bool:
+        """See `HistoryKeeper`."""
+        in_use: bool = sys.modules["torch"].cuda.is_initialized()
+        return in_use
+
+    def has_history(self) -> bool:
+        """See `HistoryKeeper`; an older torch does not tell, and then it is taken to be off."""
+        ask = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None)
+        return bool(ask and ask())
+
+    def start_history(self, entries: int) -> None:
+        """See `HistoryKeeper`; without C++ frames, which cost more than all the rest."""
+        memory = sys.modules["torch"].cuda.memory
+        memory._record_memory_history("all", stacks="python", max_entries=entries)
+
+    def stop_history(self) -> None:
+        """See `HistoryKeeper`."""
+        sys.modules["torch"].cuda.memory._record_memory_history(None)
+
+    def history(self) -> dict[str, Any]:
+        """See `HistoryKeeper`."""
+        snapshot: dict[str, Any] = sys.modules["torch"].cuda.memory._snapshot()
+        return snapshot

@@ -1,0 +1,102 @@
+"""Numbers on their way from a device, by way of memory that the device can write to.
+
+Rules of this file: memory of that kind is taken from the driver once, for many numbers: to have it
+made may wait for the device. A place in it is used again once the device has written what it was to
+write there, and nobody wants that any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from .marks import EventMark, Marks
+from .owned import Owned
+
+_PLACES = 512
+_WIDTH = 8
+_MOST_VECTORS = 32
+
+
+class Pending:
+    """Numbers in a place, and the mark behind the work that writes them."""
+
+    __slots__ = ("_mark", "_place", "_places", "_seen")
+
+    def __init__(self, places: deque[Any], place: Any, seen: Any, mark: EventMark) -> None:
+        self._places = places
+        self._place = place
+        self._seen = seen
+        self._mark: EventMark | None = mark
+
+    def is_here(self) -> bool:
+        """See `PendingNumber`."""
+        if self._mark is not None and self._mark.is_here():
+            self._mark = None  # its event is free for the next
+        return self._mark is None
+
+    def value(self) -> float:
+        """See `PendingNumber`."""
+        return float(self._seen.item())
+
+    def values(self) -> list[float]:
+        """See `PendingNumbers`."""
+        numbers: list[float] = self._seen.tolist()
+        return numbers
+
+    def __del__(self) -> None:
+        self._places.append((self._place, self._mark))
+
+
+class Pinned:
+    """The memory of one device's numbers."""
+
+    def __init__(self, owned: Owned, marks: Marks) -> None:
+        self._owned = owned
+        self._marks = marks
+        self._single: deque[Any] | None = None
+        self._vectors: dict[tuple[Any, int], deque[Any]] = {}
+
+    def bring(self, torch: Any, tensor: Any) -> Pending | None:
+        """Have the numbers of a tensor brought; None where too many are on their way.
+
+        Raises:
+            RuntimeError: There is no such memory, or the device has failed.
+        """
+        with torch.no_grad():
+            plain = tensor.detach().reshape(-1)
+            places = self._places(torch, plain)
+            if not places or not (places[0][1] is None or places[0][1].is_here()):
+                return None
+            place, before = places.popleft()
+            try:
+                seen = place[: plain.nbytes].view(plain.dtype)
+                seen.copy_(plain, non_blocking=True)
+                mark = self._marks.set(torch.cuda, tensor.device.index)
+            except RuntimeError:
+                places.append((place, before))
+                raise
+            if mark is None:  # so it is not known when the place can be used again
+                return None
+            return Pending(places, place, seen, mark)
+
+    def _places(self, torch: Any, plain: Any) -> deque[Any]:
+        """The places for such numbers, the one that was used longest ago first."""
+        if plain.nbytes <= _WIDTH:
+            if self._single is None:
+                slab = self._make(torch, _PLACES * _WIDTH)
+                self._single = deque((place, None) for place in slab.split(_WIDTH))
+            return self._single
+        key = plain.dtype, plain.nbytes
+        if key not in self._vectors:
+            if len(self._vectors) >= _MOST_VECTORS:
+                return deque()
+            made = [self._make(torch, plain.nbytes) for _ in range(2)]
+            self._vectors[key] = deque((place, None) for place in made)
+        return self._vectors[key]
+
+    def _make(self, torch: Any, size: int) -> Any:
+        """Memory that the device can write to."""
+        made = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+        self._owned.keep(made)
+        return made

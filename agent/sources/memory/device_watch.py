@@ -1,0 +1,157 @@
+"""Looks at the device from a thread of the agent's own, about once a second.
+
+Rules of this file: begins with the first step in which a device is in use. Nothing is asked in the
+training thread, since the driver may keep who asks waiting. While the training stands still, what
+its device has done meanwhile is looked at, too: nobody else would, and a collective that
+the device has long been past would look like one that hangs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ....ring import DONE, NULL_FLOAT, NULL_INT, NULL_NAME
+from ....rundir import ProcessFolder
+from ....tables import DEVICES
+from ... import forks
+from ...guard import Guard
+from ...recorder import RingWriter
+from ...safe_points import AGENT_THREAD_PREFIX
+from ..accelerator import Accelerator, DeviceSample, captures
+from ..steps.recording import Recording
+from .sampler import MemorySampler
+
+_INTERVAL_S = 1.0
+_STILL_NS = 1_000_000_000
+_ROWS = 4096
+_END_S = 1.0
+_MAKING_S = 1.0
+
+
+class DeviceWatch:
+    """The source `devices`."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        folder: ProcessFolder,
+        accelerator: Accelerator,
+        memory: MemorySampler,
+        *,
+        interval_s: float = _INTERVAL_S,
+    ) -> None:
+        """Begin without looking.
+
+        Args:
+            memory: Knows when the training has moved last.
+        """
+        self._recording = recording
+        self._folder = folder
+        self._accelerator = accelerator
+        self._memory = memory
+        self._interval_s = interval_s
+        self._ring: RingWriter | None = None
+        self._enough = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.is_on = False
+        self.guard = Guard("devices", self.stop)
+
+    def start(self) -> None:
+        """Look as soon as a device is in use."""
+        self.is_on = True
+
+    def used(self) -> None:
+        """A device is in use: look from now on."""
+        if not self.is_on or self._thread is not None:
+            return
+        self._enough = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(self._enough,),
+            name=f"{AGENT_THREAD_PREFIX}device",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.is_on = False
+        thread, self._thread = self._thread, None
+        self._enough.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_END_S)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
+
+    def remains(self) -> list[str]:
+        """Nothing is in torch's place."""
+        return []
+
+    def note(self) -> str | None:
+        """What `status` says of it beside its state."""
+        return "no accelerator is in use" if self._thread is None else None
+
+    def _run(self, enough: threading.Event) -> None:
+        """Look until it is enough."""
+        while self.is_on:
+            self.guard.run(self._look)
+            if enough.wait(self._interval_s):
+                break
+
+    def _look(self) -> None:
+        """One look."""
+        self._see_collectives()
+        sample = self._accelerator.device_sample()
+        if sample is not None:
+            self._write(sample)
+
+    def _see_collectives(self) -> None:
+        """See what the device has come past while nobody else looks."""
+        collectives = self._recording.collectives
+        is_still = time.perf_counter_ns() - self._memory.taken_ns > _STILL_NS
+        if collectives is not None and is_still:
+            with captures.quiet() as may_ask:
+                if may_ask:
+                    collectives.rows.poll_marks()
+
+    def _write(self, sample: DeviceSample) -> None:
+        """One row."""
+        ring = self._ring
+        if ring is None:
+            with forks.held_back(timeout_s=_MAKING_S):  # else a child would keep it
+                ring = self._ring = RingWriter(self._folder.ring(DEVICES.name), DEVICES, _ROWS)
+        intern = self._recording.names.intern
+        texts = (sample.device, sample.uuid)
+        throttled = intern(sample.throttled) if sample.throttled else NULL_NAME
+        values: dict[str, object] = {
+            "throttled": throttled,
+            "used_bytes": sample.totals.used_bytes,
+            "total_bytes": sample.totals.total_bytes,
+        }
+        for name in ("busy", "memory_busy", "power_w", "power_limit_w"):
+            told = getattr(sample, name)
+            values[name] = NULL_FLOAT if told is None else float(told)
+        for name in _COUNTS:
+            told = getattr(sample, name)
+            values[name] = NULL_INT if told is None else int(told)
+        step = self._recording.step
+        word = ring.open_row(time.perf_counter_ns(), step, *(intern(text) for text in texts))
+        ring.close_named(word, DONE, values)
+
+
+_COUNTS = (
+    "own_bytes",
+    "processes",
+    "sm_mhz",
+    "memory_mhz",
+    "temperature_c",
+    "ecc_errors",
+    "remapped_rows",
+    "xid",
+)

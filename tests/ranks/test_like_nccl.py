@@ -1,0 +1,45 @@
+"""What is on record of collectives that return before the device has done them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import probing
+from tests.harness.targets import Target
+
+pytestmark = pytest.mark.torch
+
+ROWS = """
+    SELECT op, bytes, duration IS NULL AS is_open, is_async FROM python.collectives
+    ORDER BY start_ns
+"""
+
+
+def row(op: str, size: int, *, is_open: bool) -> dict[str, Any]:
+    """What is expected of one."""
+    return {"op": op, "bytes": size, "is_open": is_open, "is_async": False}
+
+
+def test_a_collective_is_open_until_the_device_is_past_it(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that were gathered, which end as one; what the device hangs in stays open."""
+    target = program("like_nccl")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_output("queued")
+    process = probing.connect(target.pid)
+    begun = [("all_reduce", 16), ("broadcast", 16), ("broadcast", 8)]
+    assert process.query(ROWS).to_pylist() == [row(*one, is_open=True) for one in begun]
+    (target.cwd / "go").touch()
+    target.wait_for_output("ready")
+    told = process.query(ROWS).to_pylist()
+    assert told[:3] == [row(*one, is_open=False) for one in begun]
+    assert [(one["op"], one["is_open"]) for one in told[3:]] == [
+        ("barrier", False),
+        ("reduce", True),
+    ]
+    faults = process.query("SELECT source, note FROM probing.sources WHERE faults > 0")
+    assert faults.to_pylist() == []

@@ -1,0 +1,224 @@
+"""The seam for accelerators, on a made-up CUDA that refuses what CUDA refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from probing.agent.sources.accelerator import Cuda, captures, is_capturing  # noqa: E402
+from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
+from probing.ring import NULL_FLOAT  # noqa: E402
+from tests.harness.fake_cuda import FakeCuda  # noqa: E402
+from tests.harness.fake_torch import installed  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def cuda() -> Iterator[FakeCuda]:
+    """A made-up CUDA whose second device the training uses, while every thread begins with one."""
+    with installed(FakeCuda(devices=2, home=1)) as fake:
+        fake.start()
+        yield fake
+
+
+def elsewhere(action: Callable[[], Any]) -> Any:
+    """What a function gives in another thread."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(action()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def capture(*, device: int = 1) -> Any:
+    """A graph whose capture has begun, on a queue of its own."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.Stream(torch.device("cuda", device)).__enter__()
+    captures.begins(graph)
+    graph.capture_begin()
+    return graph
+
+
+def end(graph: Any) -> None:
+    """End it; an error if anybody has broken it."""
+    graph.capture_end()
+    captures.ended(graph)
+
+
+def test_a_number_is_waited_for_on_its_own_device(cuda: FakeCuda) -> None:
+    """The current device has nothing to do: what it says says nothing of the other."""
+    seam: Any = Cuda()
+    cuda.work(5.0)
+    number = seam.copy_number(torch.tensor(3.5))
+    assert not number.is_here()
+    cuda.advance(6.0)
+    assert number.is_here()
+    assert number.value() == 3.5
+    assert cuda.contexts == {1}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_numbers_of_each_kind_come_without_a_wait(dtype: str, cuda: FakeCuda) -> None:
+    """A copy that had to change the type would wait for the device."""
+    number = Cuda().copy_number(torch.tensor(1.5, dtype=getattr(torch, dtype)))
+    assert number is not None
+    assert number.is_here()
+    assert number.value() == 1.5
+    assert cuda.waits() == []
+
+
+def test_numbers_share_memory_that_is_taken_once(cuda: FakeCuda) -> None:
+    """Of 600 numbers on their way 512 have a place; the others are not known, not wrong."""
+    seam: Any = Cuda()
+    cuda.work(1.0)
+    sent = [seam.copy_number(torch.tensor(float(n))) for n in range(600)]
+    assert [number is not None for number in sent] == [True] * 512 + [False] * 88
+    assert cuda.calls("host_alloc") == 1
+    cuda.finish()
+    assert [number.value() for number in sent if number is not None] == list(map(float, range(512)))
+    sent.clear()
+    again = seam.copy_number(torch.tensor(7.0))
+    assert again is not None
+    assert again.is_here()
+    assert again.value() == 7.0
+    assert cuda.calls("host_alloc") == 1
+
+
+def test_a_place_is_not_used_again_before_the_device_has_written_there(cuda: FakeCuda) -> None:
+    """Though nobody wants the number any more."""
+    seam: Any = Cuda()
+    cuda.work(1.0)
+    for n in range(512):
+        seam.copy_number(torch.tensor(float(n)))  # and let go of at once
+    assert seam.copy_number(torch.tensor(1.0)) is None
+    cuda.finish()
+    assert seam.copy_number(torch.tensor(1.0)) is not None
+
+
+def test_a_mark_is_set_where_the_training_computes(cuda: FakeCuda) -> None:
+    """Where that is not known yet, there is none, and no context of a device that is not used."""
+    seam: Any = Cuda()
+    assert seam.mark() is None
+    seam.meet(torch.device("cuda", 1))
+    mark = seam.mark()
+    assert mark is not None
+    assert mark.lane.device == 1
+    assert cuda.contexts == {1}
+
+
+def test_marks_of_two_devices_do_not_meet(cuda: FakeCuda) -> None:
+    """Threads with devices of their own get events of these, used again or not."""
+    seam: Any = Cuda()
+    cuda.contexts.add(0)
+
+    def on_second() -> Any:
+        torch.cuda.set_device(1)
+        return seam.mark()
+
+    for _ in range(3):
+        first, second = seam.mark(), elsewhere(on_second)
+        assert (first.lane.device, second.lane.device) == (0, 1)
+        assert seam.between(first, second) is None
+        del first, second
+    assert cuda.calls("event_create") == 2
+    assert seam.notes() == []
+
+
+def test_times_across_queues_wait_for_both_marks(cuda: FakeCuda) -> None:
+    """The last of two marks may be reached before the first, which lies in a busy queue."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    with torch.cuda.Stream(torch.device("cuda", 1)):
+        cuda.work(2.0)
+        first = seam.mark()
+    last = seam.mark()
+    took = seam.between(first, last)
+    assert took is not None
+    assert last.is_here()
+    assert not took.is_here()
+    assert took.value() is NULL_FLOAT, "asked too early, it is not known"
+    cuda.advance(3.0)
+    assert took.is_here()
+    assert took.value() == pytest.approx(-2.0)
+
+
+def test_what_lies_before_a_mark_that_was_reached_is_not_asked(cuda: FakeCuda) -> None:
+    """A hundred marks cost one question."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    marks = [seam.mark() for _ in range(100)]
+    asked = cuda.calls("event_query")
+    assert marks[-1].is_here()
+    assert all(mark.is_here() for mark in marks)
+    assert cuda.calls("event_query") == asked + 1
+
+
+def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> None:
+    """In torch's usual mode the question of another thread would break it as well."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    number, mark = seam.copy_number(torch.tensor(2.0)), seam.mark()
+    graph = capture()
+
+    def ask() -> list[Any]:
+        told: list[Any] = [number.is_here(), mark.is_here()] if number and mark else []
+        copied = [seam.copy_number(torch.tensor(1.0)), seam.mark(), seam.empty_cache()]
+        return [*told, is_capturing(), *copied, seam.allocated_bytes(), seam.segments()]
+
+    expected: list[Any] = [False, False, True, None, None, False, 1 << 20, []]
+    assert ask() == elsewhere(ask) == expected
+    with captures.quiet() as may_ask:
+        assert not may_ask
+    end(graph)
+    assert {entry.name for entry in cuda.in_captures()} <= {"snapshot"}, "which asks no device"
+    assert number is not None
+    assert number.is_here()
+    assert not is_capturing()
+
+
+def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> None:
+    """Each thread begins with the first device, where this process has nothing."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    figures = elsewhere(seam.memory_figures)
+    assert (figures.device, figures.allocated_bytes) == ("cuda:1", cuda.allocated)
+    elsewhere(seam.use_device)
+    assert cuda.contexts == {1}
+
+
+@pytest.mark.parametrize("name", ["cudaMallocAsync", "pluggable"])
+def test_an_allocator_that_tells_little_is_noted(name: str, cuda: FakeCuda) -> None:
+    """What torch refuses is None, and a sentence; nothing raises."""
+    cuda.allocator = name
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    assert seam.watch_out_of_memory(lambda *_: None)
+    assert seam.segments() is None
+    has_figures = name == "cudaMallocAsync"
+    assert (seam.memory_figures() is not None) is has_figures
+    assert (seam.allocated_bytes() is not None) is has_figures
+    assert (seam.allocator_bytes(1) != (None, None)) is has_figures
+    assert all("does not yet support" in note for note in seam.notes())
+    assert len(seam.notes()) == (2 if has_figures else 5)
+
+
+def test_no_history_is_taken_along_with_the_segments(cuda: FakeCuda) -> None:
+    """It may be long, and nobody else in the process runs while it is made."""
+    assert Cuda().segments() == []
+    assert [entry.name for entry in cuda.log] == ["snapshot"]
+
+
+def test_an_owner_outlives_its_last_reference() -> None:
+    """A child that is forked would else destroy it; only `release` lets it go."""
+    owned, thing = Owned(), object()
+    kept = owned._objects
+    owned.keep(thing)
+    assert len(owned) == 1
+    owned.release(thing)
+    assert kept == {}
