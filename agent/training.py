@@ -14,6 +14,7 @@ from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..tables import (
     BATCHES,
+    EVALUATIONS,
     GRADIENTS,
     MEMORY,
     METRICS,
@@ -22,6 +23,7 @@ from ..tables import (
     OOM_CATEGORIES,
     OOM_GROWTH,
     OOMS,
+    OPTIMIZER_STEPS,
     OVERHEAD,
     SAMPLES,
     SPANS,
@@ -33,6 +35,7 @@ from .recorder import Names, RingWriter
 from .safe_points import SafePoints
 from .source import Source, SourceReport
 from .sources.accelerator import Accelerator, Cuda, CudaHistory
+from .sources.calls.at_work import TorchAtWork
 from .sources.calls.backward import BackwardPasses
 from .sources.calls.budget import Budget
 from .sources.calls.device_times import DeviceTimes
@@ -47,8 +50,11 @@ from .sources.numbers.gradient_norms import GradientNorms
 from .sources.out_of_memory.ooms import Ooms
 from .sources.out_of_memory.rows import OomRings
 from .sources.steps.boundary import Boundary
+from .sources.steps.evaluations import Evaluations
+from .sources.steps.found import found_optimizers
 from .sources.steps.gradient_scaler import GradientScaler
 from .sources.steps.marks import Marks
+from .sources.steps.members import Members
 from .sources.steps.optimizers import OptimizerSteps
 from .sources.steps.progress import Progress
 from .sources.steps.recording import Recording
@@ -65,6 +71,7 @@ _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
+_EVALUATION_ROWS = 1024
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
@@ -116,6 +123,8 @@ class TorchTraining:
                 (OOMS, _OOM_ROWS),
                 (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
                 (OOM_GROWTH, _OOM_GROWTH_ROWS),
+                (OPTIMIZER_STEPS, settings.step_rows),
+                (EVALUATIONS, _EVALUATION_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
@@ -124,7 +133,7 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=trace,
-            rows=StepRows(steps, batches, accelerator),
+            rows=StepRows(steps, batches, self._rings[-2], accelerator),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )
@@ -139,7 +148,11 @@ class TorchTraining:
         self._recording.rows.watch_memory(self._memory_rows)
         self._gradient_rows: GradientRows | None = None
         self._stack_samples: StackSamples | None = None
-        self._progress = Progress(self._recording, self._memory)
+        members = Members(self._recording)
+        evaluations = Evaluations(self._rings[-1], members.is_trained)
+        self._progress = Progress(self._recording, self._memory, evaluations, members)
+        self._recording.rows.before_wait = self._progress.data_waited
+        self.safe_points.at_work = TorchAtWork()
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = self._module_names = ModuleNames(self._recording.names)
@@ -149,7 +162,9 @@ class TorchTraining:
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
-        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[11:]))
+        self._ooms = Ooms(
+            self._recording, names, modules, accelerator, OomRings(*self._rings[11:14])
+        )
         self._collectives = Collectives(
             self._recording, folder, settings.collective_rows, accelerator
         )
@@ -159,7 +174,7 @@ class TorchTraining:
         self._recording.rows.watch_device(self._device_times)
         self._sources: tuple[Source, ...] = (
             calls,
-            BackwardPasses(self._recording, self._memory, modules, scaler, accelerator),
+            BackwardPasses(*shared, modules, scaler, accelerator),
             scaler,
             GradientNorms(self._recording, accelerator, share),
             OptimizerSteps(*shared),
@@ -196,6 +211,11 @@ class TorchTraining:
         if late:
             self._memory.taken_ns = time.perf_counter_ns()  # it moves until it is seen not to
             self._recording.training_thread = self._recording.training_thread or training_thread()
+        if self._boundary.has_optimizer():
+            for optimizer in found_optimizers():
+                self._recording.made.add(optimizer)
+        self._progress.begin(late=late)
+        self._recording.rows.host.start()
         self._boundary.begin(late=late)
         for source in self._sources:
             source.guard.run(source.start)
@@ -241,6 +261,7 @@ class TorchTraining:
     def pause(self) -> None:
         """Stop recording; `start` goes on."""
         self._boundary.end()
+        self._recording.rows.host.stop()
         for source in self._sources:
             source.guard.run(source.stop)
         self._progress.abandon()
@@ -298,6 +319,7 @@ class TorchTraining:
             budget.hooks_ns * 1e-9 if is_known else None,
             self._backward_hooks.guard.problem or hooked,
         )
+        costs["optimizers"] = (None, self._progress.told())
         costs["device times"] = (None, self._device_times.note())
         costs["collectives"] = (None, self._collectives.note())
         reports = [self._report(source, costs) for source in self._sources]
