@@ -258,7 +258,7 @@ class Actions:
         undone = kept.taken_back
         if undone is not None:
             undone.undo = None
-            self._restate(undone, "undone")
+            self._restate(undone, "undone" if outcome.changes else "overwritten")
             self._uncover(undone)
         if kept.kind is not None:
             with self._lock:
@@ -297,7 +297,13 @@ class _Undoing:
         from .sources.actions.ledger import Applied
 
         assert self._kept.undo is not None
-        return Applied(changes=self._kept.undo())
+        undone = self._kept.undo()
+        notes = tuple(
+            f"{change.what}: the script has overwritten what the action had set"
+            f" ({change.before} -> {change.after}), so that was left as it is"
+            for change in undone.overwritten
+        )
+        return Applied(changes=undone.changes, notes=notes)
 
     def finish(self, scene: object, applied: Applied, until: float) -> Applied:
         """Nothing more."""

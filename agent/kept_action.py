@@ -11,12 +11,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..act_wire import Act, Asked, Change, Prepared, Undo
+from ..act_wire import Act, Asked, Prepared, Undo
 from ..errors import ActRefused
 from .action_record import Outcome
 from .asked_record import Sender
 
 if TYPE_CHECKING:
+    from .sources.actions.ledger import Undone
     from .sources.actions.rendezvous import Rendezvous
 
 
@@ -49,7 +50,7 @@ class Kept:
     future: Future[Act] = field(default_factory=Future)
     is_cancelled: bool = False
     outcome: Outcome | None = None
-    undo: Callable[[], tuple[Change, ...]] | None = None
+    undo: Callable[[], Undone] | None = None
     kind: str | None = None
     replaced: Kept | None = None
     replaced_by: Kept | None = None
@@ -98,8 +99,8 @@ def why_not(kept: Kept) -> str:
     if kept.replaced_by is not None:
         return f"has been replaced by action {kept.replaced_by.number}; undo that first"
     state = kept.outcome.state if kept.outcome is not None else None
-    if state == "undone":
-        return "is undone already"
+    if state in {"undone", "overwritten"}:
+        return f"is {state} already"
     if state in {None, "refused", "timed out", "failed"}:
         return "has changed nothing"
     return f"({kept.name}) has nothing that could be undone"

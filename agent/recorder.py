@@ -299,6 +299,12 @@ class RingWriter:
         self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
         return word
 
+    def reopen_row(self, word: int, *opening: object) -> None:
+        """Write a row that is not complete anew, unless it has been overwritten."""
+        if self.still_holds(word):
+            at = self.offset_of(word)
+            self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
+
     def close_row(self, word: int, state: int, *closing: object) -> None:
         """Complete a row with its closing columns, unless it has been overwritten."""
         at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale

@@ -3,17 +3,20 @@
 Rules of this file: standard library only. A safe point is a place in the training loop where
 no tensor is being changed: after an optimizer step, or before the root module is called. While
 somebody works beside a training that stands still, so is the beginning of a backward pass and of an
-optimizer's step.
+optimizer's step. None of them is one while a backward pass is under way, in whatever thread: hooks
+of tensors and modules, and optimizers that step in them, come by here too.
 Passing one costs the training thread one attribute look-up when nobody waits. When somebody
 does, the training thread stands still until that code is done or its time is up; the code runs
-in a thread of its own, so that it can be left behind. What must run in the training thread itself,
+in a thread of its own, so that it can be left behind. Other threads that come to a backward pass or
+to an optimizer's step meanwhile wait as well. What must run in the training thread itself,
 a `StepEndJob`, is called there at each step's end until it says that it is done.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,6 +26,31 @@ AGENT_THREAD_PREFIX = "probing-"
 """How the names of the agent's own threads begin."""
 OWN_LOOP = "is_probings"
 """An attribute of the agent's own event loops."""
+_OTHERS_PATIENCE_S = 0.5
+"""How long a thread at a safe point waits for a backward pass or a step of another one to end."""
+_POLL_S = 0.001
+
+
+class AtWork(Protocol):
+    """Tells what torch is in the middle of."""
+
+    def is_here(self) -> bool:
+        """Whether the calling thread is inside of what no safe point may fall into."""
+
+    def is_elsewhere(self) -> bool:
+        """Whether another thread is inside a backward pass or an optimizer's step."""
+
+
+class _Idle:
+    """Where torch is not known to do anything."""
+
+    def is_here(self) -> bool:
+        """See `AtWork`."""
+        return False
+
+    def is_elsewhere(self) -> bool:
+        """See `AtWork`."""
+        return False
 
 
 class StepEndJob(Protocol):
@@ -40,13 +68,17 @@ class Visit:
 
     The asking thread waits until `is_held` and does its work; withdrawing the visit from its
     `SafePoints` lets the training go on.
+
+    Attributes:
+        is_beside: Whether its work begins without the training held.
     """
 
-    def __init__(self, hold_s: float, gate: SafePoints) -> None:
+    def __init__(self, hold_s: float, points: SafePoints) -> None:
         self._hold_s = hold_s
-        self._gate = gate
+        self._points = points
         self._held = threading.Event()
         self._done = threading.Event()
+        self.is_beside = False
 
     def is_held(self) -> bool:
         """Whether the training thread stands still for this visit."""
@@ -58,11 +90,15 @@ class Visit:
 
     def close_way_back(self) -> None:
         """The work begins without the training held: should it go on now, it must wait."""
-        self._gate.closed = True
+        self.is_beside = self._points.closed = True
 
     def hold(self) -> None:
         """Stand still until the work is done or its time is up; runs in the training thread."""
         self._held.set()
+        self.wait_done()
+
+    def wait_done(self) -> None:
+        """The same, where this is no safe point: the work gets no leave to begin by it."""
         self._done.wait(self._hold_s)
 
     def finish(self) -> None:
@@ -80,6 +116,21 @@ class Look(Protocol):
         """A batch has been fetched."""
 
 
+class _Gate:
+    """A thread stands at a safe point: others wait before what they may not begin.
+
+    Attributes:
+        owner: The thread.
+        over: Set once it goes on.
+    """
+
+    __slots__ = ("over", "owner")
+
+    def __init__(self) -> None:
+        self.owner = threading.get_ident()
+        self.over = threading.Event()
+
+
 class SafePoints:
     """Where the training thread asks whether anybody wants it to stand still.
 
@@ -87,19 +138,19 @@ class SafePoints:
         looks: Who wants to see what the training reads.
         waiting: True while somebody does, or has a job to run; read by the training thread without
             a lock.
-        closed: True while somebody works without the training held: then the call of a root
-            module waits too, and so do a backward pass and an optimizer before they begin, where
-            otherwise only a step's end does.
-        stepping: Whether an optimizer has stepped: then a step's end is the safe point.
-        is_barred: Asks whether nothing may be done now: while the training captures its work on
-            a device, whoever wants something waits for a later safe point.
+        closed: True while somebody works, with the training held or without: then a backward pass
+            and an optimizer wait before they begin, in every thread, and so does the call of a
+            root module, where otherwise only a step's end does.
+        stepping: Whether a training step has ended: then a step's end is the safe point.
+        at_work: What torch is in the middle of.
     """
 
     def __init__(self) -> None:
+        self.at_work: AtWork = _Idle()
+        self._gate: _Gate | None = None
         self.waiting = False
         self.closed = False
         self.stepping = False
-        self.is_barred: Callable[[], bool] = bool
         self.looks: tuple[Look, ...] = ()
         self._visits: list[Visit] = []
         self._jobs: list[StepEndJob] = []
@@ -107,29 +158,56 @@ class SafePoints:
         self._lock = threading.Lock()
 
     def step_ended(self) -> None:
-        """An optimizer has stepped; runs in the training thread."""
-        if self.waiting and not self.is_barred():
-            self._work()
-            self._hold()
+        """A training step has ended; runs in the training thread."""
+        if self.waiting:
+            self._come(works=True)
 
     def root_called(self) -> None:
         """A root module is about to be called; runs in the training thread."""
-        if self.waiting and (self.closed or not self.is_barred()):
+        if not self.waiting:
+            return
+        if self.closed:
+            self._come(works=False)
+        if not self.at_work.is_here():
             for look in self.looks:
                 look.root_called()
-            if self.closed or not self.stepping:
-                if not self.stepping:
-                    self._work()
-                self._hold()
+            if not self.stepping:
+                self._come(works=True)
 
     def torch_called(self) -> None:
         """A backward pass or an optimizer's step is about to begin; in the training thread."""
         if self.closed:
-            self._hold()
+            self._come(works=False)
+
+    @contextmanager
+    def others_held_up(self) -> Iterator[bool]:
+        """Let no other thread begin a backward pass or an optimizer's step meanwhile.
+
+        Yields:
+            Whether none is inside of one; if not, this is no safe point.
+        """
+        with self._lock:
+            gate, is_mine = self._gate, self._gate is None
+            if gate is None:
+                gate = self._gate = _Gate()
+                self.closed = True
+        if not is_mine:
+            is_nested = gate.owner == threading.get_ident()
+            if not is_nested:
+                gate.over.wait()
+            yield is_nested
+            return
+        try:
+            yield self._wait_others()
+        finally:
+            with self._lock:
+                self._gate = None
+                self._settle()
+            gate.over.set()
 
     def batch_came(self, batch: Any) -> None:
         """A batch has been fetched; runs in the training thread."""
-        if self.looks and not self.is_barred():
+        if self.looks and not self.at_work.is_here():
             for look in self.looks:
                 look.batch_came(batch)
 
@@ -158,8 +236,6 @@ class SafePoints:
         with self._lock:
             if visit in self._visits:
                 self._visits.remove(visit)
-            if not self._visits:
-                self.closed = False
             self._settle()
         visit.finish()
 
@@ -189,11 +265,49 @@ class SafePoints:
     def _settle(self) -> None:
         """Let the training thread pass by when nobody needs it; called with the lock."""
         self.waiting = bool(self._visits or self._jobs or self.looks)
+        self.closed = self._gate is not None or any(visit.is_beside for visit in self._visits)
 
-    def _work(self) -> None:
-        """Run the jobs, each under the guard; the agent's own threads make no steps."""
+    def _come(self, *, works: bool) -> None:
+        """Come by a place that is a safe point, unless torch is in the middle of something.
+
+        The agent's own threads make no steps, and a visitor's own calls pass through.
+
+        Args:
+            works: Whether jobs are run and every visit is let in; else only those are that may
+                have begun already.
+        """
         if threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
             return
+        if self.at_work.is_here():
+            if not works:  # whoever works beside must still be over before more is changed
+                for visit in self._visits_now(beside=True):
+                    visit.wait_done()
+            return
+        with self.others_held_up() as are_resting:
+            if works and are_resting:
+                self._work()
+            for visit in self._visits_now(beside=not works):
+                if are_resting:
+                    visit.hold()
+                elif visit.is_beside:
+                    visit.wait_done()
+
+    def _wait_others(self) -> bool:
+        """Wait a little until no other thread is in the middle of a pass or a step."""
+        end = time.monotonic() + _OTHERS_PATIENCE_S
+        while self.at_work.is_elsewhere():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _visits_now(self, *, beside: bool) -> list[Visit]:
+        """The visits that wait; or of those only the ones that work beside the training."""
+        with self._lock:
+            return [visit for visit in self._visits if visit.is_beside or not beside]
+
+    def _work(self) -> None:
+        """Run the jobs, each under the guard."""
         with self._lock:
             jobs = list(self._jobs)
         for job in jobs:
@@ -213,12 +327,3 @@ class SafePoints:
         with self._lock:
             self._jobs.clear()
             self._settle()
-
-    def _hold(self) -> None:
-        """Stand still for every visit in turn; a visitor's own calls pass through."""
-        if threading.current_thread().name.startswith(AGENT_THREAD_PREFIX):
-            return
-        with self._lock:
-            visits = list(self._visits)
-        for visit in visits:
-            visit.hold()

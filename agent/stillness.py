@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from .. import process
-from .frame_names import frame_of
 from .safe_points import AGENT_THREAD_PREFIX, SafePoints, Visit
-from .training_thread import is_in_torch, number_of
+from .training_thread import number_of, threads_in_torch
 
 STILL_S = 1.0
 """How long the training thread must be without progress before it counts as stuck."""
@@ -62,14 +61,14 @@ class Stillness:
 
         Outside of torch it is enough that no module call has ended for a second: a script that is
         busy with something else may go on at any moment, so the way back must be closed for as
-        long as somebody works beside it. Inside a module, a backward pass or an optimizer, the
-        whole process must also have used no processor time for as long, except in the agent's own
-        threads.
+        long as somebody works beside it. While any thread is inside a module, a backward pass or an
+        optimizer, the whole process must also have used no processor time for as long, except in
+        the agent's own threads.
         """
         if self._training.is_moving():
             self._cpu = -1.0
             return False
-        if not _is_in_torch(self._training.thread_id()):
+        if not threads_in_torch():
             return True
         cpu, now = _cpu_of_others(), time.monotonic()
         if self._cpu < 0 or cpu - self._cpu > 0.02:
@@ -86,13 +85,6 @@ class Stillness:
             return False
         visit.close_way_back()
         return self.is_proven()
-
-
-def _is_in_torch(thread_id: int) -> bool:
-    """Whether the training thread is inside a module, a backward pass or an optimizer."""
-    if not thread_id:
-        return False
-    return is_in_torch(frame_of(thread_id))
 
 
 def _cpu_of_others() -> float:

@@ -14,6 +14,7 @@ from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..tables import (
     BATCHES,
+    EVALUATIONS,
     GRADIENTS,
     MEMORY,
     METRICS,
@@ -22,6 +23,7 @@ from ..tables import (
     OOM_CATEGORIES,
     OOM_GROWTH,
     OOMS,
+    OPTIMIZER_STEPS,
     OVERHEAD,
     SAMPLES,
     SPANS,
@@ -33,7 +35,8 @@ from .native import IN_C
 from .recorder import Names, RingWriter
 from .safe_points import SafePoints
 from .source import Source, SourceReport
-from .sources.accelerator import Accelerator, Cuda, CudaHistory, is_capturing
+from .sources.accelerator import Accelerator, Cuda, CudaHistory
+from .sources.calls.at_work import TorchAtWork
 from .sources.calls.backward import BackwardPasses
 from .sources.calls.budget import Budget
 from .sources.calls.device_times import DeviceTimes
@@ -50,8 +53,11 @@ from .sources.numbers.gradient_norms import GradientNorms
 from .sources.out_of_memory.ooms import Ooms
 from .sources.out_of_memory.rows import OomRings
 from .sources.steps.boundary import Boundary
+from .sources.steps.evaluations import Evaluations
+from .sources.steps.found import found_optimizers
 from .sources.steps.gradient_scaler import GradientScaler
 from .sources.steps.marks import Marks
+from .sources.steps.members import Members
 from .sources.steps.optimizers import OptimizerSteps
 from .sources.steps.progress import Progress
 from .sources.steps.recording import Recording
@@ -68,6 +74,7 @@ _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
+_EVALUATION_ROWS = 1024
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
@@ -100,7 +107,6 @@ class TorchTraining:
             RingError: There is no space for them.
         """
         self.safe_points = SafePoints()
-        self.safe_points.is_barred = is_capturing
         self.leaks: LeakWatch | None = None
         self.referrers: ReferrerSearch | None = None
         self._rings = [
@@ -120,6 +126,8 @@ class TorchTraining:
                 (OOMS, _OOM_ROWS),
                 (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
                 (OOM_GROWTH, _OOM_GROWTH_ROWS),
+                (OPTIMIZER_STEPS, settings.step_rows),
+                (EVALUATIONS, _EVALUATION_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
@@ -128,7 +136,7 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=trace,
-            rows=StepRows(steps, batches, accelerator),
+            rows=StepRows(steps, batches, self._rings[-2], accelerator),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )
@@ -143,7 +151,11 @@ class TorchTraining:
         self._recording.rows.watch_memory(self._memory_rows)
         self._gradient_rows: GradientRows | None = None
         self._stack_samples: StackSamples | None = None
-        self._progress = Progress(self._recording, self._memory)
+        members = Members(self._recording)
+        evaluations = Evaluations(self._rings[-1], members.is_trained)
+        self._progress = Progress(self._recording, self._memory, evaluations, members)
+        self._recording.rows.before_wait = self._progress.data_waited
+        self.safe_points.at_work = TorchAtWork()
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = self._module_names = ModuleNames(self._recording.names)
@@ -160,14 +172,16 @@ class TorchTraining:
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
-        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[11:]))
+        self._ooms = Ooms(
+            self._recording, names, modules, accelerator, OomRings(*self._rings[11:14])
+        )
         self._collectives = Collectives(
             self._recording, folder, settings.collective_rows, accelerator
         )
         calls = self._calls = ModuleCalls(*shared, names, modules, in_c=settings.native)
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
         graphs = GraphReplays(*shared)
-        passes = BackwardPasses(self._recording, self._memory, modules, scaler, accelerator)
+        passes = BackwardPasses(*shared, modules, scaler, accelerator)
         timed = (calls, modules, graphs, passes)
         self._device_times.timed_by = tuple(part.time_by for part in timed)
         self._devices = DeviceWatch(self._recording, folder, accelerator, self._memory)
@@ -213,6 +227,11 @@ class TorchTraining:
         if late:
             self._memory.taken_ns = time.perf_counter_ns()  # it moves until it is seen not to
             self._recording.training_thread = self._recording.training_thread or training_thread()
+        if self._boundary.has_optimizer():
+            for optimizer in found_optimizers():
+                self._recording.made.add(optimizer)
+        self._progress.begin(late=late)
+        self._recording.rows.host.start()
         self._boundary.begin(late=late)
         for source in self._sources:
             source.guard.run(source.start)
@@ -258,6 +277,7 @@ class TorchTraining:
     def pause(self) -> None:
         """Stop recording; `start` goes on."""
         self._boundary.end()
+        self._recording.rows.host.stop()
         for source in self._sources:
             source.guard.run(source.stop)
         self._progress.abandon()
@@ -318,6 +338,7 @@ class TorchTraining:
             budget.hooks_ns * 1e-9 if is_known else None,
             self._backward_hooks.guard.problem or hooked,
         )
+        costs["optimizers"] = (None, self._progress.told())
         costs["device times"] = (None, self._device_times.note())
         costs["devices"] = (None, self._devices.note())
         costs["collectives"] = (None, self._collectives.note())

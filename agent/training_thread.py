@@ -16,13 +16,17 @@ from .safe_points import AGENT_THREAD_PREFIX
 
 def training_thread() -> int:
     """The kernel number of a thread that is inside torch now, else of the main thread."""
+    inside = threads_in_torch() or [threading.main_thread()]
+    return number_of(inside[0])
+
+
+def threads_in_torch() -> list[threading.Thread]:
+    """The threads that are inside torch now; the agent's own are left out."""
     frames = sys._current_frames()  # noqa: SLF001 - as its docs say
     inside = {ident for ident, frame in frames.items() if is_in_torch(frame)}
     frames.clear()  # this very frame is among them, and would hold itself and all others
-    for thread in threading.enumerate():
-        if thread.ident in inside and not thread.name.startswith(AGENT_THREAD_PREFIX):
-            return number_of(thread)
-    return number_of(threading.main_thread())
+    own = AGENT_THREAD_PREFIX
+    return [t for t in threading.enumerate() if t.ident in inside and not t.name.startswith(own)]
 
 
 def number_of(thread: threading.Thread) -> int:

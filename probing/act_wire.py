@@ -21,18 +21,26 @@ class Lr:
         value: The rate of every parameter group.
         scale: What every rate is multiplied by.
         hold: Put it in place before each optimizer step, and the script's own back after it.
+        optimizer: Only of the optimizer of this name or number; None for all.
     """
 
     value: float | None = None
     scale: float | None = None
     hold: bool = False
+    optimizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """Clip the norm of all gradients before each optimizer step; None ends that."""
+    """Clip the norm of all gradients before each optimizer step.
+
+    Attributes:
+        max_norm: The norm; None ends that.
+        optimizer: Only of the optimizer of this name or number; None for all.
+    """
 
     max_norm: float | None = None
+    optimizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +76,12 @@ class NanGuard:
         consecutive: With ``raise``, at which bad step in a row it is raised, those before being
             skipped; with the others, from which on ``status`` advises to go back to a checkpoint.
             None for the default.
+        optimizer: Only of the optimizer of this name or number; None for all.
     """
 
     do: str
     consecutive: int | None = None
+    optimizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +91,12 @@ class KeepLayers:
     Attributes:
         count: How many.
         inside: The container of the blocks; None where the model has one only.
+        model: The name of the model; None where there is one only.
     """
 
     count: int
     inside: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +106,12 @@ class SkipAttention:
     Attributes:
         keep: Which one still runs: `last`, `first` or `none`.
         inside: Only what is in the module of this name.
+        model: The name of the model; None where there is one only.
     """
 
     keep: str = "last"
     inside: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from ...client import Process
 
 
+_optimizer_option = click.option(
+    "--optimizer", metavar="NAME",
+    help="Only the one of this name or number, as in python.optimizers; all otherwise.",
+)  # fmt: skip
+_model_option = click.option(
+    "--model", metavar="NAME", help="The model that is meant, where there are several."
+)
+
+
 @click.group("act", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @target_options
 @attach_option
@@ -48,30 +57,39 @@ def command() -> None:
     "--hold", is_flag=True,
     help="Put it in place before every optimizer step, and the script's own back after it.",
 )  # fmt: skip
+@_optimizer_option
 @style_option("text", "json")
 @click.pass_context
 def lr(
-    context: click.Context, *, value: float | None, scale: float | None, hold: bool, style: str
+    context: click.Context,
+    *,
+    value: float | None,
+    scale: float | None,
+    hold: bool,
+    optimizer: str | None,
+    style: str,
 ) -> None:
-    """Set or scale the learning rate so that it stays.
+    """Set or scale the learning rate of every optimizer so that it stays.
 
     Base rates of the optimizer's schedulers are changed with it, so that LambdaLR or OneCycleLR do
     not take it back. A script that sets the rate itself at each step is found out at the next two
-    steps; --hold stands up to that. Undone, a rate is what it would be by now without the action.
+    steps; --hold stands up to that. Undone, a rate is what it would be by now without the action;
+    one that the script has overwritten meanwhile is left as it is.
     """
     from ...act_wire import Lr
 
     if (value is None) == (scale is None):
         raise UsageError("say a rate or --scale: `act lr 1e-5` or `act lr --scale 0.1`.")
-    _act(context, Lr(value=value, scale=scale, hold=hold), style)
+    _act(context, Lr(value=value, scale=scale, hold=hold, optimizer=optimizer), style)
 
 
 @command.command("clip")
 @target_options
 @click.argument("max_norm", metavar="NORM|off")
+@_optimizer_option
 @style_option("text", "json")
 @click.pass_context
-def clip(context: click.Context, *, max_norm: str, style: str) -> None:
+def clip(context: click.Context, *, max_norm: str, optimizer: str | None, style: str) -> None:
     """Clip the norm of all gradients before every optimizer step, from now on.
 
     With a gradient scaler it is the norm of the unscaled gradients. Gradients whose norm is not
@@ -83,7 +101,7 @@ def clip(context: click.Context, *, max_norm: str, style: str) -> None:
         limit = None if max_norm == "off" else float(max_norm)
     except ValueError:
         raise UsageError(f"{max_norm!r} is neither a norm nor off.") from None
-    _act(context, Clip(max_norm=limit), style)
+    _act(context, Clip(max_norm=limit, optimizer=optimizer), style)
 
 
 @command.command("checkpoint")
@@ -101,7 +119,7 @@ def checkpoint(
 ) -> None:
     """Write a checkpoint that is of one step, whole, and read back.
 
-    It holds model, optimizer, scheduler, gradient scaler, the random number generators, the step
+    It holds models, optimizers, schedulers, gradient scaler, the random number generators, the step
     and how many batches have been given. A relative PATH is of the process's working directory,
     not of yours; the answer names the file. It appears there when it is complete, and has been read
     by torch.load(weights_only=True). `probing file checkpoint` shows what is in one.
@@ -135,9 +153,12 @@ def cleanup(context: click.Context, *, style: str) -> None:
     help="With raise, raise at the N-th bad step in a row [1]; else from the N-th on, `status`"
     " advises to go back to a checkpoint [10].",
 )  # fmt: skip
+@_optimizer_option
 @style_option("text", "json")
 @click.pass_context
-def nan_guard(context: click.Context, *, do: str, consecutive: int | None, style: str) -> None:
+def nan_guard(
+    context: click.Context, *, do: str, consecutive: int | None, optimizer: str | None, style: str
+) -> None:
     """Look at loss and gradients before every optimizer step, for NaN and infinity.
 
     warn writes a row of python.nan_steps. skip also has the optimizer leave everything as it is,
@@ -151,16 +172,19 @@ def nan_guard(context: click.Context, *, do: str, consecutive: int | None, style
     """
     from ...act_wire import NanGuard
 
-    _act(context, NanGuard(do=do, consecutive=consecutive), style)
+    _act(context, NanGuard(do=do, consecutive=consecutive, optimizer=optimizer), style)
 
 
 @command.command("keep-layers")
 @target_options
 @click.argument("count", type=click.IntRange(min=1), metavar="N")
 @click.option("--in", "inside", metavar="NAME", help="The container of the blocks, by its name.")
+@_model_option
 @style_option("text", "json")
 @click.pass_context
-def keep_layers(context: click.Context, *, count: int, inside: str | None, style: str) -> None:
+def keep_layers(
+    context: click.Context, *, count: int, inside: str | None, model: str | None, style: str
+) -> None:
     """Run only the first N of the model's repeated blocks, to debug the rest faster.
 
     The blocks are the modules of one class that stand one behind the other in a ModuleList or
@@ -170,7 +194,7 @@ def keep_layers(context: click.Context, *, count: int, inside: str | None, style
     """
     from ...act_wire import KeepLayers
 
-    _act(context, KeepLayers(count=count, inside=inside), style)
+    _act(context, KeepLayers(count=count, inside=inside, model=model), style)
 
 
 @command.command("skip-attention")
@@ -180,9 +204,12 @@ def keep_layers(context: click.Context, *, count: int, inside: str | None, style
     show_default=True, help="Which one still runs.",
 )  # fmt: skip
 @click.option("--in", "inside", metavar="NAME", help="Only what is in the module of that name.")
+@_model_option
 @style_option("text", "json")
 @click.pass_context
-def skip_attention(context: click.Context, *, keep: str, inside: str | None, style: str) -> None:
+def skip_attention(
+    context: click.Context, *, keep: str, inside: str | None, model: str | None, style: str
+) -> None:
     """Have every attention but one give back a copy of its input.
 
     What follows computes with values of the right shape that mean nothing, connected to the graph:
@@ -190,7 +217,7 @@ def skip_attention(context: click.Context, *, keep: str, inside: str | None, sty
     """
     from ...act_wire import SkipAttention
 
-    _act(context, SkipAttention(keep=keep, inside=inside), style)
+    _act(context, SkipAttention(keep=keep, inside=inside, model=model), style)
 
 
 @command.command("undo")

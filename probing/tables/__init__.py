@@ -34,6 +34,7 @@ from .referrers import REFERRERS
 from .samples import SAMPLES
 from .stacks import BACKTRACE, STACK_SOURCES, THREADS
 from .stalls import STALL_STATES, STALLS
+from .step_parts import EVALUATIONS, OPTIMIZER_STEPS
 from .tensors import (
     ACTIVATIONS,
     CATEGORIES,
@@ -64,6 +65,7 @@ __all__ = [
     "ENVIRONMENT",
     "ENVIRONMENT_KINDS",
     "EVALS",
+    "EVALUATIONS",
     "EVAL_STATES",
     "FLIGHT_RECORDER",
     "GRADIENTS",
@@ -96,6 +98,7 @@ __all__ = [
     "OOM_GROWTH",
     "OOM_PHASES",
     "OPTIMIZERS",
+    "OPTIMIZER_STEPS",
     "OVERHEAD",
     "OWN_SCHEMA",
     "PARAMETER_CHECKSUMS",
@@ -131,6 +134,8 @@ TABLES: tuple[Table, ...] = (
     TORCH_TRACE,
     STEPS,
     MICRO_BATCHES,
+    OPTIMIZER_STEPS,
+    EVALUATIONS,
     BATCHES,
     SPANS,
     METRICS,

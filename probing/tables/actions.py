@@ -8,7 +8,7 @@ from __future__ import annotations
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, seconds
 from .records import Column, Table
 
-ACTION_STATES = ("done", "in force", "undone", "refused", "timed out", "failed")
+ACTION_STATES = ("done", "in force", "undone", "refused", "timed out", "failed", "overwritten")
 """How an action stands."""
 
 ACTIONS = Table(
@@ -33,8 +33,8 @@ ACTIONS = Table(
             values=ACTION_STATES,
             closing=True,
             doc="`in force` until it is undone, replaced or given up; `done` for one that is over;"
-            " `refused`, `timed out` and `failed` ones have changed nothing. NULL until it is"
-            " known.",
+            " `refused`, `timed out` and `failed` ones have changed nothing; an `overwritten` one"
+            " was to be undone when nothing was left of it. NULL until it is known.",
         ),
         Column(
             name="changes",

@@ -136,13 +136,26 @@ STEPS = Table(
         DURATION,
         _LOSS._replace(
             doc="The mean of the micro-batches' losses; their sum, where each was divided by their"
-            " number. On a device it arrives with the next step."
+            " number. On a device it arrives with the next step. NULL where optimizers stepped by"
+            " losses of their own, which `python.optimizer_steps` has."
+        ),
+        Column(
+            name="first_loss",
+            type="float64",
+            closing=True,
+            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back.",
+        ),
+        Column(
+            name="last_loss",
+            type="float64",
+            closing=True,
+            doc="The loss of the last micro-batch: what scripts print that accumulate gradients.",
         ),
         Column(
             name="loss_finite",
             type="bool",
             closing=True,
-            doc="Whether the loss is neither infinite nor NaN.",
+            doc="Whether all its losses are neither infinite nor NaN.",
         ),
         Column(
             name="grad_norm",
@@ -155,7 +168,7 @@ STEPS = Table(
             name="lr",
             type="float64",
             closing=True,
-            doc="The learning rate of the optimizer's first parameter group.",
+            doc="The learning rate of the first parameter group of the optimizer that ended it.",
         ),
         _SAMPLES,
         _TOKENS,
@@ -218,8 +231,50 @@ STEPS = Table(
             name="optimizer",
             type="text",
             closing=True,
-            doc="The class of the optimizer that ended it; NULL for a step of inference and for"
-            " the step in progress.",
+            doc="The class of the optimizer that ended it; NULL for a step of inference, for one"
+            " without an optimizer, and for the step in progress.",
+        ),
+        Column(
+            name="optimizer_steps",
+            type="int64",
+            closing=True,
+            doc="How many steps of optimizers it has, each a row of `python.optimizer_steps`; NULL"
+            " where there was none.",
+        ),
+        Column(
+            name="model",
+            type="text",
+            closing=True,
+            doc="The models whose parameters were stepped, by their names in `python.modules`.",
+        ),
+        seconds("cpu_s", "Processor time of the training thread."),
+        seconds("process_cpu_s", "Processor time of the whole process, all threads together."),
+        seconds("gc_s", "In Python's garbage collector, in whichever thread it ran."),
+        Column(
+            name="minor_faults",
+            type="int64",
+            closing=True,
+            doc="Page faults of the training thread that needed no device.",
+        ),
+        Column(
+            name="major_faults",
+            type="int64",
+            closing=True,
+            doc="Page faults of the training thread that waited for a device: memory was read back"
+            " from swap, or a file from disk.",
+        ),
+        Column(
+            name="voluntary_switches",
+            type="int64",
+            closing=True,
+            doc="How often the training thread gave the processor up, to wait for something.",
+        ),
+        Column(
+            name="involuntary_switches",
+            type="int64",
+            closing=True,
+            doc="How often the kernel took the processor away from the training thread, for another"
+            " thread or process.",
         ),
         FAILED,
         THREAD,

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from probing.act_wire import Lr  # noqa: E402
+from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
@@ -45,7 +46,9 @@ class FakeRecording:
     """Takes looks, and shows nobody anything."""
 
     before_step: tuple[Any, ...] = ()
-    held_lr = None
+
+    def __init__(self) -> None:
+        self.held_lr: dict[int, float] = {}
 
 
 class FakeScene:
@@ -56,14 +59,14 @@ class FakeScene:
         self.recording = FakeRecording()
         self._optimizer, self._scheduler = optimizer, scheduler
 
-    def optimizer(self) -> Any:
+    def chosen(self, wanted: str | None) -> Chosen:
         """It."""
-        return self._optimizer
+        return Chosen([self._optimizer], ())
 
     def refuse_alone(self, what: str) -> None:
         """There is one rank."""
 
-    def schedulers(self) -> list[Any]:
+    def schedulers(self, optimizer: Any) -> list[Any]:
         """The scheduler and its parts."""
         if self._scheduler is None:
             return []

@@ -22,7 +22,7 @@ class CleaningUp:
 
     def prepare(self, scene: Scene) -> None:
         """Find whose gradients there are."""
-        self._optimizers = scene.optimizers()
+        self._optimizers, self._notes = scene.chosen(None)
 
     def apply(self, scene: Scene) -> Applied:
         """Free it."""
@@ -46,9 +46,9 @@ class CleaningUp:
             if before is not None and after is not None:
                 changes.append(Change(what=what, before=str(before), after=str(after)))
         reserved = after_garbage[2]
-        notes: tuple[str, ...] = ()
+        notes = self._notes
         if reserved is None:
-            notes = ("no accelerator is in use, so there is no cache to empty",)
+            notes += ("no accelerator is in use, so there is no cache to empty",)
         else:
             scene.training.accelerator.empty_cache()
             changes.append(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....act_wire import Change, Clip
 from ....errors import ActRefused
-from .ledger import Applied
+from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
 
@@ -30,16 +30,16 @@ class Clipping:
         if asked.max_norm is not None and not 0 < asked.max_norm < float("inf"):
             raise ActRefused(f"{asked.max_norm:g} is no norm to clip to")
         self._max_norm = asked.max_norm
+        self._wanted = asked.optimizer
 
     def prepare(self, scene: Scene) -> None:
         """Find the optimizers."""
         scene.refuse_alone("clipping")
-        self._optimizers = scene.optimizers()
+        self._optimizers, self._notes = scene.chosen(self._wanted)
         scene.refuse_sharded("clipping", "Clip in the script: only there all ranks can take part.")
         is_alike = scene.world_size() == 1 or scene.is_replicated()
-        self._notes: tuple[str, ...] = ()
         if not is_alike:
-            self._notes = ("each rank clips by the norm of its own gradients",)
+            self._notes += ("each rank clips by the norm of its own gradients",)
 
     def apply(self, scene: Scene) -> Applied:
         """Put the hook on, or take it off."""
@@ -51,9 +51,9 @@ class Clipping:
             hooks = StepHooks("clip", f"{self._max_norm:g}", with_gradients=work)
         put_back = exchange(scene.hooks, "clip", hooks, self._optimizers)
 
-        def undo() -> tuple[Change, ...]:
+        def undo() -> Undone:
             was, now = put_back()
-            return (Change(what=_WHAT, before=was, after=now),)
+            return Undone((Change(what=_WHAT, before=was, after=now),))
 
         change = Change(
             what=_WHAT,

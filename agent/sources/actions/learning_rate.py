@@ -6,13 +6,14 @@ by the same factor. A script that sets the rate itself is found out at the next 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from typing import TYPE_CHECKING, Any
 
 from ....act_wire import Change, Lr
 from ....errors import ActRefused
-from .ledger import Applied, Ledger, is_number, number_of, write
+from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .rate_watch import RateWatch, are_same, last_rates, rates_of
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 _OF_GROUPS = ("initial_lr", "max_lr", "min_lr", "swa_lr")
 """What schedulers keep in the parameter groups: OneCycleLR and SWALR."""
-_LISTS = ("base_lrs", "max_lrs", "_last_lr")
+_LAST = "_last_lr"
+_LISTS = ("base_lrs", "max_lrs", _LAST)
 _SCALARS = ("eta_min",)
+_POLL_S = 0.01
 
 
 class LearningRate:
@@ -38,15 +41,25 @@ class LearningRate:
         if asked.scale == 0:
             raise ActRefused("a scale of 0 could not be taken back", help="`act lr 0` sets 0.")
         self._asked = asked
-        self._schedulers: list[Any] = []
-        self._ledger = Ledger()
-        self._watch: RateWatch | None = None
+        self._rates: list[_Rates] = []
+        self._notes: tuple[str, ...] = ()
+        self._watches: list[RateWatch] = []
 
     def prepare(self, scene: Scene) -> None:
-        """Find the schedulers."""
+        """Find the optimizers and their schedulers."""
         scene.refuse_alone("another learning rate")
-        self._optimizer = scene.optimizer()
-        self._schedulers = scene.schedulers()
+        chosen = scene.chosen(self._asked.optimizer)
+        self._optimizers, self._notes = chosen.optimizers, chosen.notes
+        are_several = len(self._optimizers) > 1
+        self._rates = [
+            _Rates(
+                self._asked,
+                optimizer,
+                scene.schedulers(optimizer),
+                scene.name_of(optimizer) if are_several else "",
+            )
+            for optimizer in self._optimizers
+        ]
         held = scene.hooks.get("lr")
         if held is not None and held.is_on and not self._asked.hold:
             raise ActRefused(
@@ -58,58 +71,178 @@ class LearningRate:
         """Change the rates, or begin to hold them."""
         if self._asked.hold:
             return self._hold(scene)
-        groups = self._optimizer.param_groups
-        factors = [self._factor(number_of(group["lr"])) for group in groups]
+        seen: set[int] = set()
         try:
-            for index, group in enumerate(groups):
-                value = self._asked.value
-                new = number_of(group["lr"]) * factors[index] if value is None else value
-                self._ledger.set("lr", group, "lr", new, group=index)
-                for key in _OF_GROUPS:
-                    if is_number(group.get(key)):
-                        wanted = number_of(group[key]) * factors[index]
-                        self._ledger.set(key, group, key, wanted, group=index)
-            for scheduler in self._schedulers:
-                self._follow(scheduler, factors)
+            for rates in self._rates:
+                rates.change(seen)
         except BaseException:
-            self._ledger.roll_back()
+            for rates in self._rates:
+                rates.ledger.roll_back()
             raise
-        wanted = rates_of(self._optimizer)
-        self._watch = RateWatch(
-            scene.recording, self._optimizer, lambda rates: self._is_kept(rates, wanted), steps=2
-        )
-        self._watch.begin()
-        return Applied(changes=self._ledger.changes(), undo=self._take_back)
+        self._watches = [rates.watch(scene.recording) for rates in self._rates]
+        for watch in self._watches:
+            watch.begin()
+        changes = tuple(change for rates in self._rates for change in rates.changes())
+        return Applied(changes=changes, notes=self._notes, undo=self._take_back)
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
         """Say what the next steps have shown of the script."""
-        watch = self._watch
-        if watch is None:
-            return applied
-        watch.done.wait(max(0.0, until - time.monotonic()))
-        watch.end()
-        if not watch.done.is_set():
+        watches, found = self._watches, None
+        while watches and found is None and time.monotonic() < until:
+            found = next((watch.found for watch in watches if watch.found is not None), None)
+            if all(watch.done.is_set() for watch in watches):
+                break
+            time.sleep(_POLL_S)
+        for watch in watches:
+            watch.end()
+        if found is None:
+            if all(watch.done.is_set() for watch in watches):
+                return applied
             note = "whether the script sets the rate itself is not known: no two steps have ended"
             return applied._replace(notes=(*applied.notes, note))
-        if watch.found is None:
-            return applied
         how = f"--scale {self._asked.scale:g}" if self._asked.scale else f"{self._asked.value:g}"
         note = (
-            f"the script sets the rate itself: it was {watch.found[0]:g} again at the next step."
+            f"the script sets the rate itself: it was {found[0]:g} again at the next step."
             f" `act lr {how} --hold` puts yours in place at every step"
         )
         return applied._replace(notes=(*applied.notes, note))
 
-    def _is_kept(self, rates: list[float], wanted: list[float]) -> bool:
+    def _take_back(self) -> Undone:
+        """As it would be by now without this action, where it is still there."""
+        undone = [rates.take_back() for rates in self._rates]
+        return Undone(
+            tuple(change for one in undone for change in one.changes),
+            tuple(change for one in undone for change in one.overwritten),
+        )
+
+    def _hold(self, scene: Scene) -> Applied:
+        """Put the rate in place before every step, and the script's back after it."""
+        held, old = _Held(self._asked, scene.recording), scene.hooks.get("lr")
+        hooks = StepHooks("lr", held.text, before=held.put_in, after=held.give_back)
+        put_back = exchange(scene.hooks, "lr", hooks, self._optimizers)
+        what = "lr at every optimizer step"
+        if len(self._optimizers) > 1:
+            what = f"{what} of {scene.listed(self._optimizers)}"
+        before = old.value if old is not None else None
+
+        def undo() -> Undone:
+            was, now = put_back()
+            scene.recording.held_lr.clear()
+            return Undone((Change(what=what, before=was, after=now),))
+
+        rates = ", ".join(
+            f"{number_of(optimizer.param_groups[0]['lr']):g}" for optimizer in self._optimizers
+        )
+        note = f"between the steps the script still sees its own rate, now {rates}"
+        change = Change(what=what, before=before, after=held.text)
+        notes = (note, *self._notes)
+        return Applied(changes=(change,), notes=notes, undo=undo, kind="lr")
+
+
+class _Rates:
+    """The rates of one optimizer, and what its schedulers compute them from.
+
+    Attributes:
+        ledger: What was changed.
+    """
+
+    def __init__(self, asked: Lr, optimizer: Any, schedulers: list[Any], name: str) -> None:
+        self.optimizer = optimizer
+        self.schedulers = schedulers
+        self.ledger = Ledger()
+        self._asked = asked
+        self._name = name
+        self._bases: list[tuple[Any, str, list[Any]]] = []
+
+    def change(self, seen: set[int]) -> None:
+        """Change them.
+
+        Args:
+            seen: The groups that have been changed, by identity: one may be of an optimizer, and
+                of another one that is wrapped around it.
+        """
+        groups = self.optimizer.param_groups
+        factors = [self._factor(number_of(group["lr"])) for group in groups]
+        for index, group in enumerate(groups):
+            if id(group) in seen:
+                continue
+            seen.add(id(group))
+            value = self._asked.value
+            new = number_of(group["lr"]) * factors[index] if value is None else value
+            self.ledger.set("lr", group, "lr", new, group=index)
+            for key in _OF_GROUPS:
+                if is_number(group.get(key)):
+                    wanted = number_of(group[key]) * factors[index]
+                    self.ledger.set(key, group, key, wanted, group=index)
+        for scheduler in self.schedulers:
+            self._follow(scheduler, factors)
+
+    def watch(self, recording: Recording) -> RateWatch:
+        """What looks whether they are still there as the next two steps begin."""
+        wanted = rates_of(self.optimizer)
+        return RateWatch(
+            recording, self.optimizer, lambda rates: self._are_kept(rates, wanted), steps=2
+        )
+
+    def changes(self) -> tuple[Change, ...]:
+        """From what to what."""
+        return self._named(self.ledger.changes())
+
+    def take_back(self) -> Undone:
+        """As it would be by now, where the change is still there."""
+        scale = self._asked.scale
+
+        def factor(before: float, after: float) -> float:
+            if scale is not None:
+                return 1 / scale
+            return before / after if after else 1.0
+
+        undone = self.ledger.undo(factor, self._carries)
+        return Undone(self._named(undone.changes), self._named(undone.overwritten))
+
+    def _are_kept(self, rates: list[float], wanted: list[float]) -> bool:
         """Whether rates are those that were set, or what a scheduler has made of them since."""
-        expected = [wanted, *(own for s in self._schedulers if (own := last_rates(s)))]
+        expected = [wanted, *(own for s in self.schedulers if (own := last_rates(s)))]
         return any(are_same(rates, one) for one in expected)
+
+    def _named(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+        """Changes with the optimizer that they are of."""
+        if not self._name:
+            return changes
+        return tuple(dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes)
+
+    def _carries(self, holder: Any, key: Any, has_moved: bool) -> bool:  # noqa: FBT001 - as the ledger calls it
+        """Whether a number is still what was made of it, or what a scheduler has made of that."""
+        if isinstance(holder, dict):
+            places = [n for n, g in enumerate(self.optimizer.param_groups) if g is holder]
+            if not places:
+                return False
+            return not has_moved or (key == "lr" and self._is_scheduled(places[0]))
+        return not has_moved
+
+    def _is_scheduled(self, group: int) -> bool:
+        """Whether the rate of a group is what a scheduler has set, from numbers that are ours."""
+        rate = number_of(self.optimizer.param_groups[group]["lr"])
+        for scheduler in self.schedulers:
+            rates = last_rates(scheduler)
+            is_its = rates is not None and len(rates) > group and are_same([rate], [rates[group]])
+            if is_its and self._has_ours(scheduler):
+                return True
+        return False
+
+    def _has_ours(self, scheduler: Any) -> bool:
+        """Whether a scheduler still computes from what was changed."""
+        return all(
+            vars(owner).get(attribute) is values
+            for owner, attribute, values in self._bases
+            if owner is scheduler
+        )
 
     def _factor(self, rate: float) -> float:
         """What numbers are multiplied by that are to a rate as they were."""
         if self._asked.scale is not None:
             return self._asked.scale
-        if rate == 0 and self._schedulers:
+        if rate == 0 and self.schedulers:
             raise ActRefused(
                 "the rate is 0 now, so how a scheduler would have to follow is not known",
                 help="Nothing was changed. Use --scale, or wait until it is not 0.",
@@ -122,44 +255,17 @@ class LearningRate:
         for attribute in _LISTS:
             values = own.get(attribute)
             if isinstance(values, list) and len(values) == len(factors):
+                if attribute != _LAST:
+                    self._bases.append((scheduler, attribute, values))
                 for index, factor in enumerate(factors):
                     new = number_of(values[index]) * factor
-                    what = "" if attribute == "_last_lr" else f"{attribute} of {name},"
-                    self._ledger.set(what, values, index, new, group=index)
+                    what = "" if attribute == _LAST else f"{attribute} of {name},"
+                    self.ledger.set(what, values, index, new, group=index)
         for attribute in _SCALARS:
             is_there = is_number(own.get(attribute)) and own[attribute] != 0
             if is_there and len(set(factors)) == 1:
-                self._ledger.set(f"{attribute} of {name}", scheduler, attribute,
-                                 own[attribute] * factors[0])  # fmt: skip
-
-    def _take_back(self) -> tuple[Change, ...]:
-        """As it would be by now without this action."""
-        scale = self._asked.scale
-
-        def factor(before: float, after: float) -> float:
-            if scale is not None:
-                return 1 / scale
-            return before / after if after else 1.0
-
-        return self._ledger.undo(factor)
-
-    def _hold(self, scene: Scene) -> Applied:
-        """Put the rate in place before every step, and the script's back after it."""
-        held, old = _Held(self._asked, scene.recording), scene.hooks.get("lr")
-        hooks = StepHooks("lr", held.text, before=held.put_in, after=held.give_back)
-        put_back = exchange(scene.hooks, "lr", hooks, [self._optimizer])
-        what = "lr at every optimizer step"
-        before = old.value if old is not None else None
-
-        def undo() -> tuple[Change, ...]:
-            was, now = put_back()
-            scene.recording.held_lr = None
-            return (Change(what=what, before=was, after=now),)
-
-        rate = number_of(self._optimizer.param_groups[0]["lr"])
-        note = f"between the steps the script still sees its own rate, now {rate:g}"
-        change = Change(what=what, before=before, after=held.text)
-        return Applied(changes=(change,), notes=(note,), undo=undo, kind="lr")
+                self.ledger.set(f"{attribute} of {name}", scheduler, attribute,
+                                own[attribute] * factors[0])  # fmt: skip
 
 
 class _Held:
@@ -168,23 +274,24 @@ class _Held:
     def __init__(self, asked: Lr, recording: Recording) -> None:
         self._asked = asked
         self._recording = recording
-        self._saved: list[tuple[Any, float, float]] = []
+        self._saved: dict[int, list[tuple[Any, float, float]]] = {}
         self.text = f"{asked.value:g}" if asked.scale is None else f"the script's x {asked.scale:g}"
 
     def put_in(self, optimizer: Any) -> None:
         """A step begins."""
         self.give_back(optimizer)  # of a step that has raised
+        saved = self._saved.setdefault(id(optimizer), [])
         for group in optimizer.param_groups:
             own = number_of(group["lr"])
             value = self._asked.value
             new = own * (self._asked.scale or 0.0) if value is None else value
             write(group, "lr", new)
-            self._saved.append((group, own, number_of(group["lr"])))
-        self._recording.held_lr = self._saved[0][2] if self._saved else None
+            saved.append((group, own, number_of(group["lr"])))
+        if saved:
+            self._recording.held_lr[id(optimizer)] = saved[0][2]
 
     def give_back(self, optimizer: Any) -> None:
         """A step has ended."""
-        saved, self._saved = self._saved, []
-        for group, own, ours in saved:
+        for group, own, ours in self._saved.pop(id(optimizer), ()):
             if number_of(group["lr"]) == ours:
                 write(group, "lr", own)

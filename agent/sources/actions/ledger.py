@@ -25,8 +25,21 @@ class Applied(NamedTuple):
 
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
-    undo: Callable[[], tuple[Change, ...]] | None = None
+    undo: Callable[[], Undone] | None = None
     kind: str | None = None
+
+
+class Undone(NamedTuple):
+    """What came of taking an action back.
+
+    Attributes:
+        changes: What is as it was, or as it would be by now.
+        overwritten: What somebody has overwritten since: what the action had made of it, and what
+            it is; it was left alone.
+    """
+
+    changes: tuple[Change, ...] = ()
+    overwritten: tuple[Change, ...] = ()
 
 
 class _Entry(NamedTuple):
@@ -71,22 +84,33 @@ class Ledger:
         """From what to what."""
         return _told(self._entries)
 
-    def undo(self, factor: Callable[[float, float], float]) -> tuple[Change, ...]:
-        """Take everything back.
+    def undo(
+        self,
+        factor: Callable[[float, float], float],
+        carries: Callable[[Any, Any, bool], bool],
+    ) -> Undone:
+        """Take back what still carries the change.
 
         Args:
             factor: What a number that has moved on since is multiplied by, made of what it was
                 before the action and right after it.
+            carries: Whether a place, by its holder and key, still carries the change, which may
+                have moved on as it would; its last argument says whether it has moved at all. One
+                that does not has been overwritten, and is somebody else's.
         """
-        undone = []
-        for entry in self._entries:
-            now = number_of(read(entry.holder, entry.key))
-            is_same = now == entry.after
-            value = entry.before if is_same else now * factor(entry.before, entry.after)
-            write(entry.holder, entry.key, value)
-            undone.append(entry._replace(before=now, after=value))
+        undone, left = [], []
+        found = [(entry, number_of(read(entry.holder, entry.key))) for entry in self._entries]
+        ours = [carries(entry.holder, entry.key, now != entry.after) for entry, now in found]
+        for (entry, now), is_ours in zip(found, ours, strict=True):
+            if is_ours:
+                is_same = now == entry.after
+                value = entry.before if is_same else now * factor(entry.before, entry.after)
+                write(entry.holder, entry.key, value)
+                undone.append(entry._replace(before=now, after=value))
+            else:
+                left.append(entry._replace(before=entry.after, after=now))
         self._entries.clear()
-        return _told(undone)
+        return Undone(_told(undone), _told(left))
 
 
 def _told(entries: list[_Entry]) -> tuple[Change, ...]:

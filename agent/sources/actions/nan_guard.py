@@ -25,7 +25,7 @@ from ....tables import NAN_OUTCOMES, NAN_STEPS
 from ...source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
-from .ledger import Applied
+from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
 
@@ -51,7 +51,7 @@ class NanGuarding:
 
     def prepare(self, scene: Scene) -> None:
         """Find the optimizers, and refuse what could not be done on all ranks alike."""
-        self._optimizers = scene.optimizers()
+        self._optimizers, self._named = scene.chosen(self._asked.optimizer)
         if self._asked.do == "off":
             if isinstance(guarded := scene.hooks.get(KIND), _Hooks) and guarded.looks.skips:
                 scene.refuse_alone("to end skipping")
@@ -71,9 +71,9 @@ class NanGuarding:
         put_back = exchange(scene.hooks, KIND, hooks, self._optimizers)
         scene.training.on_demand[KIND] = lambda: _report(scene.hooks.get(KIND))
 
-        def undo() -> tuple[Change, ...]:
+        def undo() -> Undone:
             was, now = put_back()
-            return (Change(what=_WHAT, before=was, after=now),)
+            return Undone((Change(what=_WHAT, before=was, after=now),))
 
         change = Change(
             what=_WHAT,
@@ -106,8 +106,9 @@ class NanGuarding:
     def _notes(self) -> tuple[str, ...]:
         """What else decides about steps."""
         if self._guard is None or not self._has_scaler:
-            return ()
+            return self._named
         return (
+            *self._named,
             "a gradient scaler is in use: steps whose gradients overflow are left out by itself,"
             " and do not come here",
         )

@@ -15,7 +15,7 @@ from ....act_wire import Change, KeepLayers, SkipAttention
 from ....errors import ActRefused, ActTimedOut
 from .blocks import Blocks, attention_modules, only_inside, repeated_blocks
 from .bypass import Bypasses, Call, CallLook
-from .ledger import Applied
+from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import exchange
 from .step_start import StepStart
@@ -34,6 +34,7 @@ class KeepingLayers:
 
     def prepare(self, scene: Scene) -> None:
         """Find the blocks, and look at the calls of a step."""
+        scene.choose_model(self._asked.model)
         scene.refuse_whole_calls("running a part of the model")
         blocks = _chosen(repeated_blocks(scene.bare_model()), self._asked.inside)
         count = len(blocks.modules)
@@ -67,6 +68,7 @@ class SkippingAttention:
 
     def prepare(self, scene: Scene) -> None:
         """Find the attention, and look at the calls of a step."""
+        scene.choose_model(self._asked.model)
         scene.refuse_whole_calls("running a part of the model")
         inside = self._asked.inside
         found = attention_modules(scene.bare_model())
@@ -152,9 +154,9 @@ class _Part:
         put_back = exchange(scene.hooks, self._kind, new, [])
         self._bypasses = new
 
-        def undo() -> tuple[Change, ...]:
+        def undo() -> Undone:
             was, now = put_back()
-            return (Change(what=what, before=was, after=now or all_of_them),)
+            return Undone((Change(what=what, before=was, after=now or all_of_them),))
 
         change = Change(what=what, before=old.value if old else all_of_them, after=self.value)
         note = (

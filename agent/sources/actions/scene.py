@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ....act_wire import MARKS
 from ....errors import ActRefused
+from ..calls.module_names import outermost
 from ..calls.observation import is_compiled
-from ..model.known_names import scalers_there_are, schedulers_of
+from ..model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
+from .chosen import Chosen, chosen_of
 from .training_state import Found
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Scene:
         self.number = number
         self.ranks = ranks
         self.names = training.names()
+        self._model: Any = None
 
     @property
     def recording(self) -> Recording:
@@ -92,40 +95,88 @@ class Scene:
         first = self.optimizer()
         return [first, *(o for o in self.recording.optimizers.alive() if o is not first)]
 
-    def schedulers(self) -> list[Any]:
-        """Those of the optimizer that is counted, parts of others included."""
-        optimizer = self.optimizer()
-        return self._searches.find("schedulers", optimizer, lambda: schedulers_of(optimizer))
+    def chosen(self, wanted: str | None) -> Chosen:
+        """The optimizers that an action is to act on: all, or the one that is named.
+
+        Raises:
+            ActRefused: None goes by that name or number, or several do.
+        """
+        return chosen_of(self.optimizers(), self._names(), self._idle(), wanted)
+
+    def name_of(self, optimizer: Any) -> str:
+        """What an optimizer is called."""
+        return self.recording.optimizer_names.name_of(optimizer)
+
+    def listed(self, optimizers: list[Any]) -> str:
+        """The names of optimizers in a sentence."""
+        return ", ".join(map(self.name_of, optimizers))
+
+    def _names(self) -> list[str]:
+        return [self.name_of(optimizer) for optimizer in self.optimizers()]
+
+    def _idle(self) -> list[str]:
+        """The names of optimizers that are there, and have not stepped."""
+        stepped = {id(optimizer) for optimizer in self.optimizers()}
+        made = self.recording.made.alive()
+        return [self.name_of(optimizer) for optimizer in made if id(optimizer) not in stepped]
+
+    def schedulers(self, optimizer: Any) -> list[Any]:
+        """Those of an optimizer, parts of others included."""
+        there = self._searches.find("schedulers", self.optimizer(), schedulers_there_are)
+        return schedulers_among(there, optimizer)
 
     def model(self) -> Any:
-        """The root module.
+        """The root module that the action acts on.
 
         Raises:
             ActRefused: None has been called.
         """
-        found = self.names.get("model")
+        found = self._model or self.names.get("model")
         if found is None:
             raise ActRefused("no model has been called in this process")
         return found
 
+    def choose_model(self, wanted: str | None) -> None:
+        """Have the action act on the model of a name.
+
+        Raises:
+            ActRefused: There is none, or there are several and none was named.
+        """
+        models = [self.model(), *self.other_models()]
+        names = [self.recording.models.name_of(model) for model in models]
+        if wanted is None and len(models) > 1:
+            raise ActRefused(
+                f"there are {len(models)} models: {', '.join(names)}",
+                help="Nothing was changed. --model NAME says which is meant.",
+            )
+        if wanted is not None:
+            found = [model for model, name in zip(models, names, strict=True) if name == wanted]
+            if not found:
+                raise ActRefused(f"no model is called {wanted}; there are {', '.join(names)}")
+            self._model = found[0]
+
     def other_models(self) -> list[Any]:
         """Further root modules with parameters, that are no part of the first."""
         inside = {id(module) for module in self.model().modules()}
-        roots = self.recording.roots.alive()
+        roots = outermost(self.recording.roots.alive())
         return [r for r in roots if id(r) not in inside and next(r.parameters(), None) is not None]
 
     def found_state(self) -> Found:
         """What belongs to the state of the training and must be looked for."""
         loaders = self.training.dataloaders
         feeds = [feed for _, feed in loaders.feeds()] if loaders is not None else []
-        schedulers = self.schedulers()
-        parts = {id(part) for s in schedulers for part in vars(s).get("_schedulers", ())}
         scalers = self._searches.find("scalers", self.optimizer(), scalers_there_are)
         return Found(
-            scheduler=next((s for s in reversed(schedulers) if id(s) not in parts), None),
+            schedulers=[self._scheduler(optimizer) for optimizer in self.optimizers()],
             scaler=next(iter(scalers), None),
             feed=max(feeds, key=lambda feed: feed.loader.given, default=None),
         )
+
+    def _scheduler(self, optimizer: Any) -> Any:
+        """The scheduler of an optimizer that is part of no other; None where there is none."""
+        schedulers = self.schedulers(optimizer)
+        parts = {id(part) for s in schedulers for part in vars(s).get("_schedulers", ())}
+        return next((s for s in reversed(schedulers) if id(s) not in parts), None)
 
     def has_scaler(self) -> bool:
         """Whether there is a gradient scaler that is not switched off."""
@@ -145,7 +196,7 @@ class Scene:
 
     def _replica(self) -> Any:
         """The DDP in what the root module is wrapped in; None where there is none."""
-        model = self.names.get("model")
+        model = self._model or self.names.get("model")
         while model is not None and not _is(model, *_WRAPPERS[0][:2]):
             model = _inside(model)
         return model

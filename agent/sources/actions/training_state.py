@@ -11,6 +11,8 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .chosen import listed
+
 if TYPE_CHECKING:
     from .scene import Scene
 
@@ -19,11 +21,11 @@ class Found(NamedTuple):
     """What was looked for before, because that takes time.
 
     Attributes:
-        scheduler: The one that is part of no other.
+        schedulers: The one of each optimizer that is part of no other; None where there is none.
         feed: What is known of the loader that has given the most batches.
     """
 
-    scheduler: Any
+    schedulers: list[Any]
     scaler: Any
     feed: Any
 
@@ -40,13 +42,24 @@ def state_of(scene: Scene, found: Found) -> tuple[dict[str, Any], tuple[str, ...
         "optimizer": first.state_dict(),
         "rng": _generators(scene),
     }
+    models = [scene.model(), *scene.other_models()]
+    state["names"] = {
+        "models": [scene.recording.models.name_of(model) for model in models],
+        "optimizers": [scene.name_of(optimizer) for optimizer in (first, *others)],
+    }
     notes: tuple[str, ...] = ()
+    if others or models[1:]:
+        told = "; ".join(f"{kind}: {listed(names)}" for kind, names in state["names"].items())
+        notes = (f"in it are the {told}",)
     if others:
         state["other_optimizers"] = [other.state_dict() for other in others]
-    if scene.other_models():
-        state["other_models"] = [model.state_dict() for model in scene.other_models()]
-    if found.scheduler is not None:
-        state["scheduler"] = found.scheduler.state_dict()
+    if models[1:]:
+        state["other_models"] = [model.state_dict() for model in models[1:]]
+    scheduler, *more = found.schedulers
+    if scheduler is not None:
+        state["scheduler"] = scheduler.state_dict()
+    if any(one is not None for one in more):
+        state["other_schedulers"] = [None if one is None else one.state_dict() for one in more]
     if found.scaler is not None:
         state["scaler"] = found.scaler.state_dict()
     if found.feed is not None:

@@ -19,8 +19,10 @@ from ..accelerator import Accelerator
 from ..memory.sampler import MemorySampler
 from ..numbers.number import read_number, share_of
 from ..stand_in import StandIn
+from ..steps.boundary import Boundary
 from ..steps.gradient_scaler import GradientScaler
 from ..steps.phases import BACKWARD
+from ..steps.progress import Progress
 from ..steps.recording import Recording, ThreadState
 from .device_times import BACKWARD as DEVICE_BACKWARD
 from .device_times import DeviceTimes
@@ -28,6 +30,8 @@ from .module_backward import ModuleBackward
 from .module_names import IDS
 
 BACKWARD_STAGE = STAGES.index("backward")
+_CREATES_GRAPH = 3
+"""Which argument of the engine says so."""
 
 
 class _Pass(NamedTuple):
@@ -37,6 +41,7 @@ class _Pass(NamedTuple):
         floor: How many modules' passes were under way around it.
         word: Its open row; None for one within another one, or without any module.
         counts: Whether it is part of the training thread's step.
+        creates_graph: Whether its results are to be differentiated again.
     """
 
     thread: ThreadState
@@ -44,21 +49,26 @@ class _Pass(NamedTuple):
     start_ns: int
     word: int | None
     counts: bool
+    creates_graph: bool
 
 
 class BackwardPasses:
     """Stands in for torch's way into its autograd engine."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - all of them are needed at every pass
         self,
         recording: Recording,
+        progress: Progress,
         memory: MemorySampler,
+        boundary: Boundary,
         modules: ModuleBackward,
         scaler: GradientScaler,
         accelerator: Accelerator,
     ) -> None:
         self._recording = recording
+        self._progress = progress
         self._memory = memory
+        self._boundary = boundary
         self._modules = modules
         self._scaler = scaler
         self._accelerator = accelerator
@@ -118,21 +128,24 @@ class BackwardPasses:
         """A pass is about to begin; None for one that is not recorded."""
         recording = self._recording
         thread = recording.threads.state
-        if thread.session != recording.session or recording.awaits_step or thread.is_agents:
+        if not self._is_admitted(thread):
             return None
         if recording.safe_points.closed:
             recording.safe_points.torch_called()
         entered = time.perf_counter_ns()
         is_outermost = not thread.passes
-        counts = is_outermost and thread.native_id == recording.training_thread
-        if counts and recording.memory_look is not None:
-            recording.memory_look.backward_began(args)
+        trains = recording.training_thread = recording.training_thread or thread.native_id
+        counts = is_outermost and thread.native_id == trains
+        if counts:
+            self._progress.pass_begins(thread, has_optimizer=self._boundary.has_optimizer())
+            recording.rows.phases.ensure_batch(entered)
+            if recording.memory_look is not None:
+                self._look_at_memory(args)
+        creates_graph = bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False
         if counts and kwargs.get("accumulate_grad"):
+            self._note_begin(args)
+        elif counts and self._progress.hand.is_on and not creates_graph:
             self._note_loss(args)
-            for look in recording.before_backward:
-                look(args)
-            if recording.numerics is not None:
-                recording.numerics.loss_came(args)
         start, word = time.perf_counter_ns(), None
         if counts:
             recording.rows.phases.enter(BACKWARD, start)
@@ -143,11 +156,35 @@ class BackwardPasses:
             )
             if self._timer is not None:
                 self._timer.entered(word, thread.root_ids, DEVICE_BACKWARD, 0)
-        begun = _Pass(thread, thread.floor, start, word, counts)
+        begun = _Pass(thread, thread.floor, start, word, counts, creates_graph)
         thread.passes += 1
         thread.floor = len(thread.backward)
         recording.spent_ns += time.perf_counter_ns() - entered
         return begun
+
+    def _is_admitted(self, thread: ThreadState) -> bool:
+        """Whether a pass of a thread is recorded."""
+        recording = self._recording
+        if thread.is_agents or recording.awaits_step:
+            return False
+        return thread.session == recording.session or self._boundary.admit_pass(thread)
+
+    def _note_begin(self, args: tuple[Any, ...]) -> None:
+        """A pass begins that makes gradients to train with."""
+        recording = self._recording
+        self._note_loss(args)
+        for look in recording.before_backward:
+            look(args)
+        if recording.numerics is not None:
+            recording.numerics.loss_came(args)
+
+    def _look_at_memory(self, args: tuple[Any, ...]) -> None:
+        """Have what looks at the memory see what the pass begins with, unless torch is at work."""
+        points, look = self._recording.safe_points, self._recording.memory_look
+        if not points.at_work.is_here():
+            with points.others_held_up() as are_resting:
+                if are_resting:
+                    look.backward_began(args)
 
     def _note_loss(self, args: tuple[Any, ...]) -> None:
         """Remember what `backward()` was called on; of several tensors, the first."""
@@ -183,4 +220,9 @@ class BackwardPasses:
                 self._timer.left(begun.word)
             took = now - begun.start_ns
             recording.trace.close_row(begun.word, state, took, self._memory.bytes)
+        has_ended = begun.counts and self._progress.pass_ended(
+            thread, creates_graph=begun.creates_graph
+        )
         recording.spent_ns += time.perf_counter_ns() - entered
+        if has_ended:
+            recording.safe_points.step_ended()

@@ -18,11 +18,11 @@ from typing import Any
 from ....ring import DONE, FAILED, HEADER_SIZE
 from ...guard import Guard
 from ...native import IN_C
-from ..data.shapes import size_of
+from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
-from ..steps.progress import Progress
+from ..steps.progress import Progress, RootCall
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD
@@ -281,26 +281,45 @@ class ModuleCalls:
         thread.root = module
         thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
+            if self._progress.ends_by_hand(thread):
+                self._recording.safe_points.step_ended()
             if self._recording.safe_points.waiting:
                 self._recording.safe_points.root_called()
                 start = time.perf_counter_ns()  # that somebody has held the training is no cost
-            may_train = self._torch.is_grad_enabled() and self._boundary.has_optimizer()
-            self._progress.root_called(module, IDS.unpack(ids), thread, may_train=may_train)
+            size = size_of(args, kwargs)
+            thread.is_evaluating = self._progress.root_called(
+                self._called(module, ids, size[1]), thread
+            )
             if ids in self._names.with_parameters:
                 thread.root_ids = ids
-            if thread.native_id == self._recording.training_thread:
-                rows = self._recording.rows
-                rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
-                shape, *size = size_of(args, kwargs)
-                if shape != rows.shape:
-                    rows.shape = shape
-                    self._memory.hurry()
-                rows.batch_seen(*size)
-                self._recording.inputs.root_called(args, kwargs)
+            is_trainings = thread.native_id == self._recording.training_thread
+            if is_trainings and not thread.is_evaluating:
+                self._enter_forward(size, args, kwargs)
             if self._recording.observation is not None:
                 self._recording.observation.root_called(module, self._recording.step)
         self._recording.spent_ns += time.perf_counter_ns() - start
         return ids
+
+    def _called(self, module: Any, ids: bytes, samples: int | None) -> RootCall:
+        """What is known of the call of a root."""
+        return RootCall(
+            module,
+            IDS.unpack(ids),
+            has_parameters=ids in self._names.with_parameters,
+            has_grad=self._torch.is_grad_enabled(),
+            has_optimizer=self._boundary.has_optimizer(),
+            samples=samples,
+        )
+
+    def _enter_forward(self, size: Size, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The training thread is in the forward pass from now on."""
+        rows, (shape, samples, tokens) = self._recording.rows, size
+        rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
+        if shape != rows.shape:
+            rows.shape = shape
+            self._memory.hurry()
+        rows.batch_seen(samples, tokens)
+        self._recording.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Any, thread: ThreadState) -> None:
         """The call of a root has ended."""
@@ -317,7 +336,10 @@ class ModuleCalls:
 
     def _leave_phase(self, thread: ThreadState) -> None:
         """The training thread is no longer in the forward pass."""
-        if thread.native_id == self._recording.training_thread:
+        if thread.is_evaluating:
+            thread.is_evaluating = False
+            self._progress.evaluated()
+        elif thread.native_id == self._recording.training_thread:
             self._recording.rows.phases.leave(time.perf_counter_ns())
 
     def _note_failure(self, thread: ThreadState, depth: int, word: int, start: int) -> None:

@@ -18,7 +18,8 @@ from ...guard import Guard
 from ..model.flops import Formulas, Shapes
 from ..steps.recording import Recording
 from .call_shapes import Tensors, read_tensors
-from .module_names import outermost, unwrap
+from .class_names import unwrap
+from .module_names import outermost
 
 _MOST_MODULES = 50_000
 

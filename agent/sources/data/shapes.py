@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 _MATRIX = 2
-_Size = tuple[tuple[int, ...] | None, int | None, int | None]
+Size = tuple[tuple[int, ...] | None, int | None, int | None]
 
 
-def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Size:
+def size_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Size:
     """The first tensor in the arguments of a root module: its sizes, samples and tokens.
 
     Returns:

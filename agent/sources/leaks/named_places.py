@@ -27,7 +27,8 @@ from types import (
 from typing import Any, NamedTuple
 
 from ...safe_points import AGENT_THREAD_PREFIX
-from ..calls.module_names import class_name, outermost, walk
+from ..calls.class_names import class_name
+from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 from ..storage.living import MRO
 

@@ -15,7 +15,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..calls.module_names import class_name, outermost, unwrap, walk
+from ..calls.class_names import class_name, unwrap
+from ..calls.module_names import outermost, walk
 from ..steps.found import found_roots
 from ..steps.recording import Recording
 from .same_on_ranks import optimizer_options, random_states

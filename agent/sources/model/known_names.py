@@ -125,7 +125,17 @@ _FINDERS: dict[str, Callable[[KnownNames], Any]] = {
 
 def schedulers_of(optimizer: Any) -> list[Any]:
     """The schedulers of an optimizer, those that are parts of others included."""
-    return [s for s in _living(_SCHEDULERS) if _is_around(_own(s).get("optimizer"), optimizer)]
+    return schedulers_among(schedulers_there_are(), optimizer)
+
+
+def schedulers_among(schedulers: list[Any], optimizer: Any) -> list[Any]:
+    """Those of some schedulers that are an optimizer's."""
+    return [s for s in schedulers if _is_around(_own(s).get("optimizer"), optimizer)]
+
+
+def schedulers_there_are() -> list[Any]:
+    """The schedulers of the process."""
+    return _living(_SCHEDULERS)
 
 
 def _is_around(thing: Any, optimizer: Any) -> bool:

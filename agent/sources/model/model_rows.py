@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ....tables import MODELS, MODULES
 from ....wire import LiveRows
-from ..calls.module_names import class_name, is_wrapper_child, outermost, unwrap, walk
+from ..calls.class_names import class_name, is_wrapper_child, unwrap
+from ..calls.module_names import outermost, walk
 from ..calls.observation import Observed, is_compiled
 from ..steps.found import found_roots
 from ..steps.recording import Recording

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..calls import dynamo
-from ..calls.module_names import outermost, unwrap, walk
+from ..calls.class_names import unwrap
+from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 
 _MOST_MODULES = 50_000

@@ -18,7 +18,8 @@ from ...armed_job import ArmedJob
 from ...guard import Guard
 from ...recorder import RingWriter
 from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
-from ..calls.module_names import outermost, unwrap, walk
+from ..calls.class_names import unwrap
+from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 from .gradient_tensors import gradients_of, has_closure, is_plain, norms_of, parameters_of
 

@@ -11,7 +11,8 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from ..calls.call_shapes import read_tensors
-from ..calls.module_names import ModuleNames, class_name, unwrap
+from ..calls.class_names import class_name, unwrap
+from ..calls.module_names import ModuleNames
 
 
 class Given(NamedTuple):

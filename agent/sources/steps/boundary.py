@@ -94,6 +94,16 @@ class Boundary:
             self._recording.awaits_step = False
         return True
 
+    def admit_pass(self, thread: ThreadState) -> bool:
+        """Whether a backward pass is recorded in a thread that has called no module so far."""
+        recording = self._recording
+        if not self.is_on or thread.is_apart or recording.awaits_step:
+            return False
+        if self._is_inside_call(sys._getframe(1)) or self.task_id() != -1:
+            return False
+        thread.session = recording.session
+        return True
+
     def has_optimizer(self) -> bool:
         """Whether any optimizer has been made in this process."""
         if not self._optimizer_exists:

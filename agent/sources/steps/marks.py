@@ -109,9 +109,10 @@ class Marks:
         start, recording = time.perf_counter_ns(), self._recording
         thread = recording.threads.state
         if self._boundary.admit_step(thread):
-            self._progress.step_marked(thread)
+            has_ended = self._progress.step_marked(thread)
             recording.spent_ns += time.perf_counter_ns() - start
-            recording.safe_points.step_ended()
+            if has_ended:
+                recording.safe_points.step_ended()
 
     def _end_span(self, begun: object, failed: bool) -> None:  # noqa: FBT001 - as the guard calls it
         """A span has ended."""

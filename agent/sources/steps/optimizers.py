@@ -19,6 +19,7 @@ from ...guard import Guard
 from ..calls import dynamo
 from ..memory.sampler import MemorySampler
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
+from ..stand_in import StandIn
 from .boundary import Boundary
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
@@ -57,17 +58,21 @@ class OptimizerSteps:
         self.is_on = False
         self._errors = StepErrors(self._failed)
         self._hooks = _HookLists()
+        optimizer = sys.modules["torch.optim.optimizer"].Optimizer
+        self._maker = StandIn(optimizer, "__init__", self._made)
         self.guard = Guard("optimizers", self.stop)
 
     def start(self) -> None:
         """Register the hooks, once."""
         self.is_on = True
+        self._maker.start()
         if not self._handles:
             self.guard.run(self._register)
 
     def stop(self) -> None:
         """Take the hooks off, or where that must wait, have them do nothing meanwhile."""
         self.is_on = False
+        self._maker.stop()
         self._errors.stop()
         self._open.clear()
         if self._handles and not self._hooks.are_in_use():
@@ -81,9 +86,13 @@ class OptimizerSteps:
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
+        remains = self._maker.remains()
         if self.is_on or not self._handles:
-            return []
-        return ["two hooks of torch.optim, because a step is inside its hooks; they do nothing."]
+            return remains
+        return [
+            *remains,
+            "two hooks of torch.optim, because a step is inside its hooks; they do nothing.",
+        ]
 
     def _register(self) -> None:
         """Put the hooks in place, at a moment at which that harms no step."""
@@ -102,6 +111,11 @@ class OptimizerSteps:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+
+    def _made(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        """An optimizer is made."""
+        original(optimizer, *args, **kwargs)
+        self.guard.run(self._recording.made.add, optimizer)
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer is about to step."""

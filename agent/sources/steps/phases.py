@@ -79,16 +79,20 @@ class Phases:
         self._pass(OTHER if not self._inside else self._inside[-1], now_ns)
         self.is_on = False
 
+    def resume(self, *, in_batch: bool) -> None:
+        """The step that has ended last goes on, right behind a forward pass."""
+        self.is_on, self._inside, self._last = True, [], FORWARD
+        self._in_batch, self._had_backward = in_batch, False
+
     def enter(self, phase: int, now_ns: int) -> None:
         """A phase begins, perhaps within another one."""
         if not self.is_on:
             return
-        inside = self._inside
-        may_divide = not inside or inside == _IN_OPTIMIZER
+        may_divide = self._may_divide()
         self._come_to(phase, now_ns, may_divide=may_divide)
         if self.watch is not None and may_divide:
             self.watch.entered(phase)
-        inside.append(phase)
+        self._inside.append(phase)
 
     def leave(self, now_ns: int) -> None:
         """The phase that was entered last has ended."""
@@ -96,7 +100,7 @@ class Phases:
         if not (self.is_on and inside):
             return
         phase = inside.pop()
-        may_divide = not inside or inside == _IN_OPTIMIZER
+        may_divide = self._may_divide()
         if phase == OPTIMIZER and self._had_backward:  # it has called the model
             self._end_batch()
         self._pass(phase, now_ns)
@@ -105,6 +109,16 @@ class Phases:
             self._last = phase
         if self.watch is not None and may_divide:
             self.watch.left(phase)
+
+    def ensure_batch(self, now_ns: int) -> None:
+        """A micro-batch is in progress from now on at the latest: a backward pass has a loss."""
+        if self.is_on and not self._in_batch and self._may_divide():
+            self._in_batch = True
+            self.batch_began(now_ns)
+
+    def end_batch(self) -> None:
+        """The micro-batch in progress, if any, ended with what was left last."""
+        self._end_batch()
 
     def data_waited(self, start_ns: int, took_ns: int) -> None:
         """A batch has been waited for, which is known only now."""
@@ -133,12 +147,18 @@ class Phases:
             return DATA
         return LOSS if self._in_batch and self._last == FORWARD else OTHER
 
+    def _may_divide(self) -> bool:
+        """Whether micro-batches may begin and end here.
+
+        They may in no phase, and in the step of an optimizer, for some call the model.
+        """
+        return not self._inside or self._inside == _IN_OPTIMIZER
+
     def _come_to(self, phase: int, now_ns: int, *, may_divide: bool) -> None:
         """A phase begins: what was before it is over.
 
         Args:
-            may_divide: Whether micro-batches may begin and end here: in no phase, and in the step
-                of an optimizer, for some call the model.
+            may_divide: Whether micro-batches may begin and end here.
         """
         if may_divide and self._had_backward and phase in _BATCH_ENDS:
             self._end_batch()

@@ -1,28 +1,59 @@
-"""The training step: what counts as one, and the rows of whole steps.
+"""The training step: when one ends, and the rows of whole steps.
 
-Rules of this file: runs in the training threads, a few times per step. A step ends when the
-optimizer has stepped. With several optimizers one of them counts: the first to step, until
-another one steps twice without it. Before any optimizer has stepped, a call of the first root
-module that has parameters is a step of inference; not so while an optimizer exists and
-gradients are on, because that is the first step of training in the making.
+Rules of this file: runs in the training threads, a few times per step. What ends a step is decided
+here: by the script's own marks, by the pattern in which optimizers step, or without any by what
+becomes of gradients; docs/explanation/training-step.md says how. No step ends in the middle of a
+backward pass: what steps in one has stepped when it is over. Where no optimizer is, and nothing is
+trained, a call of the first root module that has parameters is a step of inference.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from ....ring import DONE, NULL_FLOAT, NULL_NAME
-from ....tables import STAGES
+from ....ring import NULL_FLOAT, NULL_NAME
 from ..memory.sampler import MemorySampler
+from .evaluations import Evaluations, Wait
+from .hand_steps import HandSteps
+from .members import Members
+from .open_step import Ended, Ids, OpenStep
+from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
 from .recording import Recording, ThreadState
-from .step_rows import StepEnd
+from .step_pattern import StepPattern
 
-STEP_STAGE = STAGES.index("step")
+_PATIENCE = 8
+"""How often an optimizer steps in another thread before that counts as the one that trains."""
+
+
+class _Stepped(NamedTuple):
+    """An optimizer that has stepped inside a backward pass which is not over."""
+
+    optimizer: Any
+    name: int
+
+
+class RootCall(NamedTuple):
+    """A call of a root module.
+
+    Attributes:
+        ids: The numbers of the root's name, class and root class.
+        has_grad: Whether gradients are on.
+        has_optimizer: Whether an optimizer exists.
+        samples: How many samples it is given, where that is known.
+    """
+
+    root: Any
+    ids: Ids
+    has_parameters: bool
+    has_grad: bool
+    has_optimizer: bool
+    samples: int | None
 
 
 class Progress:
@@ -31,50 +62,125 @@ class Progress:
     Attributes:
         on_step: Called when a training step has ended and the next one begun, with the words of
             both steps' rows in torch_trace and the time it took.
+        hand: The steps of a training without an optimizer of torch.
+        pattern: What is known of which optimizers make a step.
     """
 
-    def __init__(self, recording: Recording, memory: MemorySampler) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        memory: MemorySampler,
+        evaluations: Evaluations,
+        members: Members,
+    ) -> None:
         self._recording = recording
-        self._memory = memory
+        self._rows = OpenStep(recording, memory)
+        self._members = members
+        self._evaluations = evaluations
+        self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
+        self.pattern = StepPattern()
+        self.hand = HandSteps()
         self._root: weakref.ref[Any] | None = None
-        self._root_ids: tuple[int, int, int] | None = None
-        self._is_open = False
-        self._trace_word: int | None = None  # the open row of torch_trace, once the root is known
-        self._started_ns = 0
+        self._root_ids: Ids | None = None
         self._is_inference = False
         self._is_marked = False
-        self._stepped_since: set[int] = set()
+        self._has_trained = False  # in the step in progress
+        self._passes = 0
+        self._pending: list[_Stepped] = []
+        self._is_mark_pending = False
+        self._elsewhere = 0
+        self._counted: set[int] = set()  # the numbers of the optimizers that count
+        self._trained: dict[int, tuple[Any, Ids]] = {}  # roots, in this step
+        self._learned_at = 0
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
-    def root_called(
-        self, root: Any, ids: tuple[int, int, int], thread: ThreadState, *, may_train: bool
-    ) -> None:
+    def root_called(self, call: RootCall, thread: ThreadState) -> bool:
         """A root module is about to be called, outside of any backward pass.
 
-        Args:
-            ids: The numbers of the root's name, class and root class.
-            may_train: Whether gradients are on and an optimizer exists.
+        Returns:
+            Whether the call is evaluation: then it is no part of a step.
         """
-        main = self._root() if self._root is not None else None
-        if main is None and next(root.parameters(), None) is not None:
-            self._root, self._root_ids, main = weakref.ref(root), ids, root
-            self._recording.model = self._root
-            self._recording.rows.trains(root)
-        if root is not main:
-            return
-        self._recording.training_thread = thread.native_id
-        if not self._is_open:
-            self._is_inference = not (may_train or self._recording.safe_points.stepping)
-            self._open(ids, thread)
-            if thread.optimizing == self._recording.session:  # the optimizer calls the model
-                self._recording.rows.phases.enter(OPTIMIZER, self._started_ns)
-        elif self._trace_word is None:
-            self._open_trace(ids, thread.native_id)
+        root, recording = call.root, self._recording
+        is_ours = thread.native_id == recording.training_thread or root is self._main()
+        if recording.safe_points.stepping and not is_ours:
+            return False
+        self._settle(thread)
+        may_train = call.has_grad and call.has_optimizer
+        if call.has_parameters:
+            if self._is_evaluation(call):
+                self._take_main(call)
+                recording.training_thread = recording.training_thread or thread.native_id
+                now = time.perf_counter_ns()
+                name = call.ids[0]
+                self._evaluations.call_begins(
+                    now, recording.step, thread.native_id, name, call.samples
+                )
+                return True
+            if call.has_grad:
+                self._go_on()
+            self._members.root_called(root, call.ids)
+        is_main = self._take_main(call) is root
+        if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
+            return False
+        recording.training_thread = thread.native_id
+        if self._rows.is_open:
+            if self._rows.trace_word is None:
+                self._rows.open_trace(call.ids, thread.native_id)
+        elif call.has_grad or not call.has_optimizer or recording.safe_points.stepping:
+            is_training = may_train or recording.safe_points.stepping or self.hand.is_on
+            self._is_inference = not is_training
+            self._open(call.ids, thread)
+            self._has_trained = call.has_grad
+            if thread.optimizing == recording.session:  # the optimizer calls the model
+                recording.rows.phases.enter(OPTIMIZER, self._rows.started_ns)
+        return False
 
     def root_left(self, root: Any) -> None:
         """A root module's call has ended: the end of a step of inference."""
-        if self._is_inference and self._root is not None and self._root() is root:
-            self._close(NULL_NAME, NULL_FLOAT, self._recording.training_thread)
+        if self._is_inference and self._main() is root:
+            self._rows.infer(self._recording.training_thread, self._named([root]))
+
+    def evaluated(self) -> None:
+        """A call that is evaluation has ended."""
+        self._evaluations.call_ended(time.perf_counter_ns())
+
+    def data_waited(self, wait: Wait) -> bool:
+        """A batch has been waited for; returns whether it is that of an evaluation so far."""
+        if self.hand.has_ended():
+            self._end_by_hand(wait.start_ns, self._recording.threads.state)
+        if self._has_trained:
+            return False
+        self._evaluations.data_waited(wait)
+        return self._evaluations.is_on
+
+    def ends_by_hand(self, thread: ThreadState) -> bool:
+        """Whether a step without an optimizer has ended, now that a model is called again."""
+        if thread.native_id != self._recording.training_thread or not self.hand.has_ended():
+            return False
+        self._end_by_hand(time.perf_counter_ns(), thread)
+        return True
+
+    def pass_begins(self, thread: ThreadState, *, has_optimizer: bool) -> None:
+        """A backward pass of the training thread is about to begin, outside of any other."""
+        self._passes += 1
+        self._members.is_fresh = True
+        self._go_on()
+        self.hand.pass_begins(has_optimizer=has_optimizer)
+        if self._rows.is_open:
+            return
+        if not (self.hand.is_on and self._rows.resume()):  # its call was no inference
+            self._open(self._root_ids, thread)
+        self._is_inference, self._has_trained = False, True
+
+    def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
+        """It has ended; returns whether that ended a training step."""
+        self._passes -= 1
+        self.hand.pass_ended(self._main(), creates_graph=creates_graph)
+        has_ended = self._settle(thread)
+        if self._is_mark_pending:
+            self._is_mark_pending, has_ended = False, True
+            self._end_marked(thread)
+        return has_ended
 
     def optimizer_stepped(self, optimizer: Any, name: int, thread: ThreadState) -> bool:
         """An optimizer has stepped; returns whether that ended a training step.
@@ -82,87 +188,183 @@ class Progress:
         Args:
             name: The number of its class name.
         """
-        if self._is_marked or not self._counts(optimizer):
+        self._recording.made.add(optimizer)
+        self.hand.optimizer_stepped()
+        if self._is_inside(thread):
+            self._pending.append(_Stepped(optimizer, name))
             return False
-        self._recording.safe_points.stepping = True
-        self._recording.training_thread = thread.native_id
-        held = self._recording.held_lr
-        lr = _learning_rate(optimizer) if held is None else held
-        self._end_step(name, lr, thread)
-        return True
+        has_ended = self._settle(thread)
+        if self._is_elsewhere(optimizer, thread):
+            return has_ended
+        return self._step([_Stepped(optimizer, name)], thread) or has_ended
 
-    def step_marked(self, thread: ThreadState) -> None:
-        """The script says that a step ends; from now on only it does."""
+    def step_marked(self, thread: ThreadState) -> bool:
+        """The script says that a step ends; from now on only it does.
+
+        Returns:
+            Whether it has ended: in the middle of a backward pass it does so when that is over.
+        """
         self._is_marked = True
-        self._recording.safe_points.stepping = True
-        self._recording.training_thread = thread.native_id
-        self._end_step(NULL_NAME, NULL_FLOAT, thread)
-
-    def _end_step(self, optimizer: int, lr: float, thread: ThreadState) -> None:
-        """A step of training ends, and the next one begins."""
-        self._is_inference = False
-        first, started_ns = self._trace_word, self._started_ns
-        self._close(optimizer, lr, thread.native_id)
-        self._open(self._root_ids, thread)
-        if first is not None and self._trace_word is not None:
-            self.on_step(first, self._trace_word, self._started_ns - started_ns)
-
-    def _counts(self, optimizer: Any) -> bool:
-        """Whether this optimizer's steps are the ones that count."""
-        counted = self._recording.optimizer
-        current = counted() if counted is not None else None
-        if current is not None and current is not optimizer:
-            if id(optimizer) not in self._stepped_since:
-                self._stepped_since.add(id(optimizer))
-                return False
-            self._recording.optimizer = None
-        if self._recording.optimizer is None or current is None:
-            self._recording.optimizer = weakref.ref(optimizer)
-        self._stepped_since.clear()
+        if self._is_inside(thread):
+            self._is_mark_pending = True
+            return False
+        self._settle(thread)
+        self._end_marked(thread)
         return True
 
-    def _open(self, ids: tuple[int, int, int] | None, thread: ThreadState) -> None:
-        """Open the rows of a step; that of torch_trace waits until the root's name is known."""
-        self._started_ns = time.perf_counter_ns()
-        if ids is not None:
-            self._open_trace(ids, thread.native_id)
-        recording = self._recording
-        recording.rows.open(self._started_ns, recording.step, thread.native_id)
-        if recording.ooms is not None and recording.rows.on_device:
-            recording.ooms.step_began()
-        self._is_open = True
-
-    def _open_trace(self, ids: tuple[int, int, int], thread_id: int) -> None:
-        """Open the step's row in torch_trace."""
-        self._trace_word = self._recording.trace.open_row(
-            self._started_ns, self._recording.step, *ids, thread_id, STEP_STAGE, 0, 0, 1
-        )
-
-    def _close(self, optimizer: int, lr: float, thread_id: int) -> None:
-        """Complete the rows of the step in progress, if the agent saw its start, and count it."""
-        recording = self._recording
-        if self._is_open:
-            now = time.perf_counter_ns()
-            if now > self._memory.due_ns:
-                self._memory.sample()
-            self._memory.step_ended()
-            memory = self._memory.bytes
-            took = now - self._started_ns
-            if self._trace_word is None:  # a step without any module goes by its optimizer's name
-                self._open_trace((optimizer, optimizer, optimizer), thread_id)
-            word = self._trace_word or 0
-            recording.trace.close_row(word, DONE, took, memory)
-            trained = None if self._is_inference else recording.model
-            model = trained() if trained is not None else None
-            recording.rows.close(now, StepEnd(took, memory, optimizer, lr, model))
-            recording.trace.release_pages(word)
-            self._is_open, self._trace_word = False, None
-        recording.step += 1
+    def told(self) -> str | None:
+        """What ends a step, in words; None before the first has ended."""
+        if not self._recording.safe_points.stepping:
+            return None
+        if self._is_marked:
+            return "a step ends where the script calls probing.step()"
+        if self.hand.is_on:
+            return "no optimizer of torch steps: a step ends as the gradients of a pass were used"
+        return self._members.told(self.pattern, self._learned_at)
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
-        self._is_open, self._trace_word = False, None
-        self._recording.rows.abandon()
+        self._pending.clear()
+        self._passes, self._is_mark_pending = 0, False
+        self._evaluations.forget()
+        self._rows.abandon()
+
+    def begin(self, *, late: bool) -> None:
+        """Recording begins, perhaps in the middle of a training."""
+        self.pattern.is_late = self.pattern.is_late or late
+
+    def _is_evaluation(self, call: RootCall) -> bool:
+        """Whether a call trains nothing, and lies before what the next step trains."""
+        if call.has_grad or self._has_trained or self._passes:
+            return False
+        is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
+        return is_training and self._evaluations.is_evaluation(call.root)
+
+    def _go_on(self) -> None:
+        """Something is trained: what was evaluated since the last step is no part of this one."""
+        if self._has_trained:
+            return
+        self._has_trained = True
+        if self._evaluations.is_on:
+            self._rows.restart(*self._evaluations.resumed())
+
+    def _take_main(self, call: RootCall) -> Any:
+        """The model that counts: the first that has parameters, while it lives and is trained."""
+        main = self._main()
+        if main is None and call.has_parameters:
+            self._set_main(call.root, call.ids)
+            return call.root
+        return main
+
+    def _set_main(self, root: Any, ids: Ids) -> None:
+        self._root, self._root_ids = weakref.ref(root), ids
+        self._recording.model = self._root
+        self._recording.rows.trains(root)
+
+    def _is_inside(self, thread: ThreadState) -> bool:
+        """Whether a backward pass is under way in which the calling thread works."""
+        is_other = thread.native_id != self._recording.training_thread
+        return self._task_id() != -1 or (self._passes > 0 and is_other)
+
+    def _is_elsewhere(self, optimizer: Any, thread: ThreadState) -> bool:
+        """Whether it is of another training, beside the one whose steps are counted."""
+        recording = self._recording
+        counted = recording.training_thread
+        is_ours = thread.native_id == counted or not recording.safe_points.stepping
+        if is_ours or self._members.number_of(optimizer) in self._counted:
+            self._elsewhere = 0
+            return False
+        self._elsewhere += 1
+        is_there = any(other.native_id == counted for other in threading.enumerate())
+        return is_there and self._elsewhere <= _PATIENCE
+
+    def _settle(self, thread: ThreadState) -> bool:
+        """What has stepped in a backward pass has stepped; returns whether that ended a step."""
+        pending, self._pending = self._pending, []
+        return bool(pending) and self._step(pending, thread, in_pass=True)
+
+    def _step(self, stepped: list[_Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
+        """Optimizers have stepped together; returns whether that ended a training step."""
+        recording, members, pattern = self._recording, self._members, self.pattern
+        self._go_on()
+        recording.training_thread = thread.native_id
+        numbers = [members.number_of(one.optimizer) for one in stepped]
+        self._counted.update(numbers)
+        who = members.group_of(set(numbers)) if in_pass else numbers[0]
+        last = stepped[-1]
+        lr = recording.held_lr.get(id(last.optimizer))
+        lr = _learning_rate(last.optimizer) if lr is None else lr
+        self._note(who, stepped, lr)
+        if self._is_marked:
+            return False
+        place, period = members.place(), pattern.period
+        if not pattern.stepped(who, lambda: members.expected(pattern.since()), place):
+            return False
+        if pattern.period != period:
+            self._learned_at = recording.step
+        recording.optimizer = weakref.ref(last.optimizer)
+        self._end_step(Ended(last.name, lr, pattern.missed), thread)
+        return True
+
+    def _note(self, who: int, stepped: list[_Stepped], lr: float) -> None:
+        """Write the row of optimizers that have stepped together."""
+        models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
+        for root, ids in models:
+            self._trained[id(root)] = (root, ids)
+        last = stepped[-1]
+        step = OptimizerStep(
+            who=who,
+            name=self._recording.names.intern(self._members.name_of(last.optimizer)),
+            class_name=last.name,
+            optimizers=len(stepped),
+            models=self._named([root for root, _ in models]),
+            lr=lr,
+        )
+        self._recording.rows.stepped(time.perf_counter_ns(), step)
+
+    def _named(self, roots: list[Any]) -> int:
+        """The number of the names of some models, one behind the other."""
+        if not roots:
+            return NULL_NAME
+        names = dict.fromkeys(map(self._recording.models.name_of, roots))
+        return self._recording.names.intern(", ".join(names))
+
+    def _end_marked(self, thread: ThreadState) -> None:
+        """A step ends by the script's own mark."""
+        self._recording.training_thread = thread.native_id
+        self._end_step(Ended(), thread)
+
+    def _end_by_hand(self, now_ns: int, thread: ThreadState) -> None:
+        """A step without an optimizer has ended."""
+        self._end_step(Ended(now_ns=now_ns), thread)
+
+    def _end_step(self, ended: Ended, thread: ThreadState) -> None:
+        """A step of training ends, and the next one begins."""
+        recording = self._recording
+        recording.safe_points.stepping = True
+        self._is_inference = False
+        trained = [root for root, _ in self._trained.values()]
+        if trained and not any(root is self._main() for root in trained):
+            self._set_main(*next(iter(self._trained.values())))
+        rows, model = self._rows, self._main()
+        first, started_ns = rows.trace_word, rows.started_ns
+        models = self._named(trained or ([] if model is None else [model]))
+        rows.close(ended, thread.native_id, model, models)
+        self._members.step_ended()
+        self._open(self._root_ids, thread, ended.now_ns)
+        if first is not None and rows.trace_word is not None:
+            self.on_step(first, rows.trace_word, rows.started_ns - started_ns)
+
+    def _main(self) -> Any:
+        """The model that counts, while it lives."""
+        return self._root() if self._root is not None else None
+
+    def _open(self, ids: Ids | None, thread: ThreadState, now_ns: int | None = None) -> None:
+        """A step begins."""
+        self._has_trained = False
+        self._trained.clear()
+        self._evaluations.forget()
+        self._rows.open(ids, thread.native_id, now_ns)
 
 
 def _learning_rate(optimizer: Any) -> float:

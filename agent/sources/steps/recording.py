@@ -17,6 +17,7 @@ from ...native import Thread, new_moment
 from ...recorder import Names, RingWriter
 from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..data.inputs import Inputs
+from ..model.given_names import model_names, optimizer_names
 from ..numbers.number import Number
 from .met import Met
 from .step_rows import StepRows
@@ -65,6 +66,7 @@ class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Pytho
             columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
+        is_evaluating: Whether it is inside a call of a root that is evaluation.
         is_in_collective: Whether it is inside a collective that is on record.
         optimizing: The recording session in which it has begun the step of an optimizer that it is
             inside of; 0 outside of one.
@@ -89,6 +91,7 @@ class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Pytho
         "fresh",
         "is_agents",
         "is_apart",
+        "is_evaluating",
         "is_in_collective",
         "native_id",
         "optimizing",
@@ -102,7 +105,7 @@ class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Pytho
 
     def __init__(self) -> None:
         self.is_agents = threading.current_thread().name.startswith(AGENT_THREAD_PREFIX)
-        self.is_apart = self.is_in_collective = False
+        self.is_apart = self.is_in_collective = self.is_evaluating = False
         self.session = self.optimizing = 0
         self.depth = 0
         self.recomputing = False
@@ -153,7 +156,10 @@ class Recording:
         session: How often recording has begun or ended; a thread that has been let in since knows
             the number.
         roots: The modules that were called from outside of any other.
+        models: What root modules are called.
+        optimizer_names: What optimizers are called.
         optimizers: Those that have stepped.
+        made: Those that exist, as far as they were met.
         inputs: The tensors that came in last.
         loss: What the last backward pass began with, without its scale: a weak reference to the
             tensor where it has none, and its number.
@@ -170,7 +176,8 @@ class Recording:
         numerics: What watches for values that are not finite, while it is armed.
         ooms: What records errors for want of memory, while recording is on.
         collectives: What records collectives, while it does.
-        held_lr: The rate that an action has the optimizer step with, in the place of the script's.
+        held_lr: The rates that an action has optimizers step with, in the place of the script's, by
+            ``id(optimizer)``.
         births: In which step storages came, once somebody has looked.
         surveyor: What makes surveys of old objects, once somebody has asked for one.
         spent_ns: What has been done a few times per step so far, by the clock of each that does it.
@@ -190,7 +197,10 @@ class Recording:
         self.model: weakref.ref[Any] | None = None
         self.optimizer: weakref.ref[Any] | None = None
         self.roots = Met()
+        self.models = model_names()
+        self.optimizer_names = optimizer_names()
         self.optimizers = Met()
+        self.made = Met()
         self.inputs = Inputs()
         self.loss: tuple[weakref.ref[Any] | None, Number] | None = None
         self.observation: Any = None
@@ -204,7 +214,7 @@ class Recording:
         self.memory_look: Any = None
         self.ooms: Any = None
         self.collectives: Any = None
-        self.held_lr: float | None = None
+        self.held_lr: dict[int, float] = {}
         self.births: Any = None
         self.surveyor: Any = None
         self.training_thread = 0

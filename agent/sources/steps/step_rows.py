@@ -6,17 +6,21 @@ still on its way from the device is written into its row later, at the end of an
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....ring import NULL_BOOL, NULL_FLOAT
+from ....ring import NULL_FLOAT, NULL_NAME
 from ...recorder import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
 from ..numbers.number import Number
+from .evaluations import Wait
+from .host_times import COLUMNS as HOST_COLUMNS
+from .host_times import HostTimes, Reading
 from .late_rows import Later, LateRows
+from .losses import AreFinite, Loss, OneLoss, loss_of
+from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
 if TYPE_CHECKING:
@@ -26,9 +30,6 @@ if TYPE_CHECKING:
 _NS = 1e-9
 _BATCH_PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
-_SAME = 0.1
-"""How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
-1/3, and a rank's tokens need not be just as many as those of the others."""
 
 
 class StepEnd(NamedTuple):
@@ -38,6 +39,7 @@ class StepEnd(NamedTuple):
         optimizer: The number of its optimizer's class name.
         lr: The learning rate; `NULL_FLOAT` where there is none.
         model: The root module that was trained; None where none was.
+        models: The number of the name of all that were.
     """
 
     took_ns: int
@@ -45,6 +47,7 @@ class StepEnd(NamedTuple):
     optimizer: int
     lr: float
     model: Any
+    models: int = NULL_NAME
 
 
 class _StepPlaces(NamedTuple):
@@ -62,11 +65,15 @@ class _StepPlaces(NamedTuple):
     mfu: int
     skipped: int
     loss: int
+    first_loss: int
+    last_loss: int
     loss_finite: int
     grad_norm: int
     amp_scale: int
     device_s: int
     other_s: int
+    optimizer_steps: int
+    model: int
 
 
 class _BatchPlaces(NamedTuple):
@@ -76,51 +83,6 @@ class _BatchPlaces(NamedTuple):
     samples: int
     tokens: int
     loss: int
-
-
-class _Loss(NamedTuple):
-    """The loss of a micro-batch, and what part of the step's it is, where that is known."""
-
-    number: Number
-    share: Number | None
-
-
-class _MeanLoss:
-    """The loss of a step, from those of its micro-batches.
-
-    Where each is a share of it already, divided by their number or by that of all their tokens
-    before its backward pass, as for gradient accumulation, it is their sum.
-    """
-
-    def __init__(self, losses: list[_Loss]) -> None:
-        self._losses = losses
-
-    def read(self) -> float | None:
-        """See `Later`."""
-        if not self._losses:
-            return NULL_FLOAT
-        values = [number.read() for number, _ in self._losses]
-        shares = [1.0 if share is None else share.read() for _, share in self._losses]
-        here = [value for value in values if value is not None]
-        parts = [share for share in shares if share is not None]
-        if not len(values) == len(here) == len(parts):
-            return None
-        are_shares = abs(math.fsum(parts) - 1.0) < _SAME
-        return math.fsum(here) / (1 if are_shares else len(here))
-
-
-class _IsFinite:
-    """Whether a number is neither infinite nor NaN."""
-
-    def __init__(self, number: Later) -> None:
-        self._number = number
-
-    def read(self) -> int | None:
-        """See `Later`."""
-        value = self._number.read()
-        if value is None:
-            return None
-        return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
 
 
 class _Skipped:
@@ -165,10 +127,21 @@ class StepRows:
         on_device: Whether an accelerator was in use as the step began.
         autocast: The type that autocast has calls of modules be in; None without.
         found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
+        before_wait: Called with a batch that was waited for; returns whether it is no part of the
+            step, so far.
+        host: What reads the clocks and counters of the training thread.
     """
 
-    def __init__(self, steps: RingWriter, batches: RingWriter, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        steps: RingWriter,
+        batches: RingWriter,
+        optimizers: RingWriter,
+        accelerator: Accelerator,
+    ) -> None:
         self._accelerator = accelerator
+        self.host = HostTimes()
+        self._read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
         self.phases = Phases(self._begin_batch, self._end_batch)
@@ -179,7 +152,9 @@ class StepRows:
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
+        self._optimizers = OptimizerRows(optimizers, self._late)
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
+        self._host_at = steps.places_of(*HOST_COLUMNS)
         self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
         self._phases_at = _places_of_phases(steps, range(len(PHASES)))
         self._batch_phases_at = _places_of_phases(batches, _BATCH_PHASES)
@@ -190,6 +165,9 @@ class StepRows:
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
+        self.before_wait: Callable[[Wait], bool] = lambda _: False
+        self._ended: tuple[int, _Batch | None] | None = None
+        self._spare: int | None = None  # the row of a micro-batch that has turned out to be none
         self._forget()
 
     def watch_memory(self, memory: MemoryRows) -> None:
@@ -214,7 +192,9 @@ class StepRows:
     def _forget(self) -> None:
         """A new step knows nothing of the one before."""
         self._count = 0
-        self._losses: list[_Loss] = []
+        self._losses: list[Loss] = []
+        self._last_batch: _Batch | None = None
+        self._optimizers.forget()
         self._samples: int | None = None
         self._tokens: int | None = None
         self.norm: Number | None = None
@@ -230,6 +210,7 @@ class StepRows:
         """A step begins."""
         self._step, self._thread_id = step, thread_id
         self._forget()
+        self._read = self.host.read()
         self._word = self._steps.open_row(now_ns, step, thread_id)
         self._mark = self._mark or self._accelerator.mark()
         self.on_device = self._mark is not None
@@ -255,6 +236,10 @@ class StepRows:
         closing[at.optimizer] = ended.optimizer
         closing[at.lr] = ended.lr
         closing[at.micro_batches] = self._count
+        closing[at.model] = ended.models
+        if self._optimizers.count:
+            closing[at.optimizer_steps] = self._optimizers.count
+        self._fill_host(closing)
         if self._samples is not None:
             closing[at.samples] = self._samples
         if self.skipped is not None:
@@ -268,6 +253,7 @@ class StepRows:
                     ended.model, self._tokens, took_s
                 )
         self._late.write(self._steps, self._word, closing, self._later())
+        self._ended = (self._word, self._last_batch)
         self._word = None
         self._late.flush()
         if self._due_memory is not None:
@@ -277,12 +263,16 @@ class StepRows:
 
     def _later(self) -> list[tuple[int, Later]]:
         """The columns of a step that may still be on their way from a device."""
-        # The mean of one loss is itself.
         losses, at = self._losses, self._at
-        loss: Later = losses[0].number if len(losses) == 1 else _MeanLoss(losses)
-        later: list[tuple[int, Later]] = [(at.loss, loss), (at.loss_finite, _IsFinite(loss))]
-        if self.norm is not None:
-            later.append((at.grad_norm, self.norm))
+        later: list[tuple[int, Later]] = [
+            (at.first_loss, OneLoss(losses, 0)),
+            (at.last_loss, OneLoss(losses, -1)),
+            (at.loss_finite, AreFinite(losses)),
+        ]
+        if self._optimizers.have_one_loss:
+            later.append((at.loss, loss_of(losses)))
+            if self.norm is not None:
+                later.append((at.grad_norm, self.norm))
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
@@ -293,6 +283,43 @@ class StepRows:
             if between is not None:
                 later.append((at.device_s, Number(NULL_FLOAT, between)))
         return later
+
+    def stepped(self, now_ns: int, step: OptimizerStep) -> None:
+        """An optimizer has stepped."""
+        self.phases.end_batch()
+        if self._word is not None:
+            place = (now_ns, self._step, self._thread_id)
+            self._optimizers.write(place, step, self._losses, self.norm)
+
+    def restart(self, start_ns: int) -> None:
+        """What the step has done so far was no part of it: it begins now."""
+        if self._word is None:
+            return
+        self._forget()
+        self._read = self.host.read()
+        self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
+        if self._batch is not None:
+            self._spare, self._batch = self._batch.word, None
+        if self.on_device:
+            self._mark = self._accelerator.mark()
+        self.phases.begin(start_ns)
+
+    def resume(self) -> None:
+        """The step that was completed last, one of inference, is not over after all."""
+        if self._ended is None:
+            return
+        self._word, batch = self._ended
+        self.phases.resume(in_batch=batch is not None)
+        if batch is not None:
+            self._batch, self._samples, self._tokens = batch, None, None
+            self._count -= 1
+
+    def _fill_host(self, closing: list[Any]) -> None:
+        """Fill in what the step cost the processor."""
+        spent = self._read.until(self.host.read()) if self._read is not None else None
+        if spent is not None:
+            for place, value in zip(self._host_at, spent, strict=True):
+                closing[place] = value
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -321,8 +348,13 @@ class StepRows:
             samples: How many samples the batch has, where that is known.
             tokens: How many tokens, where that is known.
         """
-        self.phases.data_waited(start_ns, took_ns)
-        self.batch_seen(samples, tokens)
+        if not self.before_wait(Wait(start_ns, took_ns, samples, tokens)):
+            self.count_wait(Wait(start_ns, took_ns, samples, tokens))
+
+    def count_wait(self, wait: Wait) -> None:
+        """The same, of a batch that is known to be the step's own."""
+        self.phases.data_waited(wait.start_ns, wait.took_ns)
+        self.batch_seen(wait.samples, wait.tokens)
 
     def batch_seen(self, samples: int | None, tokens: int | None) -> None:
         """How large the micro-batch is; who knows first is believed."""
@@ -345,7 +377,12 @@ class StepRows:
         """The first phase of a micro-batch begins."""
         if self._due_memory is not None:
             self._due_memory.batch_changed()
-        word = self._batches.open_row(now_ns, self._step, self._count, self._thread_id)
+        opening = (now_ns, self._step, self._count, self._thread_id)
+        word, self._spare = self._spare, None
+        if word is None:
+            word = self._batches.open_row(*opening)
+        else:
+            self._batches.reopen_row(word, *opening)
         self._batch = _Batch(word, now_ns, self.phases.spent_ns.copy())
 
     def _end_batch(self, now_ns: int) -> None:
@@ -353,7 +390,7 @@ class StepRows:
         batch = self._batch
         if batch is None:
             return
-        self._batch = None
+        self._batch, self._last_batch = None, batch
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
@@ -369,7 +406,7 @@ class StepRows:
             self._tokens = (self._tokens or 0) + batch.tokens
         later: list[tuple[int, Later]] = []
         if batch.loss is not None:
-            self._losses.append(_Loss(batch.loss, batch.share))
+            self._losses.append(Loss(batch.loss, batch.share))
             later.append((at.loss, batch.loss))
         self._late.write(self._batches, batch.word, closing, later)
 

@@ -15,7 +15,8 @@ from types import GeneratorType
 from typing import Any, NamedTuple
 
 from ....tables import CATEGORIES
-from ..calls.module_names import class_name, outermost, walk
+from ..calls.class_names import class_name
+from ..calls.module_names import outermost, walk
 from ..model.tensor_facts import name_of
 from ..steps.recording import Recording
 from .births import Sight

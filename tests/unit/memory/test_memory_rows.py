@@ -30,7 +30,14 @@ from probing.marks import Cleaning
 from probing.names import decode_names
 from probing.ring import NULL_INT
 from probing.ring_peek import RingPeek
-from probing.tables import MEMORY, MEMORY_PHASES, MICRO_BATCHES, STEPS, TORCH_TRACE
+from probing.tables import (
+    MEMORY,
+    MEMORY_PHASES,
+    MICRO_BATCHES,
+    OPTIMIZER_STEPS,
+    STEPS,
+    TORCH_TRACE,
+)
 from tests.harness.accelerators import NoAccelerator, RecordedMemory
 from tests.harness.fake_cuda import fake_nvml
 
@@ -46,10 +53,10 @@ class Recorded:
 
     def __init__(self, folder: Path, accelerator: Accelerator, share: float, cost_ns: int) -> None:
         self.folder = folder
-        tables = (TORCH_TRACE, STEPS, MICRO_BATCHES, MEMORY)
+        tables = (TORCH_TRACE, STEPS, MICRO_BATCHES, OPTIMIZER_STEPS, MEMORY)
         self.rings = [RingWriter(folder / t.name, t, 64) for t in tables]
-        trace, steps, batches, memory = self.rings
-        self.rows = StepRows(steps, batches, accelerator)
+        trace, steps, batches, optimizers, memory = self.rings
+        self.rows = StepRows(steps, batches, optimizers, accelerator)
         self.recording = Recording(
             trace=trace,
             rows=self.rows,

@@ -33,6 +33,7 @@ from probing.tables import (
     OOM_GROWTH,
     OOM_PHASES,
     OOMS,
+    OPTIMIZER_STEPS,
     STEPS,
     TORCH_TRACE,
 )
@@ -71,10 +72,13 @@ class Watched:
 
     def __init__(self, folder: Path, accelerator: Accelerator) -> None:
         self.folder = folder
-        tables = (TORCH_TRACE, STEPS, MICRO_BATCHES, OOMS, OOM_CATEGORIES, OOM_GROWTH)
+        tables = (
+            *(TORCH_TRACE, STEPS, MICRO_BATCHES, OPTIMIZER_STEPS),
+            *(OOMS, OOM_CATEGORIES, OOM_GROWTH),
+        )
         self.rings = [RingWriter(folder / t.name, t, 64) for t in tables]
-        trace, steps, batches, *rings = self.rings
-        rows = StepRows(steps, batches, accelerator)
+        trace, steps, batches, optimizers, *rings = self.rings
+        rows = StepRows(steps, batches, optimizers, accelerator)
         names = Names(folder / "names")
         self.recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
         self.recording.training_thread = self.recording.threads.state.native_id

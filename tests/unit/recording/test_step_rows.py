@@ -17,10 +17,13 @@ from probing.agent.sources.steps.phases import BACKWARD, FORWARD
 from probing.agent.sources.steps.step_rows import StepEnd, StepRows
 from probing.ring import NULL_FLOAT
 from probing.ring_peek import RingPeek
-from probing.tables import MICRO_BATCHES, STEPS
+from probing.tables import MICRO_BATCHES, OPTIMIZER_STEPS, STEPS
 from tests.harness.accelerators import NoAccelerator
 
 pytestmark = pytest.mark.anypython
+
+
+Rings = tuple[RingWriter, RingWriter, RingWriter]
 
 
 class Pending:
@@ -83,10 +86,11 @@ class Device(NoAccelerator):
 
 
 @pytest.fixture
-def rings(tmp_path: Path) -> Iterator[tuple[RingWriter, RingWriter]]:
-    """The rings of both tables."""
-    made = tuple(RingWriter(tmp_path / t.name, t, 64) for t in (STEPS, MICRO_BATCHES))
-    yield made[0], made[1]
+def rings(tmp_path: Path) -> Iterator[Rings]:
+    """The rings of the tables."""
+    tables = (STEPS, MICRO_BATCHES, OPTIMIZER_STEPS)
+    made = tuple(RingWriter(tmp_path / t.name, t, 64) for t in tables)
+    yield made[0], made[1], made[2]
     for ring in made:
         ring.close()
 
@@ -117,9 +121,7 @@ def rows_of(tmp_path: Path, table: str) -> list[dict[str, Any]]:
     return [dict(row.values) for row in found if row is not None]
 
 
-def test_what_comes_late_is_written_late(
-    rings: tuple[RingWriter, RingWriter], tmp_path: Path
-) -> None:
+def test_what_comes_late_is_written_late(rings: Rings, tmp_path: Path) -> None:
     """A row is complete at once, and gets its loss and its device time when they are there."""
     device = Device()
     rows = StepRows(*rings, device)
@@ -139,9 +141,7 @@ def test_what_comes_late_is_written_late(
     assert not third["loss_finite"]
 
 
-def test_a_loss_divided_for_accumulation_is_summed(
-    rings: tuple[RingWriter, RingWriter], tmp_path: Path
-) -> None:
+def test_a_loss_divided_for_accumulation_is_summed(rings: Rings, tmp_path: Path) -> None:
     """Where they are shares that add up to one: the sum; else the mean."""
     rows = StepRows(*rings, Device())
     run_step(rows, [(Number(1.0), Number(0.5)), (Number(2.0), Number(0.5))], 0)
@@ -150,9 +150,7 @@ def test_a_loss_divided_for_accumulation_is_summed(
     assert [row["loss"] for row in steps(tmp_path)] == [3.0, 1.5, 1.5]
 
 
-def test_what_comes_while_its_row_is_written_is_not_lost(
-    rings: tuple[RingWriter, RingWriter], tmp_path: Path
-) -> None:
+def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path: Path) -> None:
     """Whenever the device has finished with a loss, it gets into the rows."""
     rows = StepRows(*rings, NoAccelerator())
     run_step(rows, [(Number(NULL_FLOAT, JustComing(3.0)), None)], 1000)

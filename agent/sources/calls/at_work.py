@@ -1,0 +1,70 @@
+"""Tells whether torch is in the middle of what no safe point may fall into.
+
+Rules of this file: asked only while somebody waits for a safe point. Reads frames, never their
+locals, and lets go of them at once; changes nothing. A pass that was begun before the agent came is
+seen as well as any other, and so is one that is not on record.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any
+
+from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ..accelerator import is_capturing
+
+_RESTS = SafePoints._come.__code__
+"""A thread in this function does nothing until it is let go."""
+
+
+class TorchAtWork:
+    """See `safe_points.AtWork`."""
+
+    def __init__(self) -> None:
+        torch: Any = sys.modules["torch"]
+        core = torch._C
+        self._task_id = getattr(core, "_current_graph_task_id", lambda: -1)
+        functorch = getattr(core, "_functorch", None)
+        self._level = getattr(functorch, "maybe_current_level", lambda: None)
+        self._codes = frozenset(_codes(torch))
+
+    def is_here(self) -> bool:
+        """In a backward pass, a transformed function, or a graph that is being captured."""
+        is_called_back = self._task_id() != -1 or self._level() is not None
+        return is_called_back or is_capturing()
+
+    def is_elsewhere(self) -> bool:
+        """Whether another thread is inside a backward pass or an optimizer's step."""
+        own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+        own.add(threading.get_ident())
+        frames = sys._current_frames()
+        try:
+            return any(self._is_in(frame) for ident, frame in frames.items() if ident not in own)
+        finally:
+            frames.clear()  # this very frame is among them, and would hold itself and all others
+
+    def _is_in(self, frame: FrameType | None) -> bool:
+        """Whether a stack goes through one of them, and does not stand at a safe point in it."""
+        while frame is not None:
+            if frame.f_code is _RESTS:
+                return False
+            if frame.f_code in self._codes:
+                return True
+            frame = frame.f_back
+        return False
+
+
+def _codes(torch: Any) -> list[CodeType]:
+    """The code of what starts the autograd engine, and of what calls an optimizer's step."""
+    graph: Any = sys.modules["torch.autograd.graph"]
+    found = [
+        inspect.unwrap(module._engine_run_backward).__code__
+        for module in (torch.autograd, graph)
+        if hasattr(module, "_engine_run_backward")
+    ]
+    wrap = getattr(torch.optim.Optimizer, "profile_hook_step", None)
+    # Every call gives a function of the same code: that which calls the hooks around a step.
+    return found if wrap is None else [*found, wrap(lambda _: None).__code__]

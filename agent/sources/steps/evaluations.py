@@ -1,0 +1,138 @@
+"""Evaluation inside a training: tells it from training, and writes python.evaluations.
+
+Rules of this file: runs in the training thread, at calls of root modules and at batches. What lies
+between the end of a step and the first training of the next, and trains nothing, is no part of a
+step: that begins anew as the training goes on. A batch that was fetched before may be the
+training's all the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ....ring import DONE
+from ...recorder import RingWriter
+
+_NS = 1e-9
+_MOST_WAITS = 4
+
+
+class Wait(NamedTuple):
+    """A batch that was waited for: as `StepRows.data_waited` is told of it."""
+
+    start_ns: int
+    took_ns: int
+    samples: int | None
+    tokens: int | None
+
+
+class _Places(NamedTuple):
+    """Where the columns are."""
+
+    duration_ns: int
+    model: int
+    calls: int
+    samples: int
+    data_wait_s: int
+    forward_s: int
+
+
+class Evaluations:
+    """The evaluation in progress, if there is one.
+
+    Attributes:
+        is_on: Whether the training has not gone on since a call that was evaluation.
+    """
+
+    def __init__(self, ring: RingWriter, is_trained: Callable[[Any], bool]) -> None:
+        """Begin with none.
+
+        Args:
+            is_trained: Whether an optimizer steps parameters of a root module.
+        """
+        self._ring = ring
+        self._at = _Places(*ring.places_of(*_Places._fields))
+        self._is_trained = is_trained
+        self.is_on = False
+        self._last: weakref.ref[Any] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """The training goes on, or a step has ended: nothing has been evaluated since."""
+        self._last = None
+        self._before: list[Wait] = []
+        self._after: list[Wait] = []
+        self._between_ns = 0
+        self.is_on = False
+
+    def is_evaluation(self, root: Any) -> bool:
+        """Whether a call without gradients, before any training of the step, is evaluation.
+
+        That of a model which is trained, in evaluation mode, is. A teacher, a target network, and
+        what makes samples for another model are called once before the training goes on: only what
+        is called again and again is evaluated.
+        """
+        if self.is_on:
+            return True
+        is_again = self._last is not None and self._last() is root
+        self._last = weakref.ref(root)
+        return is_again or (not root.training and self._is_trained(root))
+
+    def call_begins(
+        self, now_ns: int, step: int, thread_id: int, model: int, samples: int | None
+    ) -> None:
+        """A call that is evaluation begins."""
+        if not self.is_on:
+            self.is_on = True
+            start = self._before[-1].start_ns if self._before else now_ns
+            self._word = self._ring.open_row(start, step, thread_id)
+            self._start_ns, self._model = start, model
+            self._calls = self._samples = self._forward_ns = 0
+        else:
+            self._between_ns += sum(wait.took_ns for wait in self._after)
+            self._after.clear()
+        self._samples += samples or 0
+        self._called_ns = now_ns
+
+    def call_ended(self, now_ns: int) -> None:
+        """It has ended."""
+        if not self.is_on:
+            return
+        self._calls += 1
+        self._forward_ns += now_ns - self._called_ns
+        self.ended_ns = now_ns
+        closing = self._ring.no_closing()
+        at = self._at
+        closing[at.duration_ns] = now_ns - self._start_ns
+        closing[at.model] = self._model
+        closing[at.calls] = self._calls
+        if self._samples:
+            closing[at.samples] = self._samples
+        waited_ns = self._between_ns + sum(w.took_ns for w in self._before[-1:])
+        if waited_ns:
+            closing[at.data_wait_s] = waited_ns * _NS
+        closing[at.forward_s] = self._forward_ns * _NS
+        self._ring.close_row(self._word, DONE, *closing)
+
+    def data_waited(self, wait: Wait) -> None:
+        """A batch has been waited for before any training of the step."""
+        waits = self._after if self.is_on else self._before
+        waits.append(wait)
+        del waits[: max(0, len(waits) - _MOST_WAITS)]
+
+    def resumed(self) -> tuple[int, list[Wait]]:
+        """The training goes on.
+
+        Returns:
+            When its step begins, and the batches that are the training's.
+        """
+        start, waits = self.ended_ns, list(self._after)
+        if not waits:
+            # The first batch was the training's, unless it is the evaluation's only first one.
+            own = self._before[:1] if len(self._before) > 1 or not self._between_ns else []
+            waits = [wait._replace(start_ns=start - wait.took_ns) for wait in own]
+            start -= sum(wait.took_ns for wait in waits)
+        self.forget()
+        return start, waits

@@ -1,0 +1,86 @@
+"""Steps of a training without an optimizer of torch: known by what becomes of the gradients.
+
+Rules of this file: runs in the training thread, around backward passes; reads which tensors are
+there and how often they were written to, never what is in them, and keeps none alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+_PATIENCE = 8
+"""How many passes an optimizer may be there without a step before it counts as not used."""
+
+
+class _Seen(NamedTuple):
+    """A parameter and its gradient as a backward pass has ended."""
+
+    parameter: weakref.ref[Any]
+    version: int
+    gradient: int
+    gradient_version: int
+
+    def is_same(self) -> bool:
+        """Whether neither has been written to, nor replaced."""
+        parameter = self.parameter()
+        if parameter is None:
+            return False
+        gradient = parameter.grad
+        return (
+            gradient is not None
+            and parameter._version == self.version
+            and id(gradient) == self.gradient
+            and gradient._version == self.gradient_version
+        )
+
+
+class HandSteps:
+    """Backward passes whose gradients no optimizer of torch has used.
+
+    Attributes:
+        is_on: Whether steps are known by this.
+        has_passed: Whether a pass has ended in the step in progress.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = self.has_passed = False
+        self._seen: list[_Seen] = []
+        self._unused = 0
+
+    def optimizer_stepped(self) -> None:
+        """An optimizer of torch is in use after all."""
+        self.is_on = self.has_passed = False
+        self._unused = 0
+        self._seen.clear()
+
+    def pass_begins(self, *, has_optimizer: bool) -> None:
+        """A backward pass is about to begin."""
+        self._unused += 1
+        self.is_on = self.is_on or not has_optimizer or self._unused > _PATIENCE
+
+    def pass_ended(self, root: Any, *, creates_graph: bool) -> None:
+        """A backward pass has ended.
+
+        Args:
+            root: The model that was called; None where there is none.
+            creates_graph: Whether its results are to be differentiated again: then it is part of
+                a loss.
+        """
+        if not self.is_on or creates_graph:
+            return
+        self.has_passed = True
+        self._seen.clear()
+        with_gradient = [p for p in root.parameters() if p.grad is not None] if root else []
+        for parameter in with_gradient[:1] + with_gradient[1:][-1:]:
+            gradient = parameter.grad
+            reference = weakref.ref(parameter)
+            self._seen.append(_Seen(reference, parameter._version, id(gradient), gradient._version))
+
+    def has_ended(self) -> bool:
+        """Whether the step is over, now that something begins that may be the next one's."""
+        if not (self.is_on and self.has_passed) or any(seen.is_same() for seen in self._seen):
+            return False
+        self.has_passed = False
+        self._seen.clear()
+        return True

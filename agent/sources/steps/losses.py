@@ -1,0 +1,81 @@
+"""The losses of a step: those of its micro-batches, and what becomes of them.
+
+Rules of this file: used by the training thread. A number that is still on its way from a device is
+None until it has come; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ....ring import NULL_BOOL, NULL_FLOAT
+from ..numbers.number import Number
+from .late_rows import Later
+
+_SAME = 0.1
+"""How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
+1/3, and a rank's tokens need not be just as many as those of the others."""
+
+
+class Loss(NamedTuple):
+    """The loss of a micro-batch, and what part of the step's it is, where that is known."""
+
+    number: Number
+    share: Number | None
+
+
+class MeanLoss:
+    """The loss of a step, from those of its micro-batches.
+
+    Where each is a share of it already, divided by their number or by that of all their tokens
+    before its backward pass, as for gradient accumulation, it is their sum.
+    """
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        if not self._losses:
+            return NULL_FLOAT
+        values = [number.read() for number, _ in self._losses]
+        shares = [1.0 if share is None else share.read() for _, share in self._losses]
+        here = [value for value in values if value is not None]
+        parts = [share for share in shares if share is not None]
+        if not len(values) == len(here) == len(parts):
+            return None
+        are_shares = abs(math.fsum(parts) - 1.0) < _SAME
+        return math.fsum(here) / (1 if are_shares else len(here))
+
+
+class OneLoss:
+    """The loss of one of the micro-batches: the first or the last."""
+
+    def __init__(self, losses: list[Loss], place: int) -> None:
+        self._number = losses[place].number if losses else None
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        return NULL_FLOAT if self._number is None else self._number.read()
+
+
+class AreFinite:
+    """Whether all of the losses are neither infinite nor NaN."""
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        values = [loss.number.read() for loss in self._losses]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        told = [value for value in known if value is not NULL_FLOAT]
+        return int(all(map(math.isfinite, told))) if told else NULL_BOOL
+
+
+def loss_of(losses: list[Loss]) -> Later:
+    """The loss of several micro-batches; that of one is itself."""
+    return losses[0].number if len(losses) == 1 else MeanLoss(losses)

@@ -1,0 +1,253 @@
+"""Trains in the way that its argument names, and ends; what a step is differs from way to way.
+
+The last line is JSON: how many steps the script itself has made, and more that it knows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import probing
+
+torch.set_num_threads(1)
+X, Y = torch.randn(8, 4), torch.randn(8, 1)
+
+
+def net(out: int = 1) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, out))
+
+
+def sgd(module: nn.Module, lr: float = 1e-2) -> torch.optim.Optimizer:
+    return torch.optim.SGD(module.parameters(), lr=lr)
+
+
+def critic_step(gen: nn.Module, critic: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+    with torch.no_grad():
+        fake = gen(X)
+    loss = critic(fake).mean() - critic(X).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def actor_step(gen: nn.Module, critic: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+    loss = 100 - critic(gen(X)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def gan(critics: int = 1, *, actor_first: bool = False, rounds: int = 10) -> dict[str, Any]:
+    gen, critic = net(4), net()
+    opt_gen, opt_critic = sgd(gen, 1e-3), sgd(critic, 2e-3)
+    last: dict[str, float] = {}
+    for _ in range(rounds):
+        if actor_first:
+            last["opt_gen"] = actor_step(gen, critic, opt_gen)
+        for _ in range(critics):
+            last["opt_critic"] = critic_step(gen, critic, opt_critic)
+        if not actor_first:
+            last["opt_gen"] = actor_step(gen, critic, opt_gen)
+    return {"steps": rounds, "last": last, "per_step": critics + 1}
+
+
+def twelve() -> dict[str, Any]:
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(12)))
+    optimizers = [torch.optim.SGD(layer.parameters(), lr=1e-2) for layer in model]
+    losses = []
+    for _ in range(6):
+        loss = model(X).square().mean()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 12}
+
+
+def in_backward(*, marks: bool = False) -> dict[str, Any]:
+    model = net()
+    optimizers = {p: torch.optim.SGD([p], lr=1e-2) for p in model.parameters()}
+
+    def step(parameter: Tensor) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+        time.sleep(0.005)
+        if marks and parameter.shape == (8, 4):
+            probing.step()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    losses = []
+    for _ in range(6):
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
+def phases() -> dict[str, Any]:
+    first, second = net(), net()
+    for model, optimizer in ((first, sgd(first)), (second, sgd(second))):
+        for _ in range(10):
+            optimizer.zero_grad()
+            (model(X) - Y).square().mean().backward()
+            optimizer.step()
+    return {"steps": 20, "per_step": 1, "models": {"Sequential", "Sequential 2"}}
+
+
+def shared() -> dict[str, Any]:
+    model = net()
+    parts = [[p for p in model.parameters() if (p.dim() > 1) is wide] for wide in (True, False)]
+    optimizers = [torch.optim.SGD(parts[0], lr=1e-2), torch.optim.AdamW(parts[1], lr=1e-3)]
+    losses = []
+    for _ in range(8):
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"steps": 8, "losses": losses, "per_step": 2}
+
+
+def by_hand() -> dict[str, Any]:
+    model, losses = net(), []
+    for step in range(6):
+        for _ in range(2):
+            loss = (model(X) - Y).square().mean() / 2
+            loss.backward()
+        losses.append(2 * loss.item())
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.data -= 1e-2 * parameter.grad
+                parameter.grad = None if step % 2 else torch.zeros_like(parameter)
+    return {"steps": 6, "losses": losses, "open": 1}
+
+
+def functional() -> dict[str, Any]:
+    model, losses = net(), []
+    parameters = dict(model.named_parameters())
+    for _ in range(6):
+        loss = (torch.func.functional_call(model, parameters, (X,)) - Y).square().mean()
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        parameters = {
+            name: (p - 1e-2 * g).detach().requires_grad_()
+            for (name, p), g in zip(parameters.items(), gradients, strict=True)
+        }
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "open": 1}
+
+
+def batches() -> Iterator[tuple[Tensor, ...]]:
+    while True:
+        yield from DataLoader(TensorDataset(X, Y), batch_size=4)
+
+
+@torch.no_grad()
+def estimate(model: nn.Module, loader: Iterator[tuple[Tensor, ...]], count: int) -> None:
+    model.eval()
+    for _ in range(count):
+        x, y = next(loader)
+        (model(x) - y).square().mean().item()
+        time.sleep(0.02)
+    model.train()
+
+
+def evaluated() -> dict[str, Any]:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    train, valid, losses, longest = batches(), batches(), [], 0.0
+    for step in range(7):
+        if step % 3 == 0:
+            estimate(model, valid, 5)
+        began = time.perf_counter()
+        x, y = next(train)
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        longest = max(longest, time.perf_counter() - began)
+        losses.append(loss.item())
+    return {"steps": 7, "losses": losses, "calls": [5, 5, 5], "before": [0, 3, 6]}
+
+
+def rollouts() -> dict[str, Any]:
+    policy = net()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(4):
+        with torch.no_grad():
+            for _ in range(32):
+                policy(X[:1])
+        loss = (policy(X) - Y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 4, "losses": losses}
+
+
+def teacher() -> dict[str, Any]:
+    student, master = net(), net()
+    master.eval().requires_grad_(False)
+    optimizer, losses = sgd(student), []
+    for _ in range(5):
+        with torch.no_grad():
+            wanted = master(X)
+        loss = (student(X) - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 5, "losses": losses, "evaluations": 0}
+
+
+def closure() -> dict[str, Any]:
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
+    firsts = []
+
+    def compute() -> Tensor:
+        optimizer.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        firsts.append(float(optimizer.step(compute)))
+    return {"steps": 4, "firsts": firsts}
+
+
+WAYS: dict[str, Callable[[], dict[str, Any]]] = {
+    "gan": gan,
+    "critics": lambda: gan(5),
+    "actor_first": lambda: gan(5, actor_first=True),
+    "twelve": twelve,
+    "in_backward": in_backward,
+    "marked_in_backward": lambda: in_backward(marks=True),
+    "phases": phases,
+    "shared": shared,
+    "by_hand": by_hand,
+    "functional": functional,
+    "evaluated": evaluated,
+    "rollouts": rollouts,
+    "teacher": teacher,
+    "closure": closure,
+}
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    told = WAYS[sys.argv[1]]()
+    told = {key: sorted(v) if isinstance(v, set) else v for key, v in told.items()}
+    print(json.dumps({"digest": 0, **told}), flush=True)

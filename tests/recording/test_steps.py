@@ -1,0 +1,132 @@
+"""What a step is, in trainings of every kind: each is compared with what the script knows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from tests.harness.recorded_runs import Run
+from tests.harness.targets import start_program
+
+pytestmark = pytest.mark.torch
+
+Runs = Callable[[str], Run]
+NEAR = 1e-5
+WITH_LOSSES = (
+    *("twelve", "in_backward", "marked_in_backward", "shared", "by_hand", "functional"),
+    *("evaluated", "rollouts", "teacher"),
+)
+SETTLED = 3
+"""After how many steps a pattern is known that could not be foretold."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Runs each way once."""
+
+    @functools.cache
+    def run(way: str) -> Run:
+        cwd = tmp_path_factory.mktemp(way)
+        target = start_program("step_ways", way, home=cwd / "home", cwd=cwd, PROBING="1")
+        try:
+            return Run(target)
+        finally:
+            target.reap()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "way", [*WITH_LOSSES, "gan", "critics", "actor_first", "phases", "closure"]
+)
+def test_steps_are_those_of_the_script(way: str, runs: Runs) -> None:
+    """As many as it made, with the number of optimizer steps that one has in the end."""
+    run = runs(way)
+    rows = run.ask("FROM python.steps ORDER BY step")
+    ended = [row for row in rows if row["duration"] is not None]
+    assert run.problems() == ()
+    # Without an optimizer only the next call of the model shows that a step has ended.
+    assert [row["step"] for row in ended] == list(
+        range(run.ends["steps"] - run.ends.get("open", 0))
+    )
+    if "per_step" in run.ends:
+        assert {row["optimizer_steps"] for row in ended[SETTLED:]} == {run.ends["per_step"]}
+    assert all(row["cpu_s"] is not None and row["minor_faults"] is not None for row in ended)
+
+
+@pytest.mark.parametrize("way", WITH_LOSSES)
+def test_losses_are_those_of_the_script(way: str, runs: Runs) -> None:
+    """One loss per step is on record as the script has seen it."""
+    run = runs(way)
+    rows = run.ask("SELECT loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    wanted = run.ends["losses"][: len(rows)]
+    assert [row["loss"] for row in rows] == pytest.approx(wanted, rel=NEAR)
+
+
+@pytest.mark.parametrize("way", ["gan", "critics", "actor_first"])
+def test_losses_of_two_optimizers_are_kept_apart(way: str, runs: Runs) -> None:
+    """Each is in the row of its own optimizer, with its rate and its model; no mean is made."""
+    run = runs(way)
+    (row,) = run.ask(
+        "SELECT loss, loss_finite FROM python.steps ORDER BY step DESC LIMIT 1 OFFSET 1"
+    )
+    assert row == {"loss": None, "loss_finite": True}
+    last = run.ask(
+        "SELECT last(loss ORDER BY seq) AS loss, last(lr ORDER BY seq) AS lr, model"
+        " FROM python.optimizer_steps GROUP BY model ORDER BY lr"
+    )
+    wanted = run.ends["last"]
+    assert [row["loss"] for row in last] == pytest.approx(
+        [wanted["opt_gen"], wanted["opt_critic"]], rel=NEAR
+    )
+    assert [row["lr"] for row in last] == [1e-3, 2e-3]
+    assert {row["model"] for row in last} == {"Sequential", "Sequential 2"}
+
+
+def test_models_of_one_class_are_told_apart(runs: Runs) -> None:
+    """Each step has the one that was trained in it."""
+    rows = runs("phases").ask(
+        "SELECT model, count(*) AS n FROM python.steps WHERE duration IS NOT NULL"
+        " GROUP BY model ORDER BY model"
+    )
+    assert rows == [{"model": "Sequential", "n": 10}, {"model": "Sequential 2", "n": 10}]
+
+
+def test_evaluation_is_no_part_of_a_step(runs: Runs) -> None:
+    """It has rows of its own, before the steps that it lies before, and their time is not its."""
+    run = runs("evaluated")
+    rows = run.ask("FROM python.evaluations ORDER BY step")
+    assert [row["step"] for row in rows] == run.ends["before"]
+    assert [row["calls"] for row in rows] == run.ends["calls"]
+    assert [row["samples"] for row in rows] == [20, 20, 20]
+    assert all(row["duration"] >= 0.08 for row in rows)  # four pauses of 20 ms, at least
+    steps = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["samples"] for row in steps] == [4] * 7
+    for row, evaluation in zip([steps[3], steps[6]], rows[1:], strict=True):
+        assert row["start_ns"] >= evaluation["start_ns"] + evaluation["duration_ns"] - 1
+
+
+def test_a_teacher_is_part_of_the_step(runs: Runs) -> None:
+    """It is called without gradients before each step, and is no evaluation."""
+    assert runs("teacher").ask("FROM python.evaluations") == []
+
+
+def test_an_optimizer_in_a_backward_pass_ends_no_step_within_it(runs: Runs) -> None:
+    """The whole pass is of one step, and so is its time."""
+    run = runs("in_backward")
+    rows = run.ask("SELECT backward_s, optimizer_s FROM python.steps WHERE duration IS NOT NULL")
+    assert all(row["backward_s"] > 4 * 0.005 and row["optimizer_s"] > 0 for row in rows)
+    passes = run.ask(
+        "SELECT DISTINCT step FROM python.torch_trace WHERE stage = 'backward'"
+        " AND module = 'Sequential' ORDER BY step"
+    )
+    assert [row["step"] for row in passes] == list(range(6))
+
+
+def test_the_first_loss_is_what_a_closure_gives_back(runs: Runs) -> None:
+    """LBFGS computes several per step; the script sees the first."""
+    run = runs("closure")
+    rows = run.ask("SELECT first_loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)

@@ -1,0 +1,64 @@
+"""The pattern in which optimizers step, and the steps of the training that it makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing.agent.sources.steps.step_pattern import Place, StepPattern
+
+pytestmark = pytest.mark.anypython
+
+D, G = 1, 2
+
+
+def told(steps: list[int], waits_for: set[int], *, is_late: bool = False) -> tuple[str, int]:
+    """Which steps of optimizers end one of the training, by a bar, and how many those are."""
+    pattern, text, count = StepPattern(), "", 0
+    pattern.is_late = is_late
+    for who in steps:
+        ends = pattern.stepped(who, lambda: waits_for)
+        text += f"{who}{'|' if ends else ''}"
+        count += 1 + pattern.missed if ends else 0
+    return text, count
+
+
+@pytest.mark.parametrize(
+    ("steps", "waits_for", "expected", "count"),
+    [
+        ([D] * 4, set(), "1|1|1|1|", 4),
+        ([D, G] * 3, {D, G}, "12|12|12|", 3),
+        ([D, D, D, G] * 3, {D, G}, "1112|1112|1112|", 3),
+        ([1, 2, 3] * 3, {1, 2, 3}, "123|123|123|", 3),
+        # Without anything to go by, the pattern shows; from then on numbers are right.
+        ([D, G] * 6, set(), "1|2|1|21212|12|12|", 6),
+        ([G, D, D, D] * 5, {D, G}, "21|112|1112111|2111|2111|", 5),
+        # One after the other: whoever is waited for in vain is not waited for any longer.
+        ([1] * 10 + [2] * 10, {1, 2}, "11111111|1|1|22222222|2|2|", 20),
+        # A gradient scaler leaves one out.
+        ([D, G] * 3 + [D] + [D, G] * 3, {D, G}, "12|12|12|112|12|12|", 6),
+    ],
+)
+def test_a_step_ends_with_the_last_of_its_optimizers(
+    steps: list[int], waits_for: set[int], expected: str, count: int
+) -> None:
+    """Learned from the pattern, and corrected when it changes."""
+    assert told(steps, waits_for) == (expected, count)
+
+
+def test_a_late_start_finds_where_the_loop_begins() -> None:
+    """Where the place of the call goes back in the script, a round begins."""
+    pattern, ends = StepPattern(), []
+    pattern.is_late = True
+    for who in [G, *[D, G] * 4]:
+        place = Place(((7, 10 * who),))
+        ends.append(pattern.stepped(who, lambda: {D, G}, place))
+    assert pattern.cycle == (D, G)
+    assert ends[-4:] == [False, True, False, True]
+
+
+def test_a_long_training_keeps_its_pattern_cheap() -> None:
+    """What is not foretold is asked for; what is, is not."""
+    pattern, asked = StepPattern(), []
+    for who in [D, G] * 100:
+        pattern.stepped(who, lambda: asked.append(1) or {D, G})
+    assert len(asked) <= 4
