@@ -68,7 +68,7 @@ class Evaluation:
             waited = time.monotonic() - self._started
             left_s = self.limit_s - waited
             result = self._run.execute(
-                Moment(self.where, waited, self.limit_s, left_s, self._is_together)
+                Moment(self.where, waited, self.limit_s, left_s, self._is_together, visit.thread_id)
             )
             outcome = outcome_of(result, self._run, is_cancelled=bool(self._why))
             self.future.set_result(result)

@@ -38,11 +38,15 @@ class Visit:
 
     The asking thread waits until `is_held` and does its work; withdrawing the visit from its
     `SafePoints` lets the training go on.
+
+    Attributes:
+        thread_id: The kernel number of the thread that stands still for it; None while none does.
     """
 
     def __init__(self, hold_s: float, gate: SafePoints) -> None:
         self._hold_s = hold_s
         self._gate = gate
+        self.thread_id: int | None = None
         self._held = threading.Event()
         self._done = threading.Event()
 
@@ -60,6 +64,7 @@ class Visit:
 
     def hold(self) -> None:
         """Stand still until the work is done or its time is up; runs in the training thread."""
+        self.thread_id = threading.get_native_id()
         self._held.set()
         self._done.wait(self._hold_s)
 
