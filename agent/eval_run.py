@@ -99,6 +99,7 @@ class Moment(NamedTuple):
         limit_s: The time limit that was asked for.
         left_s: How much of it is left.
         is_together: Whether all ranks of the job run it at this step.
+        held_id: The kernel number of the thread that is held for it; None where none is.
     """
 
     where: str
@@ -106,6 +107,7 @@ class Moment(NamedTuple):
     limit_s: float
     left_s: float
     is_together: bool = False
+    held_id: int | None = None
 
 
 class Run:
@@ -145,7 +147,7 @@ class Run:
         Raises:
             NoSuchThread, NoSuchFrame: What it is to see is not there.
         """
-        names, thread = self._names(is_held=moment.where == "safe point")
+        names, thread = self._names(moment.held_id)
         names.open()
         step, before = self._training.step(), set(threading.enumerate())
         capture = self._shared.output.begin(self._shared.settings.eval_max_bytes)
@@ -178,9 +180,12 @@ class Run:
             return contextlib.nullcontext()
         return self._shared.alone.refusing()
 
-    def _names(self, *, is_held: bool) -> tuple[Names, str]:
-        """Where names come from, and the name of the thread that has them."""
-        code, training_thread = self._code, self._training.thread_id()
+    def _names(self, held_id: int | None) -> tuple[Names, str]:
+        """Where names come from, and the name of the thread that has them.
+
+        Of several threads that train, the one that is held is meant.
+        """
+        code, training_thread = self._code, held_id or self._training.thread_id()
         thread = thread_of(training_thread) if code.thread is None else find_thread(code.thread)
         is_chosen = code.thread is not None or code.frame is not None
         last = {}
@@ -193,7 +198,7 @@ class Run:
             kept=self._shared.names,
             covers=self._shared.covers_of(code.session),
             assigns=code.assigns,
-            is_held=is_held and number_of(thread) == training_thread,
+            is_held=held_id is not None and number_of(thread) == held_id,
         )
         return names, thread.name
 

@@ -67,9 +67,10 @@ class Evaluation:
             self.where = self._wait(visit)
             waited = time.monotonic() - self._started
             left_s = self.limit_s - waited
-            result = self._execute(
-                Moment(self.where, waited, self.limit_s, left_s, self._is_together), visit
+            moment = Moment(
+                self.where, waited, self.limit_s, left_s, self._is_together, visit.thread_id
             )
+            result = self._execute(moment, visit)
             outcome = outcome_of(result, self._run, is_cancelled=bool(self._why))
             self.future.set_result(result)
         except BaseException as error:  # noqa: BLE001 - the result, whatever it is

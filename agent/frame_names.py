@@ -3,14 +3,18 @@
 Rules of this file: looks at frames of other threads, and leaves nothing behind in them: before
 Python 3.13 a frame keeps the copy of its locals that was made for whoever asked, and with it the
 tensors of that moment. A local of a thread that runs is never written where that is not atomic.
+What runs the script's functions, an event loop or a pool of threads, is passed over: in its place
+stand the coroutines that wait to go on, for a training awaits there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import threading
-from types import FrameType
+from collections.abc import Collection
+from types import AsyncGeneratorType, CoroutineType, FrameType
 from typing import Any, NamedTuple
 
 from ..errors import NoSuchFrame, NoSuchThread
@@ -18,9 +22,26 @@ from .safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .training_thread import number_of
 
 _NOT_THE_USERS = ("torch.", "probing.")
+_LOOPS = ("asyncio.", "uvloop.")
+_NOT_ON_STACKS = (*_NOT_THE_USERS, *_LOOPS, "concurrent.futures.", "threading.", "selectors.")
+_NOT_WAITING = (*_NOT_ON_STACKS, "aiohttp.")
 _HOLDER = SafePoints.__module__
 _CO_OPTIMIZED = 1
 _MOST_SHOWN = 12
+
+
+class _Names(NamedTuple):
+    """What a kind of coroutine calls its parts."""
+
+    frame: str
+    running: str
+    awaits: str
+
+
+_AWAITING: dict[type, _Names] = {
+    CoroutineType: _Names("cr_frame", "cr_running", "cr_await"),
+    AsyncGeneratorType: _Names("ag_frame", "ag_running", "ag_await"),
+}
 
 
 class Place(NamedTuple):
@@ -63,19 +84,31 @@ def frame_of(thread_id: int) -> FrameType | None:
     return sys._current_frames().get(thread_of(thread_id).ident or 0)  # noqa: SLF001 - as its docs say
 
 
-def frames_at(place: Place) -> list[FrameType]:
+def frames_at(place: Place, known: Collection[Any] = ()) -> list[FrameType]:
     """The frames that are meant, innermost first.
+
+    Args:
+        known: The training's model and optimizer: of coroutines that wait, those that have one of
+            them come first.
 
     Raises:
         NoSuchFrame: The one that was asked for is not there.
     """
-    frames = _own_frames(frame_of(place.thread_id))
+    waiting = waiting_frames(known)
+    frames = _own_frames(frame_of(place.thread_id), waiting)
+    if not place.is_chosen:
+        frames += [frame for frame in waiting if frame not in frames]
     if place.frame is None:
         return frames
     if not 0 <= place.frame < len(frames):
         shown = [f"{i} {describe_frame(f)}" for i, f in enumerate(frames[:_MOST_SHOWN])]
         raise NoSuchFrame(place.frame, thread_of(place.thread_id).name, shown)
     return [frames[place.frame]]
+
+
+def stands_still(frame: FrameType, thread_id: int) -> bool:
+    """Whether a frame cannot go on while a thread is held: it is of its stack, or of its loop."""
+    return frame in _own_frames(frame_of(thread_id), waiting_frames(()))
 
 
 def describe_frame(frame: FrameType) -> str:
@@ -133,14 +166,79 @@ def _let_go(frame: FrameType, values: Any) -> None:
         values.clear()
 
 
-def _own_frames(frame: FrameType | None) -> list[FrameType]:
-    """The frames of a stack but those of torch and of probing, and of what holds it for us."""
+def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[FrameType]:
+    """The frames of a stack but those of torch and of probing, and of what holds it for us.
+
+    Args:
+        waiting: Those of coroutines that wait: they stand in the place of a loop that runs here.
+    """
     frames: list[FrameType] = []
+    is_loop_met = False
     while frame is not None:
-        module = frame.f_globals.get("__name__", "") or ""
-        if module == _HOLDER:
+        module = _module(frame)
+        if module == f"{_HOLDER}.":
             frames.clear()
-        elif not f"{module}.".startswith(_NOT_THE_USERS):
+        elif module.startswith(_LOOPS):
+            frames += () if is_loop_met else waiting
+            is_loop_met = True
+        elif not module.startswith(_NOT_ON_STACKS):
             frames.append(frame)
         frame = frame.f_back
     return frames
+
+
+def waiting_frames(known: Collection[Any]) -> list[FrameType]:
+    """The frames of the script's coroutines that wait to go on, each before that which awaits it.
+
+    They are looked for only where a thread of the script's runs an event loop.
+
+    Args:
+        known: As of `frames_at`.
+    """
+    if not _has_loop():
+        return []
+    waiting = [thing for thing in gc.get_objects() if type(thing) in _AWAITING]
+    awaited = {id(_awaits(thing)) for thing in waiting}
+    ids = {id(thing) for thing in known if thing is not None}
+    chains = [_chain(thing) for thing in waiting if id(thing) not in awaited]
+    chains.sort(key=lambda chain: not any(ids.intersection(_local_ids(f)) for f in chain))
+    return [frame for chain in chains for frame in chain]
+
+
+def _has_loop() -> bool:
+    """Whether a thread that is not the agent's runs an event loop."""
+    own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
+    for ident, innermost in sys._current_frames().items():  # noqa: SLF001 - as its docs say
+        frame: FrameType | None = None if ident in own else innermost
+        while frame is not None:
+            if _module(frame).startswith(_LOOPS):
+                return True
+            frame = frame.f_back
+    return False
+
+
+def _chain(outermost: Any) -> list[FrameType]:
+    """The frames of a coroutine and of those that it awaits, the innermost first."""
+    frames: list[FrameType] = []
+    thing = outermost
+    while (names := _AWAITING.get(type(thing))) is not None:
+        frame: FrameType | None = getattr(thing, names.frame)
+        if frame is not None and not getattr(thing, names.running):
+            frames.append(frame)
+        thing = getattr(thing, names.awaits)
+    return [frame for frame in reversed(frames) if not _module(frame).startswith(_NOT_WAITING)]
+
+
+def _module(frame: FrameType) -> str:
+    """The module of a frame's code, with a dot behind it."""
+    return f"{frame.f_globals.get('__name__', '') or ''}."
+
+
+def _awaits(thing: Any) -> Any:
+    """What a coroutine waits for."""
+    return getattr(thing, _AWAITING[type(thing)].awaits)
+
+
+def _local_ids(frame: FrameType) -> set[int]:
+    """What the variables of a frame hold, by identity."""
+    return {id(value) for value in locals_of(frame).values()}

@@ -1,14 +1,14 @@
 """The names that code sent by `eval` can use.
 
 Rules of this file: names only; nothing is imported, nothing is run. A name is looked for in
-the live ``__main__``, then in the locals of the training thread's frames from the inside out,
-then among what was seen in recorded calls (`model`, `optimizer`). What was seen comes before the
-locals of installed packages: a framework's `step` counts something else; only its `model` is what
-the user has given it. A frame that the user has chosen comes before all of these. What the code
-assigns is its own: code that is sent later sees it, the script does not, and a name that the script
-has is only hidden by it while the code runs. Where that was asked for, it goes to the local
-variable that has the name, or else into ``__main__``. Once the code is done, nothing of the frames
-is kept.
+the live ``__main__``, then in the locals of the training thread's frames from the inside out and
+of coroutines that wait, then among what was seen in recorded calls (`model`, `optimizer`). What
+was seen comes before the locals of installed packages: a framework's `step` counts something else;
+only its `model` is what the user has given it. A frame that the user has chosen comes before all
+of these. What the code assigns is its own: code that is sent later sees it, the script does not,
+and a name that the script has is only hidden by it while the code runs. Where that was asked for,
+it goes to the local variable that has the name, or else into ``__main__``. Once the code is done,
+nothing of the frames is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
-from .frame_names import Place, describe_frame, frames_at, has_local, locals_of, write_local
+from .frame_names import (
+    Place,
+    describe_frame,
+    frames_at,
+    has_local,
+    locals_of,
+    stands_still,
+    write_local,
+)
 
 _MOST_NAMES = 40
 _MOST_CLOSE = 4
@@ -148,7 +156,8 @@ class Names:
                 )
                 is_there = is_there and not self._comes_behind(name, frame)
                 if is_there and frame.f_locals is not frame.f_globals:
-                    write_local(frame, name, value, is_held=self._is_held)
+                    is_held = self._is_held and stands_still(frame, self._place.thread_id)
+                    write_local(frame, name, value, is_held=is_held)
                     frames[index][1][name] = value
                     return
         self.main[name] = value
@@ -238,7 +247,8 @@ class Names:
 
     def _looked(self) -> list[tuple[FrameType, dict[str, Any]]]:
         """The frames now, with copies of their locals."""
-        return [(frame, locals_of(frame)) for frame in frames_at(self._place)]
+        known = [self._found.get(name) for name in ("model", "optimizer")]
+        return [(frame, locals_of(frame)) for frame in frames_at(self._place, known)]
 
 
 class LiveGlobals(dict[str, Any]):

@@ -115,7 +115,9 @@ class Repetition:
                 self._check(started)
                 visit.wait_held(_POLL_S)
             waited = time.monotonic() - started
-            return self._run.execute(Moment("safe point", waited, self._limit_s, self._limit_s))
+            limit_s, held_id = self._limit_s, visit.thread_id
+            moment = Moment("safe point", waited, limit_s, limit_s, held_id=held_id)
+            return self._run.execute(moment)
         finally:
             self._training.safe_points.withdraw(visit)
 

@@ -71,11 +71,13 @@ class Visit:
 
     Attributes:
         is_beside: Whether its work begins without the training held.
+        thread_id: The kernel number of the thread that stands still for it; None while none does.
     """
 
     def __init__(self, hold_s: float, points: SafePoints) -> None:
         self._hold_s = hold_s
         self._points = points
+        self.thread_id: int | None = None
         self._held = threading.Event()
         self._done = threading.Event()
         self.is_beside = False
@@ -94,6 +96,7 @@ class Visit:
 
     def hold(self) -> None:
         """Stand still until the work is done or its time is up; runs in the training thread."""
+        self.thread_id = threading.get_native_id()
         self._held.set()
         self.wait_done()
 

@@ -16,7 +16,8 @@ def holder_text(row: Mapping[str, Any]) -> str:
     """Who refers to a tensor."""
     if row["holder"] in {"unknown", "cycle"} or not row["path"]:
         known = {
-            "native": "no Python object refers to it: native code does",
+            "native": "nothing that Python's garbage collector knows refers to it: native code"
+            " does, or a NumPy array or memoryview of it",
             "unknown": "what refers to it was not found",
             "cycle": "held by a reference cycle that only the garbage collector frees",
             "traceback": "held by a local variable in the traceback of an exception",

@@ -163,13 +163,25 @@ def _finding(number: int, finding: Finding) -> list[str]:
 def _kept(row: Mapping[str, Any]) -> str:
     """Which tensors stayed, how many per step."""
     if row["tensors_per_step"] is None:
-        return f"{row['kept']:,} {row['name']} more, added in {plural(row['births'], 'step')}"
+        return _more_of(row)
     module = f" of {row['module']}" if row["module"] else ""
     return (
         f"{row['tensors_per_step']:g} per step: {row['shape']} on {row['device']},"
         f" {row['category'].replace('_', ' ')}{module}; {row['tensors']:,} in all,"
         f" {size(row['bytes'])}"
     )
+
+
+def _more_of(row: Mapping[str, Any]) -> str:
+    """What there is more of that is no tensor."""
+    if row["name"] == "items":
+        return f"{row['kept']:,} items more, in a {row['container']}"
+    if row["name"] == "workers":
+        return f"{size(row['kept'])} more in the watched steps, in all workers together"
+    of = ""
+    if row["name"] == "descriptors" and row["path"]:
+        of = f"; {row['place']} lead to {row['path']}"
+    return f"{row['kept']:,} {row['name']} more, added in {plural(row['births'], 'step')}{of}"
 
 
 def _graph(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -180,11 +192,19 @@ def _graph(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _holder(row: Mapping[str, Any]) -> str:
-    """Who refers to one of them; of a hook, where it hangs."""
-    if row["category"] is None and row["path"]:
-        place = f"{row['place']}, {short_file(row['file'])}:{row['lineno']}"
-        return f"the newest on `{row['path']}`: {place}"
-    return "" if row["holder"] == "cycle" else holder_text(row)
+    """Who refers to one of them; of what is no storage, where the newest comes from."""
+    if row["holder"] == "cycle" or (row["name"] == "descriptors" and row["category"] is None):
+        return ""
+    if row["category"] is not None or row["name"] == "items":
+        return holder_text(row)
+    if not row["path"]:
+        return ""
+    at = f", {short_file(row['file'])}:{row['lineno']}" if row["lineno"] else ""
+    if row["name"] == "workers":
+        return f"they make samples in {row['path']}{at}"
+    if row["name"] == "threads":
+        return f"the newest, `{row['path']}`, runs {row['place'] or 'what is not known'}{at}"
+    return f"the newest on `{row['path']}`: {row['place']}{at}"
 
 
 def _signed(number: float) -> str:

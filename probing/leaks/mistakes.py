@@ -57,7 +57,9 @@ def findings_of(rows: Sequence[Row], steps: Sequence[Row]) -> tuple[Finding, ...
     """
     named: dict[tuple[str, Any, Any], list[Row]] = {}
     owners: dict[tuple[Any, Any], tuple[str, Any, Any]] = {}
-    for row in sorted(rows, key=lambda row: row["holder"] == "graph"):
+    tensors = {row["path"] for row in rows if row["category"] is not None}
+    own = [row for row in rows if row["name"] != "items" or f"{row['path']}[...]" not in tensors]
+    for row in sorted(own, key=lambda row: row["holder"] == "graph"):
         place = row["path"], row["place"]
         mistake = _mistake_of(row)
         key = (mistake, None, None) if mistake in _WHEREVER else (mistake, *place)
@@ -131,8 +133,13 @@ def _is_scalar(row: Row) -> bool:
     return str(row["shape"]).endswith(_SCALARS)
 
 
+def _is_count(name: str) -> Callable[[Row], bool]:
+    """Whether a row is about something that is no storage."""
+    return lambda row: row["name"] == name and row["category"] is None
+
+
 _RULES: tuple[tuple[str, Callable[[Row], bool]], ...] = (
-    ("hooks", lambda row: row["name"] == "hooks" and row["category"] is None),
+    *[(name, _is_count(name)) for name in ("hooks", "descriptors", "threads", "items", "workers")],
     ("bounded", lambda row: row["bound"] is not None),
     ("traceback", lambda row: row["holder"] == "traceback"),
     ("cycle", lambda row: row["holder"] == "cycle"),

@@ -17,6 +17,10 @@ TITLES = {
     "modules": "modules are added at each step",
     "optimizer": "state of the optimizer is added at each step",
     "hooks": "hooks are registered again and again",
+    "descriptors": "descriptors are opened and not closed",
+    "threads": "threads are started and do not end",
+    "items": "a collection of Python grows",
+    "workers": "worker processes grow: what a data set or its collate function keeps",
     "traceback": "exceptions are kept with their traceback",
     "cycle": "tensors are in reference cycles that nothing but the garbage collector frees",
     "bounded": "a collection with a limit is filling",
@@ -40,6 +44,13 @@ WAYS_OUT = {
     "optimizer": "call `add_param_group` once per parameter; make the optimizer before the loop",
     "hooks": "register the hook once, before the loop; or keep the handle and call"
     " `handle.remove()`",
+    "descriptors": "close what is opened: `with open(...) as file:`, `connection.close()`",
+    "threads": "end them (`join()`), or start them once: `ThreadPoolExecutor(max_workers=...)`"
+    " before the loop",
+    "items": "let go of old items of `{name}`, or bound it: `collections.deque(maxlen=...)`,"
+    " `functools.lru_cache(maxsize=...)`",
+    "workers": "look at what `__getitem__`, a transform or `collate_fn` adds to an attribute or a"
+    " global variable: each worker has its own copy, and keeps it for as long as it lives",
     "traceback": "keep `repr(error)` instead of the exception, or call"
     " `traceback.clear_frames(error.__traceback__)`",
     "cycle": "break the cycle, often `self.x = tensor` on an object that refers to itself, with"

@@ -57,7 +57,8 @@ HOLDER_COLUMNS = (
         " `attribute` of a torch module, a `class` attribute, a `closure`, a `local` variable"
         " of a function under way, the `traceback` of an exception that is kept, the autograd"
         " `graph` of another one; a `cycle` that only the garbage collector will free,"
-        " `native` code, or `unknown`.",
+        " `native` code or what Python's garbage collector does not know, such as a NumPy array;"
+        " or `unknown`.",
     ),
     _text("path", "That reference, such as `trainer.losses[...]`."),
     _text("place", "Whose it is, such as `__main__`, or the function's name."),
@@ -92,6 +93,14 @@ LEAK_STEPS = Table(
         ),
         _count("graph_pools", "Memory pools of CUDA graphs; NULL without an accelerator in use."),
         _count("graph_pool_bytes", "What those have reserved of the device.", "bytes"),
+        _count("descriptors", "Open descriptors of the process."),
+        _count("threads", "Threads of Python, without the agent's."),
+        _count(
+            "worker_bytes",
+            "What the worker processes have of their own, those of data loaders among them; NULL"
+            " where there are none, or some have gone.",
+            "bytes",
+        ),
         _number("cost_s", "How long the training was held to count them.", "s"),
     ),
 )
@@ -122,11 +131,16 @@ LEAKS = Table(
     name="leaks",
     kind="live",
     doc="One row per kind of storage that was new in several of the watched steps and never went,"
-    " the largest growth first; and one per count that grew instead, such as that of hooks.",
+    " the largest growth first; and one per count that grew instead: of hooks, of descriptors and"
+    " threads that stay, of items in a collection of Python, and what worker processes have.",
     columns=(
         _CATEGORY,
         _text("module", "The module that they belong to, by its name in its root; else NULL."),
-        _text("name", "What that module, or the optimizer, calls the newest of them; else NULL."),
+        _text(
+            "name",
+            "What that module, or the optimizer, calls the newest of them; `hooks`, `descriptors`,"
+            " `threads`, `items` or `workers` of what is no storage; else NULL.",
+        ),
         _text("shape", "Type and sizes, such as `float32[8,128]`."),
         _text("device", "Where they lie, such as `cuda:0`."),
         Column(

@@ -88,7 +88,8 @@ TENSORS = Table(
         Column(
             name="tensor_id",
             type="int64",
-            doc="The `id()` of that tensor while it lives; NULL of one that only autograd holds.",
+            doc="The `id()` of a tensor over it while that lives, of that one where Python has it;"
+            " NULL of one that only autograd holds.",
         ),
         Column(name="address", type="int64", doc="Where the storage begins."),
         Column(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -176,3 +177,40 @@ def test_a_misspelt_name_costs_no_look_at_every_object() -> None:
     assert "batch" in far, far
     assert "network" in far, far
     assert "helper0," not in far, "no more than forty"
+
+
+NAMES = "(type(network).__name__, type(sgd).__name__, type(history).__name__, len(history) > 1)"
+
+
+@pytest.mark.parametrize("way", ["awaits", "hands over"])
+def test_a_training_in_coroutines_has_its_names(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """While it awaits something, or a thread takes the step, its coroutine's names are seen.
+
+    They come before those of other coroutines, and those of the event loop are not seen at all.
+    """
+    target = program("awaiting", way)
+    target.wait_for_output("ready")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
+    assert job.eval(NAMES).value == "('Linear', 'SGD', 'list', True)"
+    assert job.eval("in_thread").value == str(way == "hands over")
+    if way == "awaits":
+        assert job.eval("before").value == "4.0", "also of what the coroutine awaits"
+    for name in ("handle", "main_task", "work_item", "event_list"):
+        assert job.eval(name).error_type == "NameError", name
+
+
+def test_of_two_threads_that_train_the_held_one_is_asked(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and the thread that is told are those of the thread that stands still."""
+    target = program("awaiting", "threads")
+    target.wait_for_step(5)
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
+    for _ in range(6):
+        result = job.eval("own")
+        is_main = result.thread == "MainThread"
+        assert result.value == ("'second'" if is_main else "'first'"), result

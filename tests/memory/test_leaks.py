@@ -43,9 +43,9 @@ def watch(target: Target, way: str, steps: int = 8, by: str = "category") -> Lea
     return find_leaks(process, steps, timeout_s=DEADLINE_S, by=by)
 
 
-@pytest.mark.parametrize("way", ["plain", "accumulation", "ema", "bounded", "evaluation"])
+@pytest.mark.parametrize("way", ["plain", "accumulation", "ema", "bounded", "evaluation", "floats"])
 def test_a_healthy_training_has_no_leak(keeping: Target, way: str) -> None:
-    """Accumulated gradients, averaged weights, a bounded history and evaluations are no leak."""
+    """Accumulated gradients, averaged weights, a short history and evaluations are no leak."""
     report = watch(keeping, way)
     assert report.failure is None
     assert report.steps == 8
@@ -106,6 +106,10 @@ def test_a_kept_graph_is_found_to_the_byte(keeping: Target) -> None:
         ("closure", "tensors", "closure", "seen[...]"),
         ("hooks", "hooks", "attribute", "0.forward_hooks"),
         ("modules", "modules", None, None),
+        ("texts", "items", "global", "kept_bytes"),
+        ("cached", "items", "global", "trainer.cache"),
+        ("files", "descriptors", "unknown", "/proc/*/stat"),
+        ("threads", "threads", None, None),
         ("cycles", "cycle", "cycle", None),
     ],
 )
@@ -119,6 +123,71 @@ def test_a_mistake_has_its_name(
     assert found.is_leak
     if holder is not None:
         assert {(row["holder"], row["path"]) for row in found.rows} == {(holder, path)}
+
+
+def test_collections_have_their_size_and_their_line(keeping: Target) -> None:
+    """About what a list of bytes grows by per step is told, with the line that adds to it."""
+    (found,) = watch(keeping, "texts").findings
+    steps = int(probing.connect(keeping.pid).eval("trainer.steps").value or 0)
+    assert found.bytes_per_step == pytest.approx(2000 + steps, rel=0.3)
+    (row,) = found.rows
+    with open(row["file"], encoding="utf-8") as source:
+        assert "kept_bytes.append(" in source.readlines()[row["lineno"] - 1]
+    (threads,) = watch(keeping, "threads").findings
+    assert threads.rows[0]["place"] == "wait_for_ever"
+
+
+def test_a_leak_in_a_loader_worker_is_found(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a data set keeps grows in another process, and is told with where samples are made."""
+    target = program("forgetful")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    target.wait_for_step(5)
+    process = probing.connect(target.pid)
+    report = find_leaks(process, 8, timeout_s=DEADLINE_S)
+    (found,) = [each for each in report.findings if each.mistake == "workers"]
+    assert found.bytes_per_step == pytest.approx(4 << 20, rel=0.3)
+    assert found.rows[0]["path"] == "Forgetful.__getitem__"
+
+
+def test_a_kept_result_that_its_own_graph_has_saved_has_its_holder(keeping: Target) -> None:
+    """What a node saves of its own result is not taken for the tensor that a list keeps."""
+    report = watch(keeping, "own_results")
+    found = {(row["holder"], row["path"]) for each in report.findings for row in each.rows}
+    names = ("sigmoid", "relu", "tanh", "exp", "softmax")
+    kept = {f"trainer.gates['{name}'][...]" for name in names}
+    assert {path for _, path in found} == kept, found
+    # A leaf that a graph is to give a gradient to looks like what was computed from it.
+    assert {holder for holder, _ in found} <= {"global", "graph"}, found
+    for each in report.findings:
+        for row in each.rows:
+            if row["holder"] == "global":
+                with open(row["file"], encoding="utf-8") as source:
+                    assert ".append(" in source.readlines()[row["lineno"] - 1]
+
+
+def test_a_state_that_is_carried_on_with_its_graph_is_found(keeping: Target) -> None:
+    """A chain of graphs is held by the last of them, whose name is told."""
+    report = watch(keeping, "carried")
+    (found,) = report.findings
+    assert found.mistake == "graph"
+    assert {(row["holder"], row["path"]) for row in found.rows} == {("graph", "trainer.hidden")}
+
+
+def test_looking_leaves_no_tensor_behind(keeping: Target) -> None:
+    """There are as many tensors after a watch as before, also where nodes save their results."""
+    process = probing.connect(keeping.pid)
+    process.eval("import torch\nprobe = [torch.rand(7, 13, requires_grad=True).sigmoid()]")
+    count = (
+        "import gc, torch\nsum(type(t) is torch.Tensor and t.shape == (7, 13) for t in"
+        " gc.get_objects())"
+    )
+    before = process.eval(count)
+    watch(keeping, "plain", steps=3)
+    list(process.live("tensors", wait_s=DEADLINE_S).dicts())
+    after = process.eval(count)
+    assert (after.value, after.error) == (before.value, None) == ("2", None)
 
 
 def test_gradients_that_are_never_zeroed_are_told(keeping: Target) -> None:

@@ -188,14 +188,14 @@ def survey_threads() -> list[threading.Thread]:
 def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
     """Whoever asks, it is the same one, and it ends when it is told to, after what is in hand."""
     assert survey_threads() == []
-    assert surveyor.begin().result().is_good()
+    assert surveyor.survey().result().is_good()
     first = survey_threads()
-    asking = [threading.Thread(target=surveyor.begin) for _ in range(3)]
+    asking = [threading.Thread(target=surveyor.survey) for _ in range(3)]
     for one in asking:
         one.start()
         one.join()
     assert survey_threads() == first
-    last = surveyor.begin()
+    last = surveyor.survey()
     surveyor.close()
     surveyor.close()
     first[0].join()
@@ -204,7 +204,7 @@ def test_one_thread_makes_all_surveys(surveyor: Surveyor) -> None:
 
 def test_the_surveyor_keeps_no_survey(surveyor: Surveyor) -> None:
     """What it has made is gone as soon as who asked for it lets go."""
-    survey = weakref.ref(surveyor.begin().result())
+    survey = weakref.ref(surveyor.survey().result())
     wait_until(lambda: survey() is None, "the survey is gone")
 
 

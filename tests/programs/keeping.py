@@ -9,6 +9,7 @@ import copy
 import gc
 import json
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,11 +19,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-WIDTH = 64
+WIDTH, MOST = 64, 200
 all_losses: list[Tensor] = []
 kept_numbers: list[Tensor] = []
 last_losses: deque[Tensor] = deque(maxlen=12)
 validation: list[Tensor] = []
+kept_bytes: list[bytes] = []
+numbers: list[float] = []
+opened: list[Any] = []
+started: list[threading.Thread] = []
+SAVING = ("sigmoid", "relu", "tanh", "exp", "softmax")
+"""Functions whose node saves what they return."""
 
 
 class Block(nn.Module):
@@ -48,6 +55,9 @@ class Trainer:
         self.history: dict[str, list[Tensor]] = {"out": []}
         self.errors: list[Exception] = []
         self.batches: list[Tensor] = []
+        self.gates: dict[str, list[Tensor]] = {name: [] for name in SAVING}
+        self.hidden = torch.zeros(WIDTH, requires_grad=True)
+        self.cache: dict[int, bytes] = {}
         self.steps = 0
 
     def batch(self, rows: int = 8) -> tuple[Tensor, Tensor]:
@@ -108,6 +118,50 @@ def kept_graph(trainer: Trainer) -> None:
 
 def outputs(trainer: Trainer) -> None:
     trainer.history["out"].append(trainer.step()[0])
+
+
+def own_results(trainer: Trainer) -> None:
+    trainer.step()
+    for length, name in enumerate(SAVING, 2):
+        given = torch.rand(length, 3, requires_grad=True)
+        options = {"dim": 0} if name == "softmax" else {}
+        trainer.gates[name].append(getattr(torch, name)(given, **options))
+
+
+def carried(trainer: Trainer) -> None:
+    trainer.step()
+    trainer.hidden = torch.tanh(trainer.hidden * 1.01)
+
+
+def texts(trainer: Trainer) -> None:
+    kept_bytes.append(bytes(2000 + trainer.steps))
+    trainer.step()
+
+
+def cached(trainer: Trainer) -> None:
+    trainer.cache[trainer.steps] = b"%d" % trainer.steps * 1000
+    trainer.step()
+
+
+def floats(trainer: Trainer) -> None:
+    numbers.append(float(trainer.step()[1]))
+
+
+def files(trainer: Trainer) -> None:
+    trainer.step()
+    if len(opened) < MOST:
+        opened.append(open("/proc/self/stat", encoding="ascii"))  # noqa: SIM115 - never closed
+
+
+def threads(trainer: Trainer) -> None:
+    trainer.step()
+    if len(started) < MOST:
+        started.append(threading.Thread(target=wait_for_ever, daemon=True))
+        started[-1].start()
+
+
+def wait_for_ever() -> None:
+    threading.Event().wait()
 
 
 def hooks(trainer: Trainer) -> None:
@@ -174,8 +228,9 @@ def unzeroed(trainer: Trainer) -> None:
 WAYS: dict[str, Callable[[Trainer], None]] = {
     way.__name__: way
     for way in (
-        plain, accumulation, ema, bounded, evaluation, kept_loss, kept_graph, outputs, hooks,
-        modules, tracebacks, batches, cycles, unzeroed,
+        plain, accumulation, ema, bounded, evaluation, kept_loss, kept_graph, outputs, own_results,
+        carried, texts, cached, floats, files, threads, hooks, modules, tracebacks, batches, cycles,
+        unzeroed,
     )
 } | {"closure": closure()}  # fmt: skip
 

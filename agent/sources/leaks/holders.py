@@ -9,14 +9,12 @@ over. Nothing it has met stays referenced once it is closed.
 from __future__ import annotations
 
 import gc
-import sys
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..storage.living import living
-from .graph_holders import graph_of
 from .named_places import Link, Places, is_ours
+from .tensors_over import Place, graph_keepers, tensors_over
 
 if TYPE_CHECKING:
     from ..steps.recording import Recording
@@ -27,21 +25,18 @@ _MOST_REFERRERS = 200
 _UNNAMED = {"native", "cycle", "unknown"}
 
 
-class Sought(Protocol):
+class Sought(NamedTuple):
     """Storages of one kind, of which one is looked for.
 
     Attributes:
-        tensor_ids: Of those that a Python object stands for, in the order of their births.
-        addresses: Where they are.
+        places: Where they are, in the order of their births.
+        tensor_id: The one tensor over it that is meant; None where each of them is.
+        thing: What is looked for instead of a tensor.
     """
 
-    @property
-    def tensor_ids(self) -> list[int]:
-        """See above."""
-
-    @property
-    def addresses(self) -> set[tuple[str, int]]:
-        """See above."""
+    places: Sequence[Place] = ()
+    tensor_id: int | None = None
+    thing: Any = None
 
 
 class Holder(NamedTuple):
@@ -55,7 +50,7 @@ class Holder(NamedTuple):
         bound: The most that it can hold.
         file: The source file of the holder.
         line_of: The line where it begins; None for a whole file.
-        variable: The name to which a line of that file adds.
+        names: Those to which a line of that file may add, the innermost first.
         has_graph: Whether the tensor has an autograd graph; None where no object was found.
     """
 
@@ -66,7 +61,7 @@ class Holder(NamedTuple):
     bound: int | None = None
     file: str | None = None
     line_of: int | None = None
-    variable: str | None = None
+    names: tuple[str, ...] = ()
     has_graph: bool | None = None
 
 
@@ -81,15 +76,34 @@ class _Node:
 
 
 class _Walk:
-    """The search for the holder of one tensor."""
+    """The search for the holder of one storage, from the tensors over it, or that keep it.
 
-    def __init__(self, tensor: Any) -> None:
-        self.has_graph = tensor.grad_fn is not None
-        self.queue = deque([_Node(tensor, None, Link())])
-        self.seen = {id(tensor)}
+    Attributes:
+        place: Where the storage is; None where there is none any more.
+        has_graph: Whether a tensor over it has a graph; None where Python has no tensor over it.
+        is_of_graph: Whether the tensors are those in whose graph it is.
+    """
+
+    def __init__(self, place: Place | None, tensors: Iterable[Any]) -> None:
+        self.place = place
+        self.queue: deque[_Node] = deque()
+        self.seen: set[int] = set()
+        self.is_of_graph = self.is_cut = self.has_cycle = False
         self.looks = 0
-        self.is_cut = self.has_cycle = False
         self.holder: Holder | None = None
+        self._begin(tensors)
+        graphs = [node.thing.grad_fn is not None for node in self.queue if place is not None]
+        self.has_graph: bool | None = any(graphs) if graphs else None
+
+    def begin_at_graph(self, keepers: Iterable[Any]) -> None:
+        """Nothing named refers to it: go on from the tensors whose graphs keep it."""
+        self.is_of_graph, self.looks = True, 0
+        self.holder = None
+        self._begin(keepers)
+
+    def _begin(self, tensors: Iterable[Any]) -> None:
+        self.queue.extend(_Node(tensor, None, Link()) for tensor in tensors)
+        self.seen = {id(node.thing) for node in self.queue}
 
     def forget_the_gone(self) -> None:
         """Keep the identities only of what cannot have gone: what is on the way is held."""
@@ -112,23 +126,25 @@ class HolderSearch:
         self.is_done = not kept
         self._recording = recording
         self._kept = kept
-        self._walks: list[_Walk | None] = []
-        self._of_graph: list[int | None] = []
+        self._walks: list[_Walk] = []
         self._places: Places | None = None
-        self._is_begun = False
+        self._is_begun = self._has_asked_graphs = False
 
     def advance(self) -> None:
         """Do the next piece of the work."""
         if not self._is_begun:
             self._begin()
             return
-        walk = next((w for w in self._walks if w is not None and w.holder is None), None)
-        if walk is None:
-            self.is_done = True
-            return
         if self._places is None:
             self._places = Places(self._recording)
-        self._advance(walk, self._places)
+        walk = next((walk for walk in self._walks if walk.holder is None), None)
+        if walk is not None:
+            self._advance(walk, self._places)
+        elif not self._has_asked_graphs:
+            self._has_asked_graphs = True
+            self._ask_graphs(self._places)
+        else:
+            self.is_done = True
 
     def renew(self) -> None:
         """Time has passed: names are to be read anew, and what was met may have gone.
@@ -137,48 +153,53 @@ class HolderSearch:
         """
         self._places = None
         for walk in self._walks:
-            if walk is not None:
-                walk.forget_the_gone()
+            walk.forget_the_gone()
 
     def holders(self) -> list[Holder]:
         """One for each that was asked for."""
-        found = [self._holder_for(number) for number in range(len(self._walks))]
+        found = [walk.holder or Holder("unknown") for walk in self._walks]
         return found or [Holder("unknown") for _ in self._kept]
-
-    def _holder_for(self, number: int) -> Holder:
-        """The holder of one: where none has a name, that of the graph it is in, or of its graph."""
-        walk, graph = self._walks[number], self._of_graph[number]
-        own = Holder("native") if walk is None else walk.holder or Holder("unknown")
-        best, met = own, {number}
-        while best.kind in _UNNAMED and graph is not None and graph not in met:
-            met.add(graph)
-            of = self._walks[graph]
-            if of is not None and of.holder is not None:
-                best = of.holder
-            graph = self._of_graph[graph]
-        return own if best is own else best._replace(kind="graph", has_graph=own.has_graph)
 
     def close(self) -> None:
         """Let go of everything."""
         for walk in self._walks:
-            if walk is not None:
-                walk.queue.clear()
-        self._places = None
+            walk.queue.clear()
+        self._places, self._kept = None, ()
         self.is_done = True
 
     def _begin(self) -> None:
-        """Take one tensor of each kind: not the newest, which a variable may hold besides."""
+        """Take one storage of each kind: not the newest, which a variable may hold besides."""
         self._is_begun = True
-        wanted = {
-            number: ids[(len(ids) - 1) // 2]
-            for number, kept in enumerate(self._kept)
-            if (ids := kept.tensor_ids)
-        }
-        asked = set(wanted.values())
-        tensors = {id(t): t for t in living((_tensor_class(),))[0] if id(t) in asked}
-        chosen = [tensors.get(wanted.get(number, 0)) for number in range(len(self._kept))]
-        self._walks = [None if tensor is None else _Walk(tensor) for tensor in chosen]
-        self._of_graph = graph_of(chosen, [kept.addresses for kept in self._kept])
+        over = tensors_over({place for kept in self._kept for place in kept.places})
+        for kept in self._kept:
+            shown = [place for place in kept.places if place in over] or kept.places
+            place = shown[(len(shown) - 1) // 2] if shown else None
+            tensors = [] if place is None else over.get(place, [])
+            if kept.tensor_id is not None:
+                tensors = [tensor for tensor in tensors if id(tensor) == kept.tensor_id]
+            things = tensors if kept.thing is None else [kept.thing]
+            self._walks.append(_Walk(place, things))
+
+    def _ask_graphs(self, places: Places) -> None:
+        """Of what nothing named refers to, go on from the tensors whose graphs keep it.
+
+        They are followed at once: a step later, what a variable holds may be another tensor.
+        """
+        rest = [w for w in self._walks if w.holder is not None and w.holder.kind in _UNNAMED]
+        wanted = {walk.place for walk in rest if walk.place is not None}
+        keepers = graph_keepers(wanted) if wanted else {}
+        begun = [walk for walk in rest if walk.place in keepers]
+        keys = [tuple(map(id, keepers[walk.place])) for walk in begun if walk.place]
+        for walk in begun:
+            walk.begin_at_graph(keepers[walk.place] if walk.place else ())
+        keepers.clear()  # what is on the way would be referred to from here, too
+        known: dict[tuple[int, ...], Holder] = {}
+        for walk, key in zip(begun, keys, strict=True):
+            while walk.holder is None and key not in known:
+                self._advance(walk, places)
+            found = known.setdefault(key, walk.holder or Holder("unknown"))
+            walk.holder = found._replace(has_graph=walk.has_graph)
+            walk.queue.clear()
 
     def _advance(self, walk: _Walk, places: Places) -> None:
         """One look at what refers to one object."""
@@ -222,18 +243,19 @@ class HolderSearch:
         """Note what was found, and let go of what was met."""
         walk.queue.clear()
         if node is not None:
-            walk.holder = _holder_of(node, has_graph=walk.has_graph)
-        elif walk.is_cut or walk.looks >= _MOST_LOOKS:
-            walk.holder = Holder("unknown", has_graph=walk.has_graph)
-        else:
-            kind = "cycle" if walk.has_cycle else "native"
-            walk.holder = Holder(kind, has_graph=walk.has_graph)
+            walk.holder = _holder_of(node, walk)
+            return
+        kind = "cycle" if walk.has_cycle else "unknown" if walk.is_of_graph else "native"
+        if walk.is_cut or walk.looks >= _MOST_LOOKS or walk.place is None:
+            kind = "unknown"
+        walk.holder = Holder(kind, has_graph=walk.has_graph)
 
 
-def _holder_of(outermost: _Node, *, has_graph: bool) -> Holder:
+def _holder_of(outermost: _Node, walk: _Walk) -> Holder:
     """What the way from the outermost object to the tensor is called."""
     last = outermost.link
-    path, container, bound, variable = "", None, None, None
+    path, container, bound = "", None, None
+    names: list[str] = []
     is_traceback = False
     file, line_of = last.file, last.line_of
     node: _Node | None = outermost
@@ -246,23 +268,19 @@ def _holder_of(outermost: _Node, *, has_graph: bool) -> Holder:
             bound = link.bound if link.container else bound
         if link.file is not None and link.variable is not None:
             file, line_of = link.file, link.line_of
-        variable = link.variable or variable
+        names += [link.variable] if link.variable else []
         is_traceback |= link.is_traceback
         is_named = link.names_next
         node = node.inner
+    own = "traceback" if is_traceback else str(last.kind)
     return Holder(
-        kind="traceback" if is_traceback else str(last.kind),
+        kind="graph" if walk.is_of_graph else own,
         path=path.lstrip("."),
         place=last.place,
         container=container,
         bound=bound,
         file=file,
         line_of=line_of,
-        variable=variable,
-        has_graph=has_graph,
+        names=tuple(dict.fromkeys(reversed(names))),
+        has_graph=walk.has_graph,
     )
-
-
-def _tensor_class() -> type:
-    cls: type = sys.modules["torch"].Tensor
-    return cls

@@ -6,20 +6,16 @@ each, and holds nothing; the search itself is that of `holders`.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ...armed_job import ArmedJob
 from ...guard import Guard
 from ..steps.recording import Recording
-from ..storage.living import living
-from ..storage.saved_tensors import saved_tensors
 from ..storage.storages import storages_now
-from ..storage.tensor_parts import parts_of
-from .holders import Holder, HolderSearch
+from .holders import Holder, HolderSearch, Sought
+from .tensors_over import tensors_over
 
 _HOLD_NS = 20_000_000
 _SEARCH_NS = 20 * 1_000_000_000
@@ -27,11 +23,6 @@ _CUT = (
     "not everything was searched: a little is at the end of each step, and after 20 s that ended;"
     " ask for fewer tensors with --top"
 )
-_MOST_TENSORS = 8
-"""How many tensors over one storage are looked at."""
-_MOST_SAVED = 50_000
-
-Place = tuple[str, int]
 
 
 class Asked(NamedTuple):
@@ -48,15 +39,9 @@ class Asked(NamedTuple):
     bytes: int | None
     tensor_id: int | None
 
-    @property
-    def tensor_ids(self) -> list[int]:
-        """See `Sought`."""
-        return [] if self.tensor_id is None else [self.tensor_id]
-
-    @property
-    def addresses(self) -> set[Place]:
-        """See `Sought`."""
-        return set() if self.device is None else {(self.device, self.address)}
+    def sought(self) -> Sought:
+        """What is to be looked for."""
+        return Sought(() if self.device is None else ((self.device, self.address),), self.tensor_id)
 
 
 class ReferrerSearch(ArmedJob):
@@ -109,13 +94,13 @@ class ReferrerSearch(ArmedJob):
             for one in storages_now(self._recording)
             if one.address in self._addresses
         }
-        over, of_graphs = _tensors_over({(device, at) for at, (device, _) in there.items()})
+        over = tensors_over({(device, at) for at, (device, _) in there.items()})
+        ids = {place: [id(tensor) for tensor in tensors] for place, tensors in over.items()}
         for at in sorted(self._addresses):
             device, size = there.get(at, (None, None))
-            ids: list[int | None] = [] if device is None else [*over.get((device, at), [])]
-            self.sought += [Asked(at, device, size, one) for one in ids or [None]]
-        graphs = [_Graph([one]) for one in of_graphs]
-        self._search = HolderSearch(self._recording, [*self.sought, *graphs])
+            own = [] if device is None else ids.get((device, at), [])
+            self.sought += [Asked(at, device, size, one) for one in own or [None]]
+        self._search = HolderSearch(self._recording, [one.sought() for one in self.sought])
         self._ends_ns = time.perf_counter_ns() + _SEARCH_NS
         self.state = "armed"
 
@@ -128,50 +113,6 @@ class ReferrerSearch(ArmedJob):
             now = time.perf_counter_ns()
         if search.is_done or now > self._ends_ns:
             self._is_cut = not search.is_done
-            self.holders = search.holders()[: len(self.sought)]
+            self.holders = search.holders()
             self.found, self.done = len(self.sought), 1
             self.end()
-
-
-class _Graph(NamedTuple):
-    """A tensor whose graph keeps what is sought."""
-
-    tensor_ids: list[int]
-
-    @property
-    def addresses(self) -> set[Place]:
-        """See `Sought`: it is not sought itself."""
-        return set()
-
-
-def _tensors_over(places: set[Place]) -> tuple[dict[Place, list[int]], list[int]]:
-    """The `id` of the tensors over each storage, and of those whose graphs keep one of the rest."""
-    torch: Any = sys.modules["torch"]
-    found: dict[Place, list[int]] = {}
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        tensors = living((torch.Tensor,))[0]
-        for tensor in tensors:
-            for part in parts_of(tensor):
-                place = (part.device, part.address)
-                if place in places and len(own := found.setdefault(place, [])) < _MOST_TENSORS:
-                    own.append(id(tensor))
-        return found, _owners(tensors, places - found.keys())
-
-
-def _owners(tensors: Sequence[Any], places: set[Place]) -> list[int]:
-    """The tensors whose graphs keep some storages."""
-    owners: list[int] = []
-    seen = 0
-    for tensor in tensors:
-        if not places or seen > _MOST_SAVED:
-            break
-        if tensor.grad_fn is None:
-            continue
-        kept: set[Place] = set()
-        for saved in islice(saved_tensors([tensor.grad_fn]), _MOST_SAVED):
-            seen += 1
-            kept |= places.intersection((p.device, p.address) for p in parts_of(saved.tensor))
-        if kept:
-            places = places - kept
-            owners.append(id(tensor))
-    return owners

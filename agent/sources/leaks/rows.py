@@ -5,17 +5,22 @@ Rules of this file: runs in the agent's thread; reads figures and names, never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....leaks.lines import line_that_adds
+from ....leaks.series import Point, classify
 from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS, Table
 from ....wire import LiveRows
 from .holders import Holder
 from .referrers import ReferrerSearch
 from .watch import LEAST_BIRTHS, Kept, LeakWatch
 
+_MOST_NAMES = 2
+"""How many names of a path are looked for in its file: a key of a dictionary may be none in it."""
+_LEAST_OF_WORKERS = 1 << 20
+"""So much a worker gains and loses by itself."""
 _NONE_YET = "nothing has been watched yet: `probing PID leak` does so"
 _NONE_ASKED = "nobody has asked yet: `probing PID memory --referrers` does so"
 
@@ -27,7 +32,7 @@ def leak_rows(watch: LeakWatch | None) -> LiveRows:
         holders = [*watch.holders, *[Holder("unknown")] * len(watch.kept)]
         pairs = zip(watch.kept, holders, strict=False)
         found = [_row(kept, holder, watch.done) for kept, holder in pairs]
-        found += _growing_hooks(watch)
+        found += [row for each in _growth_beside(watch) if (row := _grown(each)) is not None]
     return _rows(LEAKS, found, None if watch is not None else _NONE_YET)
 
 
@@ -44,6 +49,9 @@ def leak_step_rows(watch: LeakWatch | None) -> LiveRows:
             "stale_gradients": count.stale_gradients,
             "graph_pools": count.graph_pools.number,
             "graph_pool_bytes": count.graph_pools.bytes,
+            "descriptors": count.process.descriptors,
+            "threads": count.process.threads,
+            "worker_bytes": count.process.worker_bytes,
             "cost_s": count.cost_ns * 1e-9,
         }
         for count in (list(watch.counts) if watch is not None else ())
@@ -110,9 +118,9 @@ def _row(kept: Kept, holder: Holder, steps: int) -> dict[str, Any]:
 
 def _of_holder(holder: Holder) -> dict[str, Any]:
     """What is known of who refers to it."""
-    line = None
-    if holder.file is not None and holder.variable is not None:
-        line = line_that_adds(holder.file, holder.variable, after=holder.line_of or 0)
+    file, after = holder.file, holder.line_of or 0
+    lines = (line_that_adds(file, name, after=after) for name in holder.names[:_MOST_NAMES] if file)
+    line = next((line for line in lines if line is not None), None)
     return {
         "has_graph": holder.has_graph,
         "holder": holder.kind,
@@ -125,23 +133,63 @@ def _of_holder(holder: Holder) -> dict[str, Any]:
     }
 
 
-def _growing_hooks(watch: LeakWatch) -> list[dict[str, Any]]:
-    """A row for hooks that are registered again and again."""
+class _Growth(NamedTuple):
+    """Something that is no storage, of which there is more and more.
+
+    Attributes:
+        kept: How many more there are.
+        steps: The steps in which some came.
+    """
+
+    name: str
+    kept: int
+    steps: Sequence[int]
+    holder: Holder
+    bytes_per_step: float | None = None
+
+
+def _growth_beside(watch: LeakWatch) -> Iterator[_Growth]:
+    """What has grown beside storages, or may have."""
     counts = watch.counts
+    if not counts:
+        return
     rises = [late.step for early, late in pairwise(counts) if late.hooks > early.hooks]
-    holder = counts[-1].newest_hook if counts else None
-    if len(rises) < LEAST_BIRTHS or counts[-1].hooks - counts[0].hooks < LEAST_BIRTHS:
-        return []
-    grown = counts[-1].hooks - counts[0].hooks
-    row: dict[str, Any] = {
-        "name": "hooks",
+    hooks, newest = counts[-1].hooks - counts[0].hooks, counts[-1].newest_hook
+    yield _Growth("hooks", hooks, rises, newest or Holder("unknown"))
+    for stayed in watch.other.stayed:
+        yield _Growth(stayed.name, len(stayed.steps), stayed.steps, stayed.holder)
+    for grown, holder in zip(watch.collections, watch.collection_holders, strict=False):
+        if holder.path is None:  # of a library, or of the agent itself
+            continue
+        per_step = grown.bytes_per_step
+        steps = [counts[0].step + 1, *[counts[-1].step] * (grown.looks - 1)]
+        container = f"{grown.kind} of {grown.length:,}"
+        yield _Growth("items", grown.grown, steps, holder._replace(container=container), per_step)
+    sizes = [(c.step, c.process.worker_bytes) for c in counts]
+    points = [Point(step, float(size)) for step, size in sizes if size is not None]
+    trend = classify(points, least_rise=_LEAST_OF_WORKERS)
+    if len(points) == len(sizes) and trend.grows:
+        steps = [point.step for point in points[1:]]
+        yield _Growth("workers", round(trend.rise), steps, watch.other.workers, trend.slope)
+
+
+def _grown(growth: _Growth) -> dict[str, Any] | None:
+    """A row for what has grown in several steps."""
+    steps = sorted(growth.steps)
+    is_whole = growth.name in {"items", "workers"}  # judged already
+    if not is_whole and (len(set(steps)) < LEAST_BIRTHS or growth.kept < LEAST_BIRTHS):
+        return None
+    holder = _of_holder(growth.holder)
+    if not is_whole or growth.name == "workers":
+        holder["lineno"] = growth.holder.line_of
+    return {
+        **holder,
+        "name": growth.name,
         "was_input": False,
-        "kept": grown,
-        "births": len(rises),
+        "kept": growth.kept,
+        "births": len(set(steps)) if not is_whole else len(steps),
         "tensors_per_step": None,
-        "first_step": rises[0],
-        "last_step": rises[-1],
+        "bytes_per_step": growth.bytes_per_step,
+        "first_step": steps[0],
+        "last_step": steps[-1],
     }
-    if holder is not None:
-        row.update(_of_holder(holder), lineno=holder.line_of)
-    return [row]

@@ -25,8 +25,10 @@ from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
 from ..storage.surveyor import surveyor_of
 from .graph_pools import GraphPools, graph_pools_of
-from .holders import Holder, HolderSearch
+from .holders import Holder, HolderSearch, Sought
+from .other_growth import OtherGrowth, ProcessCounts
 from .stale_gradients import StaleGradients
+from .tensors_over import Place
 
 LEAST_BIRTHS = 3
 """In so many steps, at least, storages of a kind must have come that stayed."""
@@ -79,6 +81,7 @@ class StepCount(NamedTuple):
     newest_hook: Holder | None
     stale_gradients: bool | None
     graph_pools: GraphPools
+    process: ProcessCounts
     cost_ns: int
 
 
@@ -93,8 +96,7 @@ class Kept(NamedTuple):
         last: What is there at their end.
         module: The module of all of them; a pattern where there are several.
         name: What the newest is called.
-        tensor_ids: Of those that a Python object stands for, in the order of their births.
-        addresses: Where they are.
+        places: Where they are, in the order of their births.
     """
 
     kind: Kind
@@ -105,8 +107,23 @@ class Kept(NamedTuple):
     last: tuple[int, int]
     module: str | None
     name: str | None
-    tensor_ids: list[int]
-    addresses: set[tuple[str, int]]
+    places: tuple[Place, ...]
+
+
+class GrownCollection(NamedTuple):
+    """A collection of Python that grew in the watched steps.
+
+    Attributes:
+        kind: Its class.
+        looks: How many looks found it longer than the one before.
+        bytes_per_step: What its new items take at least.
+    """
+
+    kind: str
+    length: int
+    grown: int
+    looks: int
+    bytes_per_step: float
 
 
 class LeakWatch(ArmedJob):
@@ -118,7 +135,10 @@ class LeakWatch(ArmedJob):
         after: The same after them; empty before that.
         counts: One per step's end, the first from before the watched steps.
         kept: What stayed, the largest growth first.
-        holders: Who refers to it, in the same order, as far as that was looked for.
+        collections: Collections of Python that grew, the largest growth first.
+        holders: Who refers to what stayed, in the same order, as far as that was looked for.
+        collection_holders: Who refers to the collections, in their order.
+        other: Descriptors, threads and workers.
     """
 
     what = "leak"
@@ -132,6 +152,8 @@ class LeakWatch(ArmedJob):
         self.after: dict[Part, tuple[int, int]] = {}
         self.kept: list[Kept] = []
         self.holders: list[Holder] = []
+        self.collections: list[GrownCollection] = []
+        self.collection_holders: list[Holder] = []
         self._births: dict[Key, int] = {}
         self._newest: list[Storage] = []
         self._inputs: set[Key] = set()
@@ -145,6 +167,7 @@ class LeakWatch(ArmedJob):
         self._hooks: Hooks | None = None
         self._stale = StaleGradients(recording)
         self._survey = StandingSurvey(surveyor_of(recording))
+        self.other = OtherGrowth(surveyor_of(recording), steps, lambda: recording.step)
         self.guard = Guard("leak", self.end)
 
     def notes(self) -> tuple[str, ...]:
@@ -157,7 +180,7 @@ class LeakWatch(ArmedJob):
 
     def _work(self) -> None:
         """Note what is there; once the steps are over, judge it, and then look for who holds it."""
-        if self._search is not None:
+        if self.done >= self.steps and self.state == "armed":
             self._look()
             return
         self._count()
@@ -171,6 +194,7 @@ class LeakWatch(ArmedJob):
         self._note_no_calls()
         self._stale.stop()
         self._survey.close()
+        self.other.close()
         self._births = {}
         if self._is_noting:
             self._is_noting = False
@@ -204,6 +228,7 @@ class LeakWatch(ArmedJob):
                 newest_hook=newest,
                 stale_gradients=self._stale.take(),
                 graph_pools=graph_pools_of(self._accelerator.segments()),
+                process=self.other.count(len(self.counts), step),
                 cost_ns=time.perf_counter_ns() - start,
             )
         )
@@ -246,34 +271,56 @@ class LeakWatch(ArmedJob):
             born = {_key_of(s): self._births[_key_of(s)] for s in storages}
             grown = last[kind][0] - first.get(kind, none)[0]
             if len(set(born.values())) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
-                ids = [s.tensor_id for s in storages if s.tensor_id is not None]
-                places = {(s.device, s.address) for s in storages}
+                places = tuple((s.device, s.address) for s in storages)
                 modules = {s.module for s in storages}
                 module = modules.pop() if len(modules) == 1 else kind.module
                 begin, name = first.get(kind, none), storages[-1].name
                 given = not self._inputs.isdisjoint(born)
                 category = Counter(s.category for s in storages).most_common(1)[0][0]
                 self.kept.append(
-                    Kept(kind, category, born, given, begin, last[kind], module, name, ids, places)
+                    Kept(kind, category, born, given, begin, last[kind], module, name, places)
                 )
         self._newest = []
         self.kept.sort(key=lambda kept: kept.first[1] - kept.last[1])
         self.found = len(self.kept)
         del self.kept[_MOST_GROUPS:]
-        self._search = HolderSearch(self._recording, self.kept[:_MOST_SEARCHED])
+        self.other.judge()
         self._search_ends_ns = time.perf_counter_ns() + _SEARCH_NS
+
+    def _begin_search(self) -> HolderSearch:
+        """Have it looked for who refers to what stayed, and to the collections that grew."""
+        growing = self.other.growing()
+        self.collections = [
+            GrownCollection(
+                kind=type(each.thing).__name__,
+                length=each.length,
+                grown=each.grown,
+                looks=each.looks,
+                bytes_per_step=each.grown * each.item_bytes / each.steps,
+            )
+            for each in growing
+        ]
+        sought = [Sought(kept.places) for kept in self.kept[:_MOST_SEARCHED]]
+        sought += [Sought(thing=each.thing) for each in growing]
+        self.other.close()
+        return HolderSearch(self._recording, sought)
 
     def _look(self) -> None:
         """Look for who refers to what stayed, for a moment."""
-        assert self._search is not None
         start = now = time.perf_counter_ns()
-        self._search.renew()
-        while not self._search.is_done and now - start < _HOLD_NS // 2:
-            self._search.advance()
+        if self._search is None and (self.other.is_done() or now > self._search_ends_ns):
+            self._search = self._begin_search()
+        search = self._search
+        if search is None:
+            return
+        search.renew()
+        while not search.is_done and now - start < _HOLD_NS // 2:
+            search.advance()
             now = time.perf_counter_ns()
         self._longest_ns = max(self._longest_ns, now - start)
-        if self._search.is_done or now > self._search_ends_ns:
-            self.holders = self._search.holders()
+        if search.is_done or now > self._search_ends_ns:
+            found, tensors = search.holders(), min(len(self.kept), _MOST_SEARCHED)
+            self.holders, self.collection_holders = found[:tensors], found[tensors:]
             self.end()
 
 

@@ -54,7 +54,7 @@ class MemoryLook:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._survey = surveyor_of(recording).begin().result()
+        self._survey = surveyor_of(recording).survey().result()
         self._births = births_of(recording)
         self.moments: list[Moment] = []
         self.is_over = threading.Event()

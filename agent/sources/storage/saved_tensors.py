@@ -1,9 +1,10 @@
 """What autograd keeps for the backward pass: the tensors saved in the graphs that are alive.
 
 Rules of this file: walks a graph from its last nodes, in whichever thread looks while the training
-stands still, or in the training thread itself. Never unpacks: a saved tensor that hooks have packed
-is taken as it was packed, so no code of the user runs and nothing is computed anew. What a
-backward pass has freed is skipped.
+stands still, or in the training thread itself. What hooks have packed is taken as it was packed, so
+no code of the user runs and nothing is computed anew. All else is unpacked: what torch shows of it
+packed, where a node has saved its own result, would stay behind in the garbage collector as another
+tensor, to which nothing refers. What a backward pass has freed is skipped.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ class Saved(NamedTuple):
 
     Attributes:
         number: When the node was made, in the count of its thread.
+        node: The node.
     """
 
     tensor: Any
     number: int
+    node: Any
 
 
 def can_be_read() -> bool:
@@ -42,7 +45,7 @@ def saved_tensors(nodes: Iterable[Any]) -> Iterator[Saved]:
         return
     plain = sys.modules["torch"].Tensor
     waiting, seen = list(nodes), set[Any]()
-    names: dict[type, tuple[str, ...]] = {}
+    names: dict[type, tuple[tuple[str, str], ...]] = {}
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
         if node is None or node in seen:
@@ -50,11 +53,11 @@ def saved_tensors(nodes: Iterable[Any]) -> Iterator[Saved]:
         seen.add(node)
         kind = type(node)
         if kind not in names:
-            names[kind] = tuple(name for name in dir(kind) if name.startswith(_PREFIX))
+            names[kind] = _saved_by(kind)
         waiting += [following for following, _ in node.next_functions]
         for value in _kept_by(node, names[kind]):
             for tensor in tensors_in(value, plain):
-                yield Saved(tensor, node._sequence_nr())
+                yield Saved(tensor, node._sequence_nr(), node)
 
 
 def tensors_in(value: Any, plain: type) -> Iterator[Any]:
@@ -76,19 +79,39 @@ def tensors_in(value: Any, plain: type) -> Iterator[Any]:
             waiting += [(part, depth + 1) for part in parts]
 
 
-def _kept_by(node: Any, names: tuple[str, ...]) -> Iterator[Any]:
-    """What one node keeps: saved tensors as they were packed, and what its author put on it."""
-    for name in names:
+def _saved_by(kind: type) -> tuple[tuple[str, str], ...]:
+    """What nodes of a class save: the names of each as it is packed, and unpacked."""
+    there = dir(kind)
+    packed = [name for name in there if name.startswith(_PREFIX)]
+    unpacked = [f"_saved_{name.removeprefix(_PREFIX)}" for name in packed]
+    return tuple(
+        (name, one if one in there else one[1:]) for name, one in zip(packed, unpacked, strict=True)
+    )
+
+
+def _kept_by(node: Any, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
+    """What one node keeps: saved tensors, and what its author put on it."""
+    for name, unpacked in names:
         try:
             saved = getattr(node, name)
         except RuntimeError:  # freed by a backward pass
             continue
-        for one in saved if type(saved) in (tuple, list) else (saved,):
-            if one is not None:
-                yield _packed(one)
+        packed = saved if type(saved) in (tuple, list) else (saved,)
+        if all(one is None or _is_plain(one) for one in packed):
+            try:
+                yield getattr(node, unpacked)
+                continue
+            except (RuntimeError, AttributeError):  # freed, or changed in place since
+                pass
+        yield from [_packed(one) for one in packed if one is not None]
     own = getattr(node, "__dict__", None)  # of a user's own autograd function
     if own:
         yield from list(own.values())
+
+
+def _is_plain(saved: Any) -> bool:
+    """Whether no hooks have packed a saved tensor; older versions of torch do not tell."""
+    return getattr(saved, "unpack_hook", saved) is None
 
 
 def _packed(saved: Any) -> Any:

@@ -17,7 +17,7 @@ class StandingSurvey:
 
     def __init__(self, surveyor: Surveyor) -> None:
         self._surveyor = surveyor
-        self._begun: Future[Survey] | None = surveyor.begin()
+        self._begun: Future[Survey] | None = surveyor.survey()
         self._begun.exception()  # waits until it is there, whatever came of it
 
     def take(self) -> Survey | None:
@@ -27,7 +27,7 @@ class StandingSurvey:
             return None
         if begun.exception() is None and (survey := begun.result()).is_good():
             return survey
-        self._begun = self._surveyor.begin()
+        self._begun = self._surveyor.survey()
         return None
 
     def close(self) -> None:

@@ -54,7 +54,8 @@ class Storage(NamedTuple):
         requires_grad: Whether that tensor does.
         tensors: How many tensors over it were met.
         number: Of an activation: when the node that saved it was made, in the count of its thread.
-        tensor_id: The `id` of that tensor; None of one that only autograd holds.
+        tensor_id: The `id` of a tensor over it, of that one where Python has it; None where Python
+            has none.
         identity: What tells it from all others that are alive; None where births are not noted.
         born: The step in which it came; None where that was not seen.
         frame: The line of the program that made it; None where that was not seen.
@@ -110,7 +111,7 @@ def _wanted(torch: Any) -> list[type]:
 class _Claim:
     """What is known of one storage so far."""
 
-    __slots__ = ("bytes", "is_python", "module", "name", "number", "rank", "tensor", "tensors")
+    __slots__ = ("bytes", "module", "name", "number", "rank", "tensor", "tensor_id", "tensors")
 
     def __init__(self) -> None:
         self.bytes, self.tensors, self.rank = 0, 0, len(_FIRST_WINS)
@@ -118,7 +119,7 @@ class _Claim:
         self.module: str | None = None
         self.name: str | None = None
         self.number: int | None = None
-        self.is_python = True
+        self.tensor_id: int | None = None
 
 
 class _Look:
@@ -256,9 +257,12 @@ class _Look:
             claim.bytes = max(claim.bytes, part.bytes)
             claim.tensors += is_new
             earlier = number is not None and (claim.number is None or number < claim.number)
-            if rank < claim.rank or (rank == claim.rank and earlier):
+            is_better = rank < claim.rank or (rank == claim.rank and earlier)
+            if is_better:
                 claim.rank, claim.tensor, claim.number = rank, part.tensor, number
-                claim.module, claim.name, claim.is_python = module, name, is_python
+                claim.module, claim.name = module, name
+            if is_python and (is_better or claim.tensor_id is None):
+                claim.tensor_id = id(part.tensor)
 
 
 def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
@@ -276,7 +280,7 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
         requires_grad=bool(tensor.requires_grad),
         tensors=claim.tensors,
         number=claim.number,
-        tensor_id=id(tensor) if claim.is_python else None,
+        tensor_id=claim.tensor_id,
     )
 
 

@@ -8,28 +8,37 @@ thread for each survey would leave those megabytes behind in one heap after anot
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from ...safe_points import AGENT_THREAD_PREFIX
 from .living import Survey
 from .storages import survey_now
 
-_Wanted = SimpleQueue["Future[Survey] | None"]
+T = TypeVar("T")
+_Wanted = SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
 
 
 class Surveyor:
-    """The thread that makes surveys, from the first one that is asked for on."""
+    """The thread that makes surveys, from the first one that is asked for on.
+
+    It does other work of the kind, too.
+    """
 
     def __init__(self) -> None:
         self._wanted: _Wanted = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def begin(self) -> Future[Survey]:
+    def survey(self) -> Future[Survey]:
         """Have a survey made, beside whatever the caller does meanwhile."""
-        future: Future[Survey] = Future()
+        return self.begin(survey_now)
+
+    def begin(self, work: Callable[[], T]) -> Future[T]:
+        """Have something done in the thread, after what was asked for before."""
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._thread is None:
@@ -39,7 +48,7 @@ class Surveyor:
                 )
                 thread.start()
                 self._thread = thread
-            self._wanted.put(future)
+            self._wanted.put((future, work))
         return future
 
     def close(self) -> None:
@@ -60,9 +69,10 @@ def surveyor_of(recording: Any) -> Surveyor:
 
 def _work(wanted: _Wanted) -> None:
     """The body of the thread."""
-    while (future := wanted.get()) is not None:
+    while (asked := wanted.get()) is not None:
+        future, work = asked
         try:
-            future.set_result(survey_now())
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again where the future is read
             future.set_exception(error)
-        del future  # until the next one is wanted nothing refers to the survey from here
+        del asked, future, work  # until the next is wanted nothing refers to the result from here
