@@ -14,7 +14,7 @@ class Encoder(nn.Module):
         self.lin2 = nn.Linear(1024, 1024)
 
     def forward(self, x):
-        return torch.relu(self.lin2.forward(torch.relu(self.lin1(x))))
+        return torch.relu(self.lin2(torch.relu(self.lin1(x))))
 
 
 class Classifier(nn.Module):

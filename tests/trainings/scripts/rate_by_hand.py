@@ -1,4 +1,4 @@
-"""The rate is computed and set by the script at each step: warm-up, then inverse square root."""
+"""The rate is computed and set by the script at each step: warm-up, then a slow decay."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ optimizer = torch.optim.Adam(model.parameters(), lr=PEAK)
 
 
 def adjust_learning_rate(optimizer, step):
-    lr = PEAK * min((step + 1) / WARMUP, (WARMUP / (step + 1)) ** 0.5)
+    lr = PEAK * min((step + 1) / WARMUP, 0.999 ** (step - WARMUP))
     for group in optimizer.param_groups:
         group["lr"] = lr
 

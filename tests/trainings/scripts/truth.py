@@ -115,6 +115,8 @@ def _described(model: torch.nn.Module) -> dict[str, Any]:
         "layers": [
             name
             for name, module in model.named_modules()
-            if name and any(p.requires_grad for p in module._parameters.values() if p is not None)
+            if name
+            and any(p is not None for p in module._parameters.values())
+            and type(module).__name__ != "NonDynamicallyQuantizableLinear"  # never called
         ],
     }
