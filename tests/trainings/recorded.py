@@ -193,7 +193,7 @@ def judge_late(training: Training, account: Account, rows: Sequence[Row]) -> lis
     """Judge what is on record of a training that the agent came into while it ran."""
     if len(rows) < 3:
         return [wrong("attach", f"{len(rows)} rows", "steps go on"), not_asked("number")]
-    # The step in which the agent came, and the one that is written meanwhile, are on record in part.
+    # The step in which the agent came, and the one that is written now, are on record in part.
     steps = [step for step in account.steps if step.start_ns > rows[0]["start_ns"]]
     steps = [step for step in steps if step.end_ns <= _end(rows[-1])]
     if len(steps) < 2:
