@@ -22,7 +22,7 @@ class Training:
         name: The script's file, without its suffix.
         ranks: How many processes it takes.
         rates: Who decides on the learning rate: optimizers of torch (and their schedulers), the
-            script at each step, or an update that is no optimizer of torch.
+            script at each step or epoch, or an update that is no optimizer of torch.
         layers: Whether each layer is a call; in what torch.compile has compiled it is none.
         numbered: Whether an optimizer, a scheduler or a trainer of it counts the steps, so that
             their numbers can be known by who comes late.
@@ -97,6 +97,7 @@ TRAININGS = (
     Training(name="data_bound"),
     Training(name="clipping"),
     Training(name="rate_by_hand", rates=_HAND, default=True),
+    Training(name="rate_per_epoch", rates=_HAND, default=True),
     Training(name="resume", numbered=True, default=True),
     Training(name="sequential_lambda"),
     Training(name="forward_direct", default=True),

@@ -97,52 +97,54 @@ def _judge_rates(script: Running) -> list[Cell]:
     before = script.account()
     targets = [word for pid in script.pids for word in ("-t", str(pid))]
     acted = command(*targets, "act", "lr", "--scale", str(_SCALE))
-    after_act = script.wait_steps(6)
+    after_act = script.wait_steps(10)  # a script that sets its rate itself has done so by then
     undone = command(*targets, "act", "undo") if acted.code == 0 else None
-    after_undo = script.wait_steps(6)
+    after_undo = script.wait_steps(10)
     if script.training.rates in {"of no optimizer", "none"}:
         cell = right("act lr") if acted.code else wrong("act lr", acted.text, "no optimizer")
         return [cell, not_asked("undo")]
-    changed = _changes(before, after_act, acted)
     by_hand = script.training.rates == "set by the script"
-    cells = [_judge_act(changed, acted, by_hand=by_hand)]
+    cell = _judge_act(_changes(before, after_act, acted), acted, by_hand=by_hand)
     if undone is None:
-        return [*cells, not_asked("undo")]
+        return [cell, not_asked("undo")]
     back = _changes(before, after_undo, undone)
-    off = {name: change for name, change in back.items() if not 0.9 < change < 1.1}
-    if off or undone.code:
-        text = f"{acted.text}\n{undone.text}\nafter undo, times what it was: {_told(back)}"
-        nothing_to_undo = by_hand and not off
-        return [*cells, right("undo") if nothing_to_undo else wrong("undo", text, "1 for each")]
-    return [*cells, right("undo")]
+    off = {name: was for name, was in back.items() if any(not 0.9 < c < 1.1 for c in was)}
+    if not off and (undone.code == 0 or by_hand):  # what the script has overwritten is not undone
+        return [cell, right("undo")]
+    text = f"{acted.text}\n{undone.text}\nafter undo, times what it was: {_told(back)}"
+    return [cell, wrong("undo", text, "1 for each")]
 
 
-def _judge_act(changed: Mapping[str, float], acted: Said, *, by_hand: bool) -> Cell:
+def _judge_act(changes: Mapping[str, Sequence[float]], acted: Said, *, by_hand: bool) -> Cell:
     if acted.code:
         return wrong("act lr", acted.text, "a rate that can be changed")
-    stayed = all(_SCALE * 0.9 < change < _SCALE * 1.1 for change in changed.values())
-    if stayed:
+    if all(_SCALE * 0.9 < was[-1] < _SCALE * 1.1 for was in changes.values()):
         return right("act lr")
-    untouched = all(0.9 < change < 1.1 for change in changed.values())
-    if by_hand and untouched and "--hold" in acted.out + acted.err:
-        return right("act lr")
-    return wrong(
-        "act lr", f"{acted.text}\nrates, times what they were: {_told(changed)}", "0.5 each"
-    )
+    if by_hand:  # in force until the script sets its own again, or said not to be
+        was_in_force = all(_SCALE * 0.9 < was[0] < _SCALE * 1.1 for was in changes.values())
+        if was_in_force or "--hold" in acted.out + acted.err:
+            return right("act lr")
+    text = f"{acted.text}\nrates, times what they were: {_told(changes)}"
+    return wrong("act lr", text, "0.5 each")
 
 
-def _changes(before: Account, after: Account, said: Said) -> dict[str, float]:
-    """Say by how much each rate was multiplied, beside what its schedule does by itself."""
-    steps = [step for step in after.steps if step.start_ns > said.end_ns]
-    if len(steps) < 2:
+def _changes(before: Account, after: Account, said: Said) -> dict[str, list[float]]:
+    """Say by how much each rate was multiplied, beside what its schedule does by itself.
+
+    In each step that began behind the answer.
+    """
+    first = next((i for i, s in enumerate(after.steps) if s.start_ns > said.end_ns), None)
+    if first is None:
         raise ScriptFailedError("it made no steps behind the action")
-    # The script itself has found out by then that its rate is another one, or has set it again.
-    step, count = steps[-1], len(after.steps)
     changes = {}
-    for name in step.rates:
-        trend = _trend(before.steps, name)
-        expected = before.steps[-1].rates[name] * trend ** (count - len(before.steps))
-        changes[name] = step.rates[name] / expected
+    for name in {name for step in before.steps[-10:] for name in step.rates}:
+        last = max(i for i, step in enumerate(before.steps) if name in step.rates)
+        trend, rate = _trend(before.steps, name), before.steps[last].rates[name]
+        changes[name] = [
+            after.steps[i].rates[name] / (rate * trend ** (i - last))
+            for i in range(first, len(after.steps))
+            if name in after.steps[i].rates
+        ]
     return changes
 
 
@@ -194,5 +196,7 @@ def _trained_in_turns(training: Training) -> bool:
     return training.name in {"alternating", "ddp_unused"}
 
 
-def _told(changes: Mapping[str, float]) -> str:
-    return ", ".join(f"{name or 'lr'} {change:.3g}" for name, change in changes.items())
+def _told(changes: Mapping[str, Sequence[float]]) -> str:
+    return ", ".join(
+        f"{name or 'lr'} {min(was):.3g} to {max(was):.3g}" for name, was in changes.items()
+    )

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.harness import warm
+from tests.harness.targets import clean_env, run_command
 from tests.trainings.catalog import Training
 from tests.trainings.truths import Account, read_account
 
-_ROOT = Path(__file__).parents[2]
 # A machine that is shared and loaded takes a multiple of what an idle one does.
 DEADLINE_S = 180.0
 
@@ -67,22 +68,25 @@ class Running:
         folder.mkdir(parents=True, exist_ok=True)
         self._truth = folder / "truth.jsonl"
         self._logs = [folder / f"output.{rank}.txt" for rank in range(training.ranks)]
-        environment = _environment(training, probing=probing)
-        environment["TRAINING_TRUTH"] = str(self._truth)
+        self._environment = _environment()
+        self._environment["TRAINING_TRUTH"] = str(self._truth)
         if steps is not None:
-            environment["TRAINING_STEPS"] = str(steps)
-        self._processes = [self._start(rank, environment) for rank in range(training.ranks)]
+            self._environment["TRAINING_STEPS"] = str(steps)
+        if training.ranks > 1:
+            self._environment |= {"WORLD_SIZE": str(training.ranks), "MASTER_ADDR": "127.0.0.1"}
+            self._environment["MASTER_PORT"] = str(_free_port())
+        self._processes = [self._start(rank, probing=probing) for rank in range(training.ranks)]
 
-    def _start(self, rank: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        own = dict(environment)
+    def _start(self, rank: int, *, probing: bool) -> warm.Process:
+        own = dict(self._environment)
         if self.training.ranks > 1:  # as torchrun says it to its workers
             own |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        words = ["-m", "probing._run"] if probing else []  # what `probing run` does
         with self._logs[rank].open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, str(self.training.path)],
+            return warm.start(
+                [sys.executable, *words, str(self.training.path)],
                 cwd=self.folder,
                 env=own,
-                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -170,34 +174,17 @@ def command(*words: str, within: float = DEADLINE_S) -> Said:
     typed = " ".join(["probing", *words])
     start_ns = time.time_ns()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "probing", *words],
-            env=_environment(None, probing=False),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=within,
-        )
+        done = run_command(*words, cwd=Path.cwd(), env=_environment(), timeout_s=within)
         code, out, err = done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired:
         code, out, err = -1, "", f"no answer within {within:.0f} s\n"
     return Said(words=typed, code=code, out=out, err=err, start_ns=start_ns, end_ns=time.time_ns())
 
 
-def _environment(training: Training | None, *, probing: bool) -> dict[str, str]:
-    """Give the variables of a script or a command: one thread, so that its times are its own."""
-    environment = dict(os.environ)
-    environment.pop("PROBING", None)
-    environment |= {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    if training is None:
-        return environment
-    if probing:
-        environment["PROBING"] = "1"
-    if training.ranks > 1:
-        environment |= {"WORLD_SIZE": str(training.ranks), "MASTER_ADDR": "127.0.0.1"}
-        environment["MASTER_PORT"] = str(_free_port())
-    return environment
+def _environment() -> dict[str, str]:
+    """Give the variables of a script or a command; one thread, so that its times are its own."""
+    home = Path(os.environ["PROBING_HOME"])
+    return clean_env(home, TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 
 
 def _free_port() -> int:
@@ -211,8 +198,3 @@ def _ended(code: int | None) -> str:
     if code is None:
         return "still running"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-def joined(words: Sequence[str]) -> str:
-    """Write words one behind the other, as in a sentence."""
-    return ", ".join(words) if words else "none"

@@ -28,8 +28,7 @@ for step in range(planned(18)):
         loss.backward()
     with truth.timed("optimizer"):
         optimizer.step()
-    truth.step(
-        loss.item(), lr=optimizer.param_groups[0]["lr"], phase="encoder" if of_encoder else "head"
-    )
+    name = "encoder_opt" if of_encoder else "head_opt"
+    truth.step(loss.item(), lr={name: optimizer.param_groups[0]["lr"]})
 
 truth.finish(encoder, head)
