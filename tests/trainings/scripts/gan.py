@@ -80,6 +80,7 @@ for i in range(planned(14)):
             "optimizerD": optimizerD.param_groups[0]["lr"],
             "optimizerG": optimizerG.param_groups[0]["lr"],
         },
+        mean_loss={"errD": errD.item() / 2, "errG": errG.item()},  # of the passes of each
     )
 
 truth.finish(netG, netD)
