@@ -1,0 +1,111 @@
+"""The scripts, and what must be known of one to ask the right questions.
+
+Nothing here says what is recorded of a script: that is judged against the script's own account.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+Rates = Literal["of optimizers", "set by the script", "of no optimizer", "none"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A script: how it is started and what it is asked.
+
+    Attributes:
+        name: The script's file, without its suffix.
+        ranks: How many processes it takes.
+        rates: Who decides on the learning rate: optimizers of torch (and their schedulers), the
+            script at each step or epoch, or an update that is no optimizer of torch.
+        layers: Whether each layer is a call; in what torch.compile has compiled it is none.
+        numbered: Whether an optimizer, a scheduler or a trainer of it counts the steps, so that
+            their numbers can be known by who comes late.
+        default: Whether the default run of the tests has it; the night has all.
+    """
+
+    name: str
+    ranks: int = 1
+    rates: Rates = "of optimizers"
+    layers: bool = True
+    numbered: bool = False
+    default: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where the script is."""
+        return SCRIPTS / f"{self.name}.py"
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is learnt in it."""
+        return self.rates != "none"
+
+
+_HAND = "set by the script"
+_NO_OPTIMIZER = "of no optimizer"
+
+TRAININGS = (
+    Training(name="nanogpt", rates=_HAND, default=True),
+    Training(name="hf_llama", numbered=True),
+    Training(name="hf_bert_trainer", numbered=True),
+    Training(name="hf_bert_loop"),
+    Training(name="lstm", default=True),
+    Training(name="gan", default=True),
+    Training(name="wgan", default=True),
+    Training(name="reinforce", default=True),
+    Training(name="ppo", default=True),
+    Training(name="actor_critic"),
+    Training(name="lbfgs", default=True),
+    Training(name="optimizer_in_backward", default=True),
+    Training(name="functional_call", rates=_NO_OPTIMIZER, default=True),
+    Training(name="vmap_ensemble", rates=_NO_OPTIMIZER),
+    Training(name="handwritten_update", rates=_NO_OPTIMIZER, default=True),
+    Training(name="worker_thread", numbered=True, default=True),
+    Training(name="asyncio_loop", default=True),
+    Training(name="compiled", layers=False),
+    Training(name="amp_bf16", default=True),
+    Training(name="accumulation", default=True),
+    Training(name="fsdp2", ranks=2),
+    Training(name="ddp_unused", ranks=2),
+    Training(name="zero", ranks=2),
+    Training(name="lora"),
+    Training(name="dpo", default=True),
+    Training(name="distillation"),
+    Training(name="ema"),
+    Training(name="moe_sparse", default=True),
+    Training(name="diffusion"),
+    Training(name="graphnet"),
+    Training(name="detection"),
+    Training(name="truncated_backprop"),
+    Training(name="lightning_gan"),
+    Training(name="accelerate_loop"),
+    Training(name="curriculum"),
+    Training(name="kfold", default=True),
+    Training(name="search"),
+    Training(name="notebook"),
+    Training(name="alternating", default=True),
+    Training(name="several_optimizers", default=True),
+    Training(name="evaluation", default=True),
+    Training(name="warmup_inference"),
+    Training(name="inference", rates="none"),
+    Training(name="data_bound"),
+    Training(name="clipping"),
+    Training(name="rate_by_hand", rates=_HAND, default=True),
+    Training(name="rate_per_epoch", rates=_HAND, default=True),
+    Training(name="resume", numbered=True, default=True),
+    Training(name="sequential_lambda"),
+    Training(name="forward_direct", default=True),
+    Training(name="weight_tying"),
+    Training(name="gradient_checkpointing", default=True),
+    Training(name="pruning"),
+    Training(name="multitask", default=True),
+    Training(name="recipe"),
+)  # fmt: skip
+
+BY_NAME = {training.name: training for training in TRAININGS}

@@ -1,0 +1,122 @@
+"""What a training knows of itself, as JSON lines in the file that TRAINING_TRUTH names.
+
+The scripts beside this file count their own steps and time their own phases with it, as people do
+who print them. Without the variable they are timed all the same, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+
+def planned(steps: int) -> int:
+    """Give how many steps to train: as many as the script says, unless TRAINING_STEPS does."""
+    return int(os.environ.get("TRAINING_STEPS", steps))
+
+
+class Truth:
+    """The account of one process. It keeps no model, no optimizer and no tensor."""
+
+    def __init__(self, **models: torch.nn.Module) -> None:
+        path, rank = os.environ.get("TRAINING_TRUTH"), os.environ.get("RANK")
+        name = path if rank is None else f"{path}.{rank}"
+        self._file = open(name, "w", encoding="utf-8") if path else None  # noqa: SIM115
+        self._digest = hashlib.sha256()
+        self._phases: dict[str, float] = {}
+        self._inner: list[float] = []
+        self._steps = 0
+        self._began_ns = time.time_ns()
+        self._write({"pid": os.getpid(), "models": {}})
+        self.meet(**models)
+
+    def meet(self, **models: torch.nn.Module) -> None:
+        """Write down models by the names of the variables that hold them."""
+        described = {name: _described(model) for name, model in models.items()}
+        if described:
+            self._write({"models": described})
+
+    @contextlib.contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time of the block to a phase, without that of the phases timed within it."""
+        self._inner.append(0.0)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - start
+            own = took - self._inner.pop()
+            if self._inner:
+                self._inner[-1] += took
+            self._phases[phase] = self._phases.get(phase, 0.0) + own
+
+    def took(self, phase: str, seconds: float) -> None:
+        """Add a time that the script has measured itself."""
+        self._phases[phase] = self._phases.get(phase, 0.0) + seconds
+
+    def step(
+        self,
+        loss: float | dict[str, float] | None = None,
+        lr: float | dict[str, float] | None = None,
+        norm: float | None = None,
+        **more: Any,
+    ) -> None:
+        """Write down one step: what the script would print, and the times since the last one."""
+        row: dict[str, Any] = {"step": self._steps, "loss": loss, "lr": lr, "norm": norm, **more}
+        losses = loss if isinstance(loss, dict) else {"loss": loss}
+        for value in losses.values():
+            self._digest.update(repr(value).encode())
+        now = time.time_ns()
+        row.update(phases=self._phases, start_ns=self._began_ns, end_ns=now)
+        self._phases, self._began_ns = {}, now
+        self._steps += 1
+        self._write(row)
+
+    def finish(self, *models: torch.nn.Module) -> None:
+        """Write the checksum of all losses and of everything that the models have learnt."""
+        for model in models:
+            for name, value in model.state_dict().items():
+                self._add(name, value)
+        self._write({"steps": self._steps, "checksum": self._digest.hexdigest()})
+
+    def finish_with(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Write the checksum of parameters that no model holds."""
+        for name, value in tensors.items():
+            self._add(name, value)
+        self._write({"steps": self._steps, "checksum": self._digest.hexdigest()})
+
+    def _add(self, name: str, value: torch.Tensor) -> None:
+        if hasattr(value, "to_local"):  # FSDP2: each rank has a shard
+            value = value.to_local()
+        self._digest.update(name.encode())
+        self._digest.update(value.detach().float().contiguous().numpy().tobytes())
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
+
+
+def _described(model: torch.nn.Module) -> dict[str, Any]:
+    """Say what a model is made of, by the names that its author knows."""
+    return {
+        "class": type(model).__name__,
+        "parameters": [name for name, p in model.named_parameters() if p.requires_grad],
+        "modules": [name for name, _ in model.named_modules() if name],
+        "layers": [
+            name
+            for name, module in model.named_modules()
+            if name
+            and any(p is not None for p in module._parameters.values())
+            and type(module).__name__ != "NonDynamicallyQuantizableLinear"  # never called
+        ],
+    }

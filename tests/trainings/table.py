@@ -1,0 +1,109 @@
+"""Runs the trainings, asks about each, and prints one table: `python -m tests.trainings.table`.
+
+Each script runs by itself first, then with the agent from its start, and then once more while it is
+attached to, looked at and changed. What is said is held against the script's own account.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.trainings.catalog import BY_NAME, TRAININGS, Training
+from tests.trainings.cells import COLUMNS, Cell, right, wrong
+from tests.trainings.live import judge_live
+from tests.trainings.recorded import judge_record, read_record
+from tests.trainings.running import ScriptFailedError, running
+
+_MARKS = {"right": "yes", "wrong": "**NO**", "not asked": ""}
+
+
+def judge(training: Training, folder: Path, *, live: bool = True) -> list[Cell]:
+    """Judge everything that is said of one training."""
+    try:
+        cells = judge_run(training, folder)
+    except ScriptFailedError as failure:
+        return [wrong("runs", str(failure), "it runs")]
+    if not live:
+        return cells
+    try:
+        return cells + judge_live(training, folder)
+    except ScriptFailedError as failure:
+        return [*cells, wrong("attach", str(failure), "it runs")]
+
+
+def judge_run(training: Training, folder: Path) -> list[Cell]:
+    """Run it without the agent and with it, and judge the record of that."""
+    with running(training, folder / "alone", probing=False) as script:
+        alone = script.wait_end()
+    with running(training, folder / "recorded", probing=True) as script:
+        try:
+            recorded = script.wait_end()
+        except ScriptFailedError as failure:
+            return [wrong("runs", f"harm: {failure}", "it runs without the agent")]
+        record = read_record(script.pids[0])
+    sums = [account.checksum for account in alone], [account.checksum for account in recorded]
+    same = right("identical")
+    if sums[0] != sums[1]:
+        same = wrong("identical", f"harm: {sums[1]}", f"{sums[0]}")
+    return [right("runs"), same, *judge_record(training, recorded[0], record)]
+
+
+def judged(names: Sequence[str], *, live: bool) -> Iterator[tuple[Training, list[Cell]]]:
+    """Judge the trainings of these names one after the other, in a run directory of their own."""
+    room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    home = tempfile.mkdtemp(prefix="trainings-", dir=room)
+    os.environ["PROBING_HOME"] = home
+    try:
+        for name in names:
+            with tempfile.TemporaryDirectory(prefix=f"training-{name}-") as folder:
+                yield BY_NAME[name], judge(BY_NAME[name], Path(folder), live=live)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def render(results: Mapping[str, Sequence[Cell]]) -> str:
+    """Draw the table, and behind it what was said in each cell that is wrong."""
+    lines = ["| training | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, cells in results.items():
+        by_column = {cell.column: cell for cell in cells}
+        marks = [
+            _MARKS[by_column[column].outcome] if column in by_column else "" for column in COLUMNS
+        ]
+        lines.append(f"| {name} | " + " | ".join(marks) + " |")
+    counted = [cell.outcome for cells in results.values() for cell in cells]
+    lines.append(f"\n{counted.count('right')} right, {counted.count('wrong')} wrong\n")
+    for name, cells in results.items():
+        for cell in cells:
+            if cell.outcome == "wrong":
+                lines.append(f"### {name}: {cell.column}\n\n```text\nsaid: {cell.said}\n")
+                lines.append(f"true: {cell.true}\n```\n")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Print the table; end with 1 where a cell is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", help="which trainings; all of them unless named")
+    parser.add_argument("--no-live", action="store_true", help="leave out attach and commands")
+    parser.add_argument("-o", "--output", type=Path, help="write the table there, as it grows")
+    options = parser.parse_args()
+    results: dict[str, list[Cell]] = {}
+    names = options.names or [training.name for training in TRAININGS]
+    for training, cells in judged(names, live=not options.no_live):
+        results[training.name] = cells
+        off = [cell.column for cell in cells if cell.outcome == "wrong"]
+        print(f"{training.name}: {'wrong: ' + ', '.join(off) if off else 'right'}", file=sys.stderr)
+        if options.output:
+            options.output.write_text(render(results), encoding="utf-8")
+    print(render(results))
+    return int(any(cell.outcome == "wrong" for cells in results.values() for cell in cells))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Trainings as people write them: what is told of each is what it knows of itself.
+
+A cell of the table that is wrong stands in `wrong.py`, with what is wrong about it. It must be wrong as
+long as it stands there: who mends it takes it out, and the list only becomes shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.trainings.catalog import TRAININGS, Training
+from tests.trainings.cells import Cell
+from tests.trainings.live import judge_live
+from tests.trainings.table import judge_run
+from tests.trainings.wrong import WRONG
+
+pytestmark = pytest.mark.torch
+
+# Whose commands the default run asks for: what once killed, missed or spoilt a training.
+_LIVE = {"optimizer_in_backward", "gan", "rate_per_epoch"}
+
+
+def _cases(default: set[str]) -> list[object]:
+    return [
+        pytest.param(t, id=t.name, marks=[] if t.name in default else [pytest.mark.nightly])
+        for t in TRAININGS
+    ]
+
+
+@pytest.mark.parametrize("training", _cases({t.name for t in TRAININGS if t.default}))
+def test_the_record_is_what_the_script_knows_of_itself(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps, losses, phases, names and rates are true, and the training is the same to the bit."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    _compare(training, judge_run(training, tmp_path))
+
+
+@pytest.mark.parametrize("training", _cases(_LIVE))
+def test_commands_do_what_they_say_and_no_harm(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attaching late, gradients, a profile, another rate and its undoing: said is what happens."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    _compare(training, judge_live(training, tmp_path))
+
+
+def test_the_list_of_what_is_wrong_names_trainings_and_columns_that_there_are() -> None:
+    """No entry of `wrong.py` is of a script that is gone."""
+    assert set(WRONG) <= {training.name for training in TRAININGS}
+
+
+def _compare(training: Training, cells: Sequence[Cell]) -> None:
+    """Fail for what is wrong and not listed, and for what is listed and no longer wrong."""
+    listed = WRONG.get(training.name, {})
+    for cell in cells:
+        if cell.outcome == "wrong":
+            assert cell.column in listed, f"{cell.column}\nsaid: {cell.said}\ntrue: {cell.true}"
+        else:
+            assert cell.outcome == "not asked" or cell.column not in listed, (
+                f"{cell.column} of {training.name} is right now: take it out of wrong.py"
+            )
