@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from aiohttp.abc import AbstractStreamWriter
 
+from ..limits import SPARE_FILES
 from ..settings import Settings
 from . import forks
-from .file_limit import SPARE_FILES
 from .sockets import peer_of
 
 LOOK_S = 0.25

@@ -8,10 +8,7 @@ from __future__ import annotations
 import os
 import resource
 
-SPARE_FILES = 64
-"""Descriptors that are left to the host, whatever the settings say."""
-_OWN_FILES = 16
-"""Those that the agent has while nobody asks it anything."""
+from ..limits import AGENT_FILES, SPARE_FILES
 
 
 def require_room() -> None:
@@ -22,10 +19,10 @@ def require_room() -> None:
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = most - len(os.listdir("/proc/thread-self/fd"))
-    if most == resource.RLIM_INFINITY or free >= _OWN_FILES + SPARE_FILES:
+    if most == resource.RLIM_INFINITY or free >= AGENT_FILES + SPARE_FILES:
         return
     raise OSError(
         f"of the {most} files that the process may have open only {max(free, 0)} are free; the"
-        f" agent needs {_OWN_FILES} and leaves {SPARE_FILES} to the program: raise the limit, as"
+        f" agent needs {AGENT_FILES} and leaves {SPARE_FILES} to the program: raise the limit, as"
         " `ulimit -n 1024` does"
     )

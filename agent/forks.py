@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT_S = 5.0
 _BRIEF_S = 0.05
-_LOCKED_AT_FORKS = {
-    "logging": ("_lock", "LogRecord"),
-    "concurrent.futures.thread": ("_global_shutdown_lock", "_WorkItem"),
-}
-"""Modules that have functions of this kind, too: the lock that they take before a fork, and a name
-that they have once those are given."""
+_LOCKED_AT_FORKS = {"logging": "_lock", "concurrent.futures.thread": "_global_shutdown_lock"}
+"""Modules that have functions of this kind, too, and the lock that they take before a fork."""
 _OURS = "probing-"
 """How the names of the agent's threads begin."""
 
@@ -37,7 +33,7 @@ _gate = _thread.RLock()
 _taken = 0  # how often the thread that forks has taken the lock for its fork
 _holder = 0  # the thread that held it last
 _importing: set[int] = set()  # while a fork goes on: the threads whose imports are ours
-_late: list[str] = []  # of those modules: what gave its functions after we had given ours
+_late: list[str] = []  # of those modules: what has given its functions after ours
 _called: dict[int, int] = {}  # by thread that forks: how often `_before` was called for its fork
 _in_child: Callable[[], None] | None = None
 _is_registered = False
@@ -96,11 +92,9 @@ class held_back:  # noqa: N801 - as a function that makes a context, which needs
 
 def _register() -> None:
     """Have Python call the functions below at every fork."""
-    global _is_registered, _is_settled
+    global _is_registered
     with _busy:
         if not _is_registered:
-            _late.extend(name for name in _LOCKED_AT_FORKS if not _locks_at_forks(name))
-            _is_settled = not _late
             os.register_at_fork(
                 before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
             )
@@ -111,21 +105,31 @@ def _settle() -> None:
     """Have the functions of other modules that take a lock be called behind ours.
 
     Or they would keep it while the fork waits here, and whoever is waited for may need it. So ours
-    are given once more behind those.
+    are given once more behind those, which are not given before those modules are loaded.
     """
     global _is_settled
     _is_settled = True
-    for name in _late:
-        try:
-            __import__(name)
-        except Exception:  # noqa: BLE001, S112 - then it takes no lock
-            continue
+    missing = [name for name in _LOCKED_AT_FORKS if name not in sys.modules]
+    if not missing:
+        return
+    real, given = os.register_at_fork, []
+    os.register_at_fork = lambda **functions: given.append(functions)
+    try:
+        for name in missing:
+            _try_import(name)
+    finally:
+        os.register_at_fork = real
+    for functions in given:
+        os.register_at_fork(**functions)
+    _late.extend(missing)
     os.register_at_fork(before=_before, after_in_parent=_let_go)
 
 
-def _locks_at_forks(name: str) -> bool:
-    """Whether a module has given its functions."""
-    return hasattr(sys.modules.get(name), _LOCKED_AT_FORKS[name][1])
+def _try_import(name: str) -> None:
+    try:
+        __import__(name)
+    except Exception:  # noqa: BLE001 - then it takes no lock
+        return
 
 
 def _before() -> None:
@@ -147,9 +151,9 @@ def _after_in_parent() -> None:
     if _called.pop(_thread.get_ident(), 0) < 2:
         # Where others came while the fork waited, their functions before it were not called, but
         # those behind it will be, and give back the locks.
-        for name in filter(_locks_at_forks, _late):
-            lock = getattr(sys.modules[name], _LOCKED_AT_FORKS[name][0])
-            if not (hasattr(lock, "_is_owned") and lock._is_owned()):  # noqa: SLF001
+        for name in _late:
+            lock = getattr(sys.modules.get(name), _LOCKED_AT_FORKS[name], None)
+            if lock is not None and not (hasattr(lock, "_is_owned") and lock._is_owned()):  # noqa: SLF001
                 lock.acquire(timeout=_BRIEF_S)
     _let_go()
 
@@ -178,9 +182,19 @@ def _forget_unfinished() -> None:
     There is such a thing where the fork has waited as long as it may, or had begun before ours was
     here to make it wait.
     """
-    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     ours = {*_importing, _holder} - {_thread.get_ident()}
-    for name, lock in list(locks.items()):
-        if getattr(lock(), "owner", None) in ours:
+    for name, owner in _unfinished():
+        if owner in ours:
             sys.modules.pop(name, None)
-            locks.pop(name, None)
+            _module_locks().pop(name, None)
+
+
+def _unfinished() -> list[tuple[str, int]]:
+    """What is being imported, and the thread that does."""
+    found = [(name, getattr(lock(), "owner", None)) for name, lock in list(_module_locks().items())]
+    return [(name, owner) for name, owner in found if owner is not None]
+
+
+def _module_locks() -> dict[str, Callable[[], object]]:
+    """Python's own table of the imports that go on."""
+    return getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})

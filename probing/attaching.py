@@ -2,8 +2,7 @@
 
 Rules of this file: runs at the operator's side. Every obstacle that can be seen is looked for
 first; then a helper process injects a script, see `probing.injection`; then the agent is waited
-for. The script is in the process's run folder, which both sides know; taking it away takes the
-order back.
+for. How far that is stands in the process's run folder, see `probing.attach_order`.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import process
+from .attach_order import Attach, AttachFiles, Note
 from .errors import (
     AttachFailed,
     AttachRefused,
@@ -32,20 +32,20 @@ from .errors import (
     ProbingError,
     UsageError,
 )
-from .foreign_files import read_file
-from .injection.names import AUTO, NAMES
+from .injection.names import AUTO, NAMES, PENDING, THREAD
 from .injection.script import bootstrap_text, forks_text
 from .ladder import who_holds_gil
 from .other_user import acting_as
 from .ping import ping
 from .preflight import OPEN_IT, find_obstacle
-from .rundir import ProcessFolder, RunDirectory, directory_of, write_private
+from .rundir import ProcessFolder, RunDirectory, directory_of
 
 _LIMIT_S = 10.0
 _PING_S = 1.0
 _POLL_S = 0.01
 _ANOTHER_HOME = "Make room or a place there for the user of the process, who must be able to write."
-_MOST_BYTES = 1 << 20
+_STARTING_S = 30.0
+"""An agent that began to start longer ago is no longer waited for; a second one is none."""
 _NEEDED = ("probing", "aiohttp", "duckdb", "pyarrow", "numpy")
 
 
@@ -100,13 +100,29 @@ def attach(pid: int, *, how: str = AUTO, timeout_s: float | None = None) -> Atta
     obstacle = find_obstacle(pid)
     if obstacle is not None:
         raise obstacle
-    order = _Order(directory, folder)
-    if order.is_waiting():
-        raise _waiting(pid, "an earlier attach is still waiting there")
-    limit_s = timeout_s or _LIMIT_S
-    method, held_s = order.send(how, patience_s=limit_s)
-    order.wait_agent(method, began + limit_s)
+    until = began + (timeout_s or _LIMIT_S)
+    with _turn(pid, directory, AttachFiles(folder), until) as order:
+        if _is_there(folder):  # whoever was waited for has brought it
+            return _attached(folder, None, began)
+        method, held_s = order.send(how)
+        order.wait_agent(method)
     return _attached(folder, method, began, held_s)
+
+
+@contextlib.contextmanager
+def _turn(pid: int, directory: RunDirectory, files: AttachFiles, until: float) -> Iterator[_Order]:
+    """Be the only one who attaches to a process.
+
+    Raises:
+        AttachWaiting: Somebody else does, and has not finished in time.
+    """
+    with contextlib.ExitStack() as stack:
+        with written_as_its_user(pid, directory):
+            lock = stack.enter_context(files.turn(directory, until))
+        if lock is None:
+            at_work = files.read()
+            raise AttachWaiting(pid, at_work.describe() if at_work else "somebody attaches to it")
+        yield _Order(directory, files, lock, until)
 
 
 def _attached(
@@ -137,34 +153,73 @@ def _is_there(folder: ProcessFolder) -> bool:
 
 
 class _Order:
-    """The script in the run folder that says what is to be done in the process."""
+    """What is to be done in the process, and how far it is."""
 
-    def __init__(self, directory: RunDirectory, folder: ProcessFolder) -> None:
+    def __init__(
+        self, directory: RunDirectory, files: AttachFiles, lock: int, until: float
+    ) -> None:
         self._directory = directory
-        self._folder = folder
-        self._script = folder.attach_script
-        self._failed = folder.path / "attach.py.failed"
+        self._files = files
+        self._folder = files.folder
+        self._lock = lock
+        self._until = until
 
-    def is_waiting(self) -> bool:
-        """Whether an earlier order has been injected and not begun."""
-        return self._script.exists()
-
-    def send(self, how: str, *, patience_s: float) -> tuple[str, float]:
-        """Inject the script; returns the method by which it was run, and how long it held.
+    def send(self, how: str) -> tuple[str, float]:
+        """Have the script begin; returns the method by which it did, and how long it held.
 
         Raises:
             AttachFailed: No way in was open; the order is taken back.
-            AttachWaiting: It was injected and waits for the interpreter lock.
+            AttachWaiting: It was injected and has not begun.
+        """
+        earlier = self._files.read()
+        if earlier is not None and self._still_starts(earlier, how):
+            return self._wait_begun(earlier)
+        self._write()
+        return self._inject(how)
+
+    def _still_starts(self, earlier: Attach, how: str) -> bool:
+        """Whether what an earlier attach has left will come to its end by itself.
+
+        What that way has not begun yet can be given up for another; one that nobody keeps from
+        beginning is not there any more: the process has run another program, or forgotten it.
+        """
+        if earlier.stage == "begun":
+            return earlier.age_s < _STARTING_S
+        if earlier.stage != "injected" or earlier.note is None or earlier.note.method != THREAD:
+            return False
+        return how in (AUTO, THREAD) and who_holds_gil(self._folder.pid) is not None
+
+    def _wait_begun(self, earlier: Attach) -> tuple[str, float]:
+        """Wait until a script that was injected before has begun.
+
+        Raises:
+            AttachWaiting: It has not in time.
+        """
+        method = (earlier.note.method if earlier.note else None) or AUTO
+        while self._files.script.exists() and self._folder.is_alive():
+            self._raise_failure()
+            if time.monotonic() > self._until:
+                raise _waiting(self._folder.pid, method)
+            time.sleep(_POLL_S)
+        return method, 0.0
+
+    def _inject(self, how: str) -> tuple[str, float]:
+        """Inject the script.
+
+        Raises:
+            AttachFailed: No way in was open; the order is taken back.
+            AttachWaiting: It was injected and has not begun.
         """
         pid = self._folder.pid
-        self._write()
-        order = {"pid": pid, "script": str(self._script), "how": how, "patience_s": patience_s}
-        outcome = ask_helper(order)
+        patience_s = max(0.1, self._until - time.monotonic())
+        order = {"pid": pid, "script": str(self._files.script), "how": how}
+        outcome = ask_helper({**order, "patience_s": patience_s}, keep=(self._lock,))
+        self._raise_failure()
         if outcome["has_run"]:
             return str(outcome["method"]), float(outcome["held_s"])
         if outcome["method"]:
-            raise _waiting(pid, "no Python code has run in it since")
-        self._tidy()
+            raise _waiting(pid, str(outcome["method"]))
+        self._clear()
         if not self._folder.is_alive():
             raise AttachFailed(pid, "it ended meanwhile")
         closed = [f"{name}: {reason}" for name, reason in outcome["attempts"]]
@@ -180,7 +235,7 @@ class _Order:
         text = bootstrap_text(
             {
                 "pid": pid,
-                "script": str(self._script),
+                "script": str(self._files.script),
                 "home": str(self._folder.path.parent),
                 "python": list(sys.version_info[:2]),
                 "places": _places(),
@@ -190,11 +245,9 @@ class _Order:
             }
         )
         with written_as_its_user(pid, self._directory):
-            self._directory.create_folder(pid, self._folder.start_time)
-            self._failed.unlink(missing_ok=True)
-            write_private(self._script, text.encode("ascii"))
+            self._files.order(text, Note(injector=os.getpid()))
 
-    def wait_agent(self, method: str, until: float) -> None:
+    def wait_agent(self, method: str) -> None:
         """Wait until the agent answers.
 
         Raises:
@@ -207,26 +260,23 @@ class _Order:
             if not self._folder.is_alive():
                 raise AttachFailed(pid, f"it ended while the agent started (by {method})")
             if self._folder.read_card() is not None and _is_there(self._folder):
+                self._clear()
                 return
-            if time.monotonic() > until:
-                raise _waiting(pid, "the agent began to start there and has not finished")
+            if time.monotonic() > self._until:
+                raise AttachWaiting(pid, "the agent began to start there and has not finished")
             time.sleep(_POLL_S)
 
     def _raise_failure(self) -> None:
         """Raise what the process says that the agent failed of."""
-        try:
-            facts = json.loads(read_file(self._failed, _MOST_BYTES))
-        except (OSError, ValueError):
-            return
-        self._tidy()
-        raise _failure(self._folder.pid, facts)
+        facts = self._files.failure()
+        if facts:
+            self._clear()
+            raise _failure(self._folder.pid, facts)
 
-    def _tidy(self) -> None:
-        """Take the order back; a folder that holds nothing else goes with it."""
+    def _clear(self) -> None:
+        """Take away what is left of the order."""
         with acting_as(self._directory.user), contextlib.suppress(OSError):
-            self._script.unlink(missing_ok=True)
-            self._failed.unlink(missing_ok=True)
-            self._folder.path.rmdir()
+            self._files.clear()
 
 
 def _failure(pid: int, facts: dict[str, Any]) -> ProbingError:
@@ -246,9 +296,12 @@ def _failure(pid: int, facts: dict[str, Any]) -> ProbingError:
     )
 
 
-def _waiting(pid: int, why: str) -> AttachWaiting:
-    """The error for an agent that is in but cannot run, with the one in its way."""
-    return AttachWaiting(pid, who_holds_gil(pid) or why)
+def _waiting(pid: int, method: str) -> AttachWaiting:
+    """The error for an agent that is in but has not begun, with what is in its way."""
+    why = who_holds_gil(pid)
+    if why is None and method == PENDING:
+        why = "its main thread has reached no safe point since, as it does not while it waits in C"
+    return AttachWaiting(pid, why or "no Python code has run in it since")
 
 
 @contextlib.contextmanager
@@ -266,8 +319,11 @@ def written_as_its_user(pid: int, directory: RunDirectory) -> Iterator[None]:
         raise AttachFailed(pid, why, help=_ANOTHER_HOME) from None
 
 
-def ask_helper(order: dict[str, Any]) -> dict[str, Any]:
-    """Have the helper process carry out an order; it is never killed, because it may be tracing.
+def ask_helper(order: dict[str, Any], keep: Sequence[int] = ()) -> dict[str, Any]:
+    """Have the helper process carry out an order.
+
+    Args:
+        keep: Descriptors that it keeps open as long as it lives.
 
     Raises:
         InternalError: It failed.
@@ -277,6 +333,7 @@ def ask_helper(order: dict[str, Any]) -> dict[str, Any]:
         [sys.executable, "-m", f"{__package__}.injection", json.dumps(order)],
         env={**os.environ, "PYTHONPATH": str(root), "PROBING": "0"},
         cwd="/",
+        pass_fds=keep,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

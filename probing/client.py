@@ -286,5 +286,5 @@ def connect(
     if isinstance(place, Local):
         return LocalProcess(label, place.folder, timeout_s)
     if isinstance(place, Stranger):
-        return StrangeProcess(label, place.pid)
+        return StrangeProcess(label, place.pid, timeout_s)
     return RemoteProcess(label, place, timeout_s)

@@ -66,8 +66,8 @@ def start_attached(
 ) -> str:
     """Start the agent in a process that was not prepared; does nothing when it is running.
 
-    Runs in a thread of its own, at any moment of whatever the process does. Never raises: what
-    goes wrong is told by the card in the run folder.
+    Runs in a thread of its own, at any moment of whatever the process does. What goes wrong is also
+    told by the card in the run folder.
 
     Args:
         home: The run directory.
@@ -78,6 +78,9 @@ def start_attached(
 
     Returns:
         Why the process wants no agent; empty when it does not mind.
+
+    Raises:
+        Exception: The agent could not start.
     """
     from .agent import forks
 
@@ -88,11 +91,12 @@ def start_attached(
         with forks.held_back():
             _start_late(home, tuple(places), uid=uid, pid=pid)
         _record_once_imported()
-    except Exception:  # noqa: BLE001 - never harm the host
+    except Exception:
         with forks.held_back():
             from . import _boot
 
             _boot.report(home=home)
+        raise
     return ""
 
 

@@ -23,6 +23,10 @@ LEAST_BYTES_PER_S = 1 << 16
 """An answer that takes longer than it was let must come faster than this."""
 LEAST_LOCAL_BYTES_PER_S = 16 << 20
 """The same on one machine."""
+AGENT_FILES = 16
+"""Descriptors that an agent has while nobody asks it anything."""
+SPARE_FILES = 64
+"""Descriptors that it leaves to the program, whatever the settings say."""
 
 
 def ready_s(load: float | None = None) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import crashes, process, ring_peek, stacks
-from .card import Card
+from .attach_order import AttachFiles
 from .endpoint import Local, resolve
 from .errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from .host_memory import near_limit
@@ -43,8 +43,8 @@ class ProcessSummary:
     Attributes:
         state: ``training``: a step ended, or began, in the last 10 s or within five times the
             last step's duration. ``idle``: it answers, but makes no steps. ``not answering``:
-            alive, but runs no Python code. ``attaching``: an agent has been put in and waits for
-            the interpreter lock. ``no agent``: its agent is stopped or did not start.
+            alive, but runs no Python code. ``attaching``: an agent is on its way in; how far it has
+            come is among the problems. ``no agent``: its agent is stopped or did not start.
             ``elsewhere``: it is another container's or another machine's, and shares this run
             directory; whether it runs cannot be told from here.
         step: The last step recorded.
@@ -156,7 +156,12 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
         listen=card.listen if card and state != "dead" else None,
         folder=str(folder.path),
         has_torch=process.has_library(folder.pid, "libtorch") if folder.is_alive() else None,
-        problems=(*_crash(folder, state), *_agent_problems(card, state), *_memory(folder, state)),
+        problems=(
+            *_crash(folder, state),
+            *_attach_problems(folder, state),
+            *_agent_problems(folder),
+            *_memory(folder, state),
+        ),
     )
 
 
@@ -172,10 +177,18 @@ def _crash(folder: ProcessFolder, state: State) -> tuple[str, ...]:
     return (crashes.describe(crash),) if crash is not None else ()
 
 
-def _agent_problems(card: Card | None, state: State) -> tuple[str, ...]:
+def _attach_problems(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """How far an attach has come that has not come to its end."""
+    attach = AttachFiles(folder).read() if state in ("attaching", "no agent") else None
+    return () if attach is None else (attach.describe()[:_LONGEST_PROBLEM],)
+
+
+def _agent_problems(folder: ProcessFolder) -> tuple[str, ...]:
     """What the agent of a process could not do."""
+    card = folder.read_card()
     if card is None:
-        return () if state == "attaching" else ("its card cannot be read",)
+        has_attach = AttachFiles(folder).read() is not None
+        return () if has_attach else ("its card cannot be read",)
     return tuple(problem[:_LONGEST_PROBLEM] for problem in card.problems[:_MOST_PROBLEMS])
 
 
@@ -185,7 +198,8 @@ def _reach(folder: ProcessFolder) -> State | None:
         return "elsewhere" if folder.may_run_elsewhere() else "dead"
     if stacks.is_stopped(folder.pid):
         return "stopped"
-    if folder.attach_script.exists():
+    attach = AttachFiles(folder).read()
+    if attach is not None and attach.stage != "failed":
         return "attaching"
     try:
         ping(folder, timeout_s=_PING_S)

@@ -11,6 +11,7 @@ import time
 
 from . import off_switch, process
 from .errors import AttachRefused, NoSuchProcess, ProbingError
+from .limits import AGENT_FILES, SPARE_FILES
 from .permission import why_forbidden
 
 OPEN_IT = (
@@ -32,7 +33,14 @@ def find_obstacle(pid: int) -> ProbingError | None:
             "it is not a Python process",
             help="`probing list --all` shows the Python processes.",
         )
-    return why_forbidden(pid) or _closed(pid) or _in_another_world(pid) or _not_running(pid)
+    return (
+        why_forbidden(pid)
+        or _closed(pid)
+        or _in_another_world(pid)
+        or _filtered(pid)
+        or _short_of_files(pid)
+        or _not_running(pid)
+    )
 
 
 def _closed(pid: int) -> ProbingError | None:
@@ -62,6 +70,42 @@ def _differs(pid: int, namespace: str) -> bool:
         return its != os.stat(f"/proc/self/ns/{namespace}").st_ino
     except OSError:
         return False
+
+
+def _filtered(pid: int) -> ProbingError | None:
+    """The obstacle of a process that has given up system calls which we still have.
+
+    A call that its filter does not know may end it.
+    """
+    ours = int(process.status(os.getpid()).get("Seccomp_filters", "0"))
+    numbers = process.threads(pid)
+    its = max((int(process.status(n).get("Seccomp_filters", "0")) for n in numbers), default=0)
+    if its <= ours:
+        return None
+    return AttachRefused(
+        pid,
+        "a filter of system calls (seccomp) is in force in it that is not in this shell, and may"
+        " end it at a call of the agent",
+        help="`backtrace` works from outside. From a shell under the same filter attaching works.",
+    )
+
+
+def _short_of_files(pid: int) -> ProbingError | None:
+    """The obstacle of a process that may hardly open any more files."""
+    limit = process.file_limit(pid)
+    try:
+        used = len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+    if limit is None or limit - used >= AGENT_FILES + SPARE_FILES:
+        return None
+    return AttachRefused(
+        pid,
+        f"of the {limit} files that it may have open only {max(0, limit - used)} are free; the"
+        f" agent needs {AGENT_FILES} and leaves {SPARE_FILES} to the program",
+        help=f"`prlimit --pid {pid} --nofile=1024` raises the limit while it runs, if that is below"
+        " its hard limit.",
+    )
 
 
 def _not_running(pid: int) -> ProbingError | None:

@@ -7,6 +7,7 @@ that is gone gives None, not an error.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Container
 from pathlib import Path
@@ -270,6 +271,16 @@ def status(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return {name: value.strip() for name, _, value in (x.partition(":") for x in text.split("\n"))}
+
+
+def file_limit(pid: int) -> int | None:
+    """How many files a process may have open; None when there is no limit, or it is hidden."""
+    try:
+        text = Path(f"/proc/{pid}/limits").read_text("ascii")
+    except OSError:
+        return None
+    found = re.search(r"^Max open files +(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def environment(pid: int) -> dict[str, str]:

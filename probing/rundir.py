@@ -10,7 +10,7 @@
             held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
             read_token          the token that may only read
-            attach.py           what an agent on its way in will run, see `probing.attaching`
+            attach.*            how far an agent on its way in has come, see `probing.attach_order`
             fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
             exception.json      the unhandled exception that ended it
             thread_exception.json   one that ended a thread of it
@@ -334,8 +334,11 @@ def write_private(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
-        if os.write(fd, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        while data:  # after a part of it the next call tells what is in the way of the rest
+            written = os.write(fd, data)
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            data = data[written:]
     finally:
         os.close(fd)
 

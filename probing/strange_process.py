@@ -1,7 +1,8 @@
-"""A process without an agent: only its stacks can be had, from outside.
+"""A process that had no agent when it was looked for: its stacks can be had, from outside.
 
-Rules of this file: runs at the operator's side; what needs an agent is an error that says which way
-there is to one.
+Rules of this file: runs at the operator's side; what needs an agent is asked of the one that has
+come since, by `attach` or otherwise. Where there is none, it is an error that says which way there
+is to one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import os
 from typing import TYPE_CHECKING
 
 from . import ladder, process, wire
+from .attach_order import AttachFiles, reason_of
+from .endpoint import Local, resolve
 from .errors import (
+    AttachFailed,
     AttachWaiting,
     NoSuchProcess,
     NotProbed,
@@ -20,7 +24,8 @@ from .errors import (
 from .injection.names import AUTO
 from .labels_wire import LabelsAnswer
 from .limits import DEFAULT_TIMEOUT_S
-from .rundir import directory_of
+from .local_process import LocalProcess
+from .rundir import directory_of, from_env
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,22 +45,26 @@ if TYPE_CHECKING:
 
 
 class StrangeProcess:
-    """A process without an agent: only its stacks can be had, from outside."""
+    """A process that had no agent when it was looked for."""
 
-    def __init__(self, label: str, pid: int) -> None:
+    def __init__(self, label: str, pid: int, timeout_s: float) -> None:
         self.label = label
         self._pid = pid
+        self._timeout_s = timeout_s
         self._notes: list[str] = []
+        self._agent: LocalProcess | None = None
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """See `Process`."""
+        if self._agent is not None:
+            return self._agent.backtrace(native=native, locals=locals)
         return ladder.backtrace_of_stranger(self._pid, self._notes, native=native, locals=locals)
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().query(sql, timeout_s=timeout_s, max_rows=max_rows)
 
     def eval(
         self,
@@ -75,11 +84,20 @@ class StrangeProcess:
             from .unsafe_eval import eval_in_holder
 
             return eval_in_holder(self._pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
-        raise self._no_agent()
+        return self._found().eval(
+            code,
+            timeout_s=timeout_s,
+            now=now,
+            thread=thread,
+            frame=frame,
+            session=session,
+            assign=assign,
+            together=together,
+        )
 
     def commit_eval(self, commit: EvalCommit) -> None:
         """See `Process`."""
-        raise self._no_agent()
+        self._found().commit_eval(commit)
 
     def eval_steps(
         self,
@@ -93,47 +111,55 @@ class StrangeProcess:
         assign: bool = False,
     ) -> Iterator[wire.EvalResult]:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().eval_steps(
+            code,
+            every=every,
+            times=times,
+            timeout_s=timeout_s,
+            thread=thread,
+            frame=frame,
+            assign=assign,
+        )
 
     def jobs(self) -> EvalJobs:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().jobs()
 
     def cancel(self, number: int) -> EvalJobs:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().cancel(number)
 
     def complete(self, text: str, *, session: str | None = None) -> Completions:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().complete(text, session=session)
 
     def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().act(asked, timeout_s=timeout_s)
 
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().prepare_act(asked, ranks=ranks, timeout_s=timeout_s)
 
     def commit_act(self, commit: Commit) -> None:
         """See `Process`."""
-        raise self._no_agent()
+        self._found().commit_act(commit)
 
     def acts(self) -> Acts:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().acts()
 
     def live(
         self, table: str, *, wait_s: float | None = None, patient: bool = False
     ) -> wire.LiveRows:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().live(table, wait_s=wait_s, patient=patient)
 
     def profile(
         self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
     ) -> StepsProfile:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().profile(steps, timeout_s=timeout_s, tell=tell)
 
     def sample(
         self,
@@ -159,15 +185,15 @@ class StrangeProcess:
         cleaning: tuple[str, ...] = (),
     ) -> wire.ArmedAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().arm(what, steps, addresses=addresses, cleaning=cleaning)
 
     def armed(self) -> wire.ArmedAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().armed()
 
     def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().record_allocations(state, steps=steps)
 
     def snapshot(
         self,
@@ -177,31 +203,31 @@ class StrangeProcess:
         tell: TellRecording | None = None,
     ) -> Recording:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().tables()
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().labels(samples=samples, timeout_s=timeout_s)
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().fit(request)
 
     def status(self) -> wire.Card:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().status()
 
     def settings(self) -> wire.SettingsAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().settings()
 
     def set(self, name: str, value: str) -> wire.SettingsAnswer:
         """See `Process`."""
-        raise self._no_agent()
+        return self._found().set(name, value)
 
     def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
         """See `Process`."""
@@ -211,11 +237,28 @@ class StrangeProcess:
 
     def detach(self, *, keep_record: bool = False) -> wire.Detached:
         """See `Process`."""
-        raise NotProbed(self._pid, "it has no probing agent that could leave it")
+        try:
+            agent = self._found()
+        except NotProbed:
+            raise NotProbed(self._pid, "it has no probing agent that could leave it") from None
+        return agent.detach(keep_record=keep_record)
 
     def notes(self) -> list[str]:
         """See `Process`."""
-        return list(self._notes)
+        return [*self._notes, *(self._agent.notes() if self._agent is not None else ())]
+
+    def _found(self) -> LocalProcess:
+        """The process with the agent that it has got.
+
+        Raises:
+            ProbingError: It has none.
+        """
+        if self._agent is None:
+            place = resolve(self._pid, from_env())
+            if not isinstance(place, Local):
+                raise self._no_agent()
+            self._agent = LocalProcess(self.label, place.folder, self._timeout_s)
+        return self._agent
 
     def _no_agent(self) -> ProbingError:
         """The error of everything that needs an agent."""
@@ -224,9 +267,12 @@ class StrangeProcess:
         started = process.start_time(self._pid)
         if started is None:
             return NoSuchProcess(str(self._pid))
-        if directory_of(self._pid).folder_for(self._pid, started).attach_script.exists():
-            why = ladder.who_holds_gil(self._pid)
-            return AttachWaiting(self._pid, why or "no Python code has run in it since")
+        attach = AttachFiles(directory_of(self._pid).folder_for(self._pid, started)).read()
+        if attach is not None and attach.stage == "failed":
+            return AttachFailed(self._pid, reason_of(attach.failure))
+        if attach is not None:
+            why = ladder.who_holds_gil(self._pid) if attach.stage == "injected" else None
+            return AttachWaiting(self._pid, why or attach.describe())
         owner = process.owner(self._pid)
         if owner not in (None, os.getuid()):
             return NotProbed(self._pid, f"it is user {owner}'s, whose agents are not ours to ask")

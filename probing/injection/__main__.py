@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
+from functools import partial
+from pathlib import Path
 
+from .. import process
+from ..attach_order import AttachFiles, Note
+from ..other_user import acting_as
+from ..rundir import folder_at
 from .holder import run_in_holder
 from .memory import find_interpreter
 from .methods import inject
@@ -32,10 +39,26 @@ def main(text: str) -> None:
         answer = {"reason": _run_in_holder(order["pid"], order["code"], order["thread_id"])}
     else:
         outcome = inject(
-            order["pid"], order["script"], how=order["how"], patience_s=order["patience_s"]
+            order["pid"],
+            order["script"],
+            how=order["how"],
+            patience_s=order["patience_s"],
+            tell=partial(_note, order["pid"], Path(order["script"]).parent),
         )
         answer = dict(outcome._asdict())
     print(json.dumps(answer))  # noqa: T201 - to the process that started this one
+
+
+def _note(pid: int, path: Path, method: str) -> None:
+    """Leave word that the script is injected, for whoever comes after us."""
+    folder = folder_at(path)
+    user = process.user(pid)
+    if folder is not None:
+        with (
+            contextlib.suppress(OSError),
+            acting_as(None if user is None or user.uid == os.getuid() else user),
+        ):
+            AttachFiles(folder).write_note(Note(injector=os.getpid(), method=method))
 
 
 def _run_in_holder(pid: int, code: str, thread_id: int) -> str | None:

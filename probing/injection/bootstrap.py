@@ -3,7 +3,8 @@
 Rules of this file: its text is sent, not imported, with one call of `begin` behind it; so it stands
 alone, is plain ASCII, and runs on every Python from 3.10 on. It may be run in any thread at any
 moment, so it does next to nothing there: all else happens in a thread of its own. Whatever goes
-wrong is left beside the script for the operator; nothing is raised and nothing is printed.
+wrong is left beside the script for the operator, see `probing.attach_order`; nothing is raised and
+nothing is printed.
 """
 
 # ruff: noqa: BLE001, S102, SLF001, UP031 - the rim of the host; threading's own fields; any Python
@@ -14,6 +15,7 @@ import _thread
 import os
 import sys
 
+_LONGEST = 500
 TYPE_CHECKING = False  # `typing` may not be loaded there
 if TYPE_CHECKING:
     from typing import Any, TypedDict
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
         Attributes:
             pid: The process that is meant.
-            script: The file that this text was read from; whoever removes it may go on.
+            script: The file that this text was read from; whoever renames it may go on.
             home: The run directory.
             python: The operator's major and minor version of Python.
             places: Folders of the operator's that hold probing and what it needs.
@@ -50,7 +52,7 @@ def begin(order: Order) -> None:
     if os.getpid() != order["pid"]:
         return
     try:
-        os.unlink(order["script"])
+        os.rename(order["script"], order["script"] + ".begun")
     except OSError:
         return
     _thread.start_new_thread(_launch, (order,))
@@ -72,7 +74,7 @@ def _launch(order: Order) -> None:
             )
         thread.start()
     except BaseException as error:
-        _report(order, error=error)
+        _end(order, {"error": _sentence(error)})
 
 
 def _forks(order: Order) -> Any:
@@ -88,12 +90,9 @@ def _forks(order: Order) -> Any:
 def _attach(order: Order) -> None:
     """The thread: bring the agent in, or say why not."""
     try:
-        obstacle = _start(order)
+        _end(order, _start(order))
     except BaseException as error:
-        _report(order, error=error)
-    else:
-        if obstacle:
-            _report(order, **obstacle)
+        _end(order, {"error": _sentence(error)})
 
 
 def _start(order: Order) -> dict[str, Any]:
@@ -108,7 +107,9 @@ def _start(order: Order) -> dict[str, Any]:
                 missing = _why_missing()
             if missing:
                 return {"missing": missing}
-            from probing import agent, host  # noqa: F401 - what the second imports it in
+            from probing import host
+
+            __import__("probing.agent")  # which `host` would import before forks are held back
         # This loads all that is found there, so that the places can go again: the job's own
         # imports must not begin to find what they did not find before.
         refused = host.start_attached(
@@ -161,27 +162,26 @@ def _import_threading() -> None:
 
 def _sentence(error: BaseException) -> str:
     """What went wrong, and where."""
-    import traceback
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return type(error).__name__
+    where = os.path.basename(place.tb_frame.f_code.co_filename)
+    return "%s: %s (%s, line %s)" % (type(error).__name__, error, where, place.tb_lineno)
 
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = os.path.basename(frame.filename)
-    return "%s: %s (%s, line %s)" % (type(error).__name__, error, where, frame.lineno)
 
+def _end(order: Order, facts: dict[str, Any]) -> None:
+    """Leave word for the operator, whole or not at all, if there is any; then it is over.
 
-def _report(order: Order, *, error: BaseException | None = None, **facts: Any) -> None:
-    """Leave word for the operator, whole or not at all."""
+    The process may be out of descriptors, and its files limited: a link needs neither.
+    """
     try:
-        with _forks(order).held_back():
-            import json
-
-            if error is not None:
-                facts["error"] = _sentence(error)
-        facts["python"] = ".".join(map(str, sys.version_info[:3]))
-        facts["executable"] = sys.executable
-        path = order["script"] + ".failed"
-        fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.write(fd, json.dumps(facts).encode())
-        os.close(fd)
-        os.rename(path + ".new", path)
+        if facts:
+            told = {name: str(value)[:_LONGEST] for name, value in facts.items()}
+            told["python"] = ".".join(map(str, sys.version_info[:3]))
+            told["executable"] = sys.executable[:_LONGEST]
+            os.symlink(ascii(told), order["script"] + ".failed")
+        os.unlink(order["script"] + ".begun")
     except BaseException:
         return

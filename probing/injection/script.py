@@ -18,13 +18,27 @@ if TYPE_CHECKING:
 # Short, for the room there is; closed, because the warning about a file that is not leaves
 # `__warningregistry__` behind.
 _CODE = "with open({path!r})as f:exec(f.read(),{{}})"
+# Where there is room: why it could not, as `bootstrap` would say it.
+_TELLING_CODE = """\
+try:
+ with open({path!r})as f:exec(f.read(),{{}})
+except FileNotFoundError:pass
+except BaseException as e:
+ import os
+ os.symlink(ascii({{'error':type(e).__name__+': '+str(e)[:500]}}),{path!r}+'.failed')
+"""
 # Not by `__builtins__`: in a `__main__` made by `runpy`, as of a spawned worker, it is a dict.
 _CALL = "try:__import__('builtins').exec({code!r},{{}})\nexcept:pass\n"
 
 
-def injected_code(script: str) -> str:
-    """The code that runs a script, if it is still there."""
-    return _CALL.format(code=_CODE.format(path=script))
+def injected_code(script: str, *, is_telling: bool = False) -> str:
+    """The code that runs a script, if it is still there.
+
+    Args:
+        is_telling: Whether it leaves word where it cannot, for which it is longer.
+    """
+    code = _TELLING_CODE if is_telling else _CODE
+    return _CALL.format(code=code.format(path=script))
 
 
 def bootstrap_text(order: bootstrap.Order) -> str:

@@ -22,7 +22,7 @@ from probing.injection.machines import AARCH64, MACHINES, X86_64, Machine
 from probing.injection.memory import Mapping, find_interpreter
 from probing.injection.refusal import CannotInject
 from probing.injection.tracing import TracedThread, all_stopped
-from probing.injection.victims import Waiting, choose
+from probing.injection.victims import Waiting, choose, waiting_threads
 from tests.harness.targets import program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -89,7 +89,11 @@ def touch(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "mode", ["sleep", "c_sleep", "lock", "event", "queue", "socket", "pipe", "select", "main_done"]
+    "mode",
+    [
+        *("sleep", "c_sleep", "lock", "event", "queue", "socket", "pipe", "select", "main_done"),
+        *("file_lock", "record_lock", "open_fifo"),
+    ],
 )
 def test_the_code_runs_while_the_main_thread_waits(
     start: Callable[..., Program], tmp_path: Path, mode: str
@@ -110,6 +114,16 @@ def test_the_code_runs_while_the_main_thread_waits(
     assert "returned" not in program.output
     # The C library keeps the stack and the arena of the first new thread for the next.
     assert sizes[0] == sizes[1]
+
+
+def test_a_main_thread_that_waits_for_others_is_borrowed(start: Callable[..., Program]) -> None:
+    """In `Thread.join` it waits for a lock that the first thread's arena may begin with."""
+    program = start("stuck", "join")
+    wait_until(lambda: program.state() == "S", "the wait")
+    with contextlib.closing(find_interpreter(program.pid)) as interpreter:
+        waiting = waiting_threads(program.pid)
+        victims = choose(waiting, X86_64, interpreter.maps)
+    assert victims == sorted(found.thread_id for found in waiting)
 
 
 def memory_map(pid: int) -> list[str]:

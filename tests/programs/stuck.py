@@ -137,6 +137,27 @@ def file_lock() -> None:
         fcntl.flock(second, fcntl.LOCK_EX)
 
 
+def record_lock() -> None:
+    """Takes a lock of part of a file that another process has."""
+    import fcntl
+
+    file, (reader, writer) = os.memfd_create("locked"), os.pipe()
+    if os.fork() == 0:
+        _end_with_parent()
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        os.write(writer, b"x")
+        time.sleep(FOREVER_S)
+    os.read(reader, 1)
+    fcntl.lockf(file, fcntl.LOCK_EX)
+
+
+def open_fifo() -> None:
+    """Opens a pipe that nobody writes to."""
+    reader, writer = os.pipe()
+    os.close(writer)
+    os.open(f"/proc/self/fd/{reader}", os.O_RDONLY)
+
+
 def select() -> None:
     """Waits in select for a pipe that nobody writes to."""
     import select

@@ -1,0 +1,218 @@
+"""How far an attach has come is on record, and whatever is in its way is told, and can be left."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import probing
+from probing import process
+from probing.attach_order import AttachFiles, Note
+from probing.attaching import attach
+from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NotProbed
+from probing.rundir import ProcessFolder, from_env
+from tests.harness.targets import Target, program_path, wait_until
+
+pytestmark = pytest.mark.anypython
+
+PICKY = """
+import sys, time
+
+def hook(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("attach.py"):
+        raise RuntimeError("nobody opens that")
+
+sys.addaudithook(hook)
+print("ready", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+ENDING = """
+import time
+
+class Last:
+    def __del__(self, sleep=time.sleep, print=print):
+        print("ready", flush=True)
+        sleep(600)
+
+last = Last()
+"""
+FILTERED = """
+import ctypes, time
+
+libc = ctypes.CDLL(None)
+allow = (ctypes.c_uint64 * 1)(0x7FFF_0000_0000_0006)  # BPF_RET | BPF_K, SECCOMP_RET_ALLOW
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0) == 0
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Target]]:
+    """Starts programs that never heard of probing, and waits until they are ready."""
+    targets: list[Target] = []
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+
+    def begin(program: str, *args: str) -> Target:
+        cwd = tmp_path / str(len(targets))
+        cwd.mkdir()
+        if "\n" in program:
+            (cwd / "program.py").write_text(program)
+        script = cwd / "program.py" if "\n" in program else program_path(program)
+        targets.append(Target([sys.executable, str(script), *args], tmp_path / "home", cwd))
+        targets[-1].wait_for_output("ready")
+        return targets[-1]
+
+    yield begin
+    for target in targets:
+        target.reap()
+
+
+def folder_of(target: Target) -> ProcessFolder:
+    """Its run folder, whether or not it is there."""
+    return from_env().folder_for(target.pid, process.start_time(target.pid) or 0)
+
+
+def files_of(target: Target) -> AttachFiles:
+    """Where the state of its attach is."""
+    return AttachFiles(folder_of(target))
+
+
+def listed(target: Target) -> dict[str, object]:
+    """Its line of the list."""
+    (row,) = json.loads(target.run("list", "--format", "json").stdout)
+    assert isinstance(row, dict)
+    return row
+
+
+def test_what_a_killed_attach_has_left_is_taken_over(start: Callable[..., Target]) -> None:
+    """Ordered and never injected, or injected by nobody who is left: the next attach works."""
+    target = start("stuck", "sleep")
+    files = files_of(target)
+    from_env().create_folder(target.pid, files.folder.start_time)
+    files.order("raise SystemExit", Note(injector=1 << 22))
+    row = listed(target)
+    assert row["state"] == "attaching"
+    assert "came to no end: whoever ordered it was killed" in str(row["problems"])
+    with pytest.raises(AttachWaiting, match="whoever ordered it was killed"):
+        probing.connect(target.pid).query("SELECT 1")
+    files.write_note(Note(injector=1 << 22, method="thread"))  # by a program before an exec
+    job = probing.connect(target.pid)
+    assert job.attach().method is not None
+    # What had no agent when it was connected to has one now.
+    assert job.query("SELECT 1 AS x").to_pylist() == [{"x": 1}]
+    assert files.read() is None
+    assert sorted(path.name for path in files.folder.path.glob("attach*")) == []
+
+
+def test_what_has_not_begun_can_be_given_up_for_another_way(start: Callable[..., Target]) -> None:
+    """A main thread that stays in C never takes from its queue; a borrowed one begins at once."""
+    if sys.version_info >= (3, 12):
+        pytest.skip("any thread takes from the queue; there is none from 3.14 on")
+    target = start("stuck", "c_sleep")
+    wait_until(lambda: process.state(target.pid) == "S", "the wait")
+    with pytest.raises(AttachWaiting, match="its main thread has reached no safe point"):
+        attach(target.pid, how="pending", timeout_s=1)
+    assert "by the way pending and has not begun" in str(listed(target)["problems"])
+    assert attach(target.pid, how="auto").method == "thread"
+
+
+def test_the_second_of_two_waits_for_the_first(start: Callable[..., Target]) -> None:
+    """Both say that the agent is in, and one that it was there already."""
+    target = start("stuck", "sleep")
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: attach(target.pid, timeout_s=60).method, range(2)))
+    assert sorted(method is None for method in found) == [False, True]
+    with files_of(target).turn(from_env(), 0) as lock:
+        assert lock is not None
+        with files_of(target).turn(from_env(), 0) as other:
+            assert other is None
+
+
+def test_a_process_short_of_files_is_refused_beforehand(start: Callable[..., Target]) -> None:
+    """How many are free is said, and how to get more; then it works."""
+    target = start("stuck", "sleep")
+    hard = resource.prlimit(target.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (40, hard))
+    with pytest.raises(
+        AttachRefused, match="of the 40 files that it may have open only"
+    ) as refused:
+        attach(target.pid)
+    assert f"prlimit --pid {target.pid} --nofile=1024" in refused.value.help
+    assert not folder_of(target).path.exists()
+    resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (1024, hard))
+    resource.prlimit(target.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    with pytest.raises(AttachFailed, match="File too large"):
+        attach(target.pid)
+    infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.prlimit(target.pid, resource.RLIMIT_FSIZE, infinite)
+    assert attach(target.pid).method is not None
+
+
+def test_an_audit_hook_in_the_way_is_told(start: Callable[..., Target]) -> None:
+    """What it raised reaches whoever attaches, by whatever way, and nothing is left behind."""
+    target = start(PICKY)
+    with pytest.raises(AttachFailed, match="RuntimeError: nobody opens that"):
+        attach(target.pid, how="thread")
+    if sys.version_info < (3, 14):
+        with pytest.raises(AttachFailed, match="kept from opening its script: by an audit hook"):
+            attach(target.pid, how="pending", timeout_s=2)
+    assert not folder_of(target).path.exists()
+
+
+def test_a_failure_that_nobody_heard_of_stays_on_record(start: Callable[..., Target]) -> None:
+    """`list` and whatever needs an agent tell it; the next attach clears it."""
+    target = start("stuck", "sleep")
+    files = files_of(target)
+    from_env().create_folder(target.pid, files.folder.start_time)
+    os.symlink(ascii({"error": "OSError: no room"}), files.failed)
+    assert "the agent failed to start OSError: no room" in str(listed(target)["problems"])
+    with pytest.raises(AttachFailed, match="no room"):
+        probing.connect(target.pid).query("SELECT 1")
+    assert attach(target.pid).method is not None
+    assert listed(target)["problems"] == []
+
+
+def test_a_process_that_shuts_down_is_not_waited_for(start: Callable[..., Target]) -> None:
+    """Its threads get the interpreter lock no more, and that is what is said."""
+    target = start(ENDING)
+    with pytest.raises(AttachFailed, match="its Python is shutting down"):
+        attach(target.pid, how="thread")
+    assert not folder_of(target).path.exists()
+
+
+def test_a_process_behind_a_filter_of_its_own_is_left_alone(start: Callable[..., Target]) -> None:
+    """A filter that this shell is under, too, is none of its own."""
+    target = start(FILTERED)
+    with pytest.raises(AttachRefused, match="a filter of system calls"):
+        attach(target.pid)
+    code = FILTERED.replace("time.sleep(600)", "from probing.attaching import attach; import sys")
+    code += "print(attach(int(sys.argv[1])).method)"
+    argv = [sys.executable, "-c", code, str(target.pid)]
+    done = subprocess.run(argv, env=target.env, capture_output=True, text=True)
+    assert done.stdout.split() == ["ready", "thread"], done.stderr
+
+
+def test_one_that_has_no_agent_says_so(start: Callable[..., Target]) -> None:
+    """A process that was connected to before its agent came and left has none again."""
+    target = start("stuck", "sleep")
+    job = probing.connect(target.pid)
+    with pytest.raises(NotProbed):
+        job.query("SELECT 1")
+    attach(target.pid)
+    assert job.eval("6 * 7").value == "42"
+    job.detach()
