@@ -1,9 +1,9 @@
 """Ranks of a data parallel training, some of which are not like the others.
 
 Each argument says what is odd and on which rank: `slow:1` sleeps 60 ms in a hook of each backward
-pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `option:2` in an option
-of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is set, as
-`eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
+pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `option:2` in an
+option of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is
+set, as `eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
 """
 
 from __future__ import annotations
