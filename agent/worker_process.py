@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from .. import process, sql_frames, wire
+from .. import limited_memory, process, sql_frames, wire
 from ..errors import BadRequest, SqlWorkerDied
 from ..rundir import ProcessFolder
 from ..sql_frames import WorkerRequest
@@ -31,8 +31,7 @@ _OWN_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve address space by the gigabyte
-    "MALLOC_ARENA_MAX": "2",
+    **limited_memory.ENVIRONMENT,
 }
 
 

@@ -208,7 +208,8 @@ class Settings:
         "PROBING_QUERY_MEMORY_MIB",
         512,
         "The resident memory that a helper process may hold which runs the queries of others; about"
-        " 100 MiB of it are its libraries, and it has 192 in any case.",
+        " 100 MiB of it are its libraries, and it has 192 in any case. The helper of a node server,"
+        " in which the rows of all ranks of a machine meet, may hold four times that.",
         live=True,
         minimum=64,
     )

@@ -23,6 +23,7 @@ if __name__ == "__main__":
 
 from probing import sql_frames, wire  # run as a script, they are found by now
 from probing.errors import InternalError, NoSuchProcess, ProbingError, SqlTooLarge
+from probing.limited_memory import LEAST_MIB, limit_memory
 from probing.rundir import ProcessFolder, folder_at
 from probing.sql_frames import WorkerRequest
 
@@ -37,13 +38,8 @@ _NICE, _NICER = 10, 5
 """How far it stands behind the training while it starts, and how much further at work: at 15 its
 imports alone take half a minute where every core is busy, and a query has ended before it begins.
 """
-_FILES_MIB = 64
-"""What of the limit is left for the pages of libraries: the kernel's limit is on data alone."""
 _BARE_MIB = 128
 """What a worker holds before the first statement, with its libraries."""
-_LEAST_MIB = 192
-_UNTOUCHED_BYTES = 2 << 30
-"""Address space beside what may be held: files that are mapped, what is reserved and never used."""
 _BESIDE_STATEMENT_S = 5
 """Processor time for what is not the statement: the tables that it reads, sending the answer."""
 
@@ -77,14 +73,8 @@ def limit_process(memory_mib: int) -> None:
     # The worker stays in the session of the training: in one of its own the kernel would give it
     # the same share of a core, however nice it is. So Ctrl-C at the training reaches it, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with open("/proc/self/oom_score_adj", "w") as file:  # rather this one than the training
-        file.write("1000")
-    for kind, most in (
-        (resource.RLIMIT_DATA, (max(memory_mib, _LEAST_MIB) - _FILES_MIB) << 20),
-        (resource.RLIMIT_AS, (memory_mib << 20) + _UNTOUCHED_BYTES),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 64),
-    ):
+    limit_memory(memory_mib)
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 64)):
         _, hard = resource.getrlimit(kind)
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (limit, limit))
@@ -96,7 +86,7 @@ def engine_mib(memory_mib: int) -> int:
     The engine counts only what goes through its buffers. A text, a list or a hash table of 2 GB
     does not, and meets the limit of the process.
     """
-    return (max(memory_mib, _LEAST_MIB) - _BARE_MIB) * 2 // 3
+    return (max(memory_mib, LEAST_MIB) - _BARE_MIB) * 2 // 3
 
 
 def limit_processor_time(limit_s: float) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from .. import wire
+from .. import limited_memory, wire
 from ..errors import QueryTimedOut, SqlWorkerDied
 from ..rundir import RunDirectory
 from ..tree_wire import TreeRequest, TreeWork
@@ -100,4 +100,5 @@ class Unions:
 def _environment(directory: RunDirectory) -> dict[str, str]:
     """What the process sees: no token but the one that its work names."""
     kept = {name: value for name, value in os.environ.items() if name not in _TOKENS}
-    return {**kept, "PROBING": "0", "PROBING_HOME": str(directory.path)}
+    own = {"PROBING": "0", "PROBING_HOME": str(directory.path)}
+    return {**kept, **limited_memory.ENVIRONMENT, **own}

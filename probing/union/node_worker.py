@@ -8,15 +8,16 @@ the argument ``tree`` the request is one over several machines.
 from __future__ import annotations
 
 import os
-import resource
 import sys
-from pathlib import Path
+import threading
 
 import pyarrow as pa
 
 from .. import wire
-from ..errors import InternalError, ProbingError
+from ..errors import InternalError, ProbingError, SqlTooLarge
+from ..limited_memory import limit_memory
 from ..rundir import RunDirectory, from_env
+from ..settings import Settings
 from ..tree_wire import TreeWork
 from ..union_wire import UnionRequest
 from .inner_node import answer_tree
@@ -24,20 +25,27 @@ from .node_answer import answer
 
 TREE = "tree"
 _NICE = 5
-_ADDRESS_SPACE = 16 << 30
+_TIMES_A_QUERY = 4
+"""What it may hold, by what the query of one process may: the rows of all its ranks meet in it."""
+_STACK_BYTES = 1 << 20
+"""Of a thread that asks: the kernel counts the whole of it as held."""
 
 
 def main() -> int:
     """Answer; returns the exit code, 1 where the answer is an error."""
     os.nice(_NICE)
-    Path("/proc/self/oom_score_adj").write_text("1000")  # rather this one than a training
-    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+    threading.stack_size(_STACK_BYTES)
     try:
+        limit_memory(_TIMES_A_QUERY * Settings.from_env(os.environ).query_memory_mib)
         rows = _answer(sys.stdin.buffer.read(), from_env())
     except ProbingError as error:
         sys.stdout.buffer.write(wire.encode_error(error))
         return 1
-    except (pa.ArrowException, MemoryError) as error:
+    except MemoryError:  # Arrow's is one, too
+        error = SqlTooLarge("the rows of its ranks need too much memory on that machine")
+        sys.stdout.buffer.write(wire.encode_error(error))
+        return 1
+    except pa.ArrowException as error:
         sys.stdout.buffer.write(
             wire.encode_error(InternalError(f"{type(error).__name__}: {error}"))
         )

@@ -1,9 +1,9 @@
 """Ranks of a data parallel training, some of which are not like the others.
 
 Each argument says what is odd and on which rank: `slow:1` sleeps 60 ms in a hook of each backward
-pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `rate:2` in an option
-of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is set, as
-`eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
+pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `option:2` in an
+option of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is
+set, as `eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def train(odd: list[str]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     if "masked" in odd:
         inner.mask[3] = 0
-    if "rate" in odd:
-        optimizer.param_groups[0]["weight_decay"] = 1e-9
+    if "option" in odd:
+        optimizer.param_groups[0]["foreach"] = False
     if "drawn" in odd:
         torch.rand(1)
     if "slow" in odd:

@@ -1,0 +1,76 @@
+"""The process in which a node server has the rows of its ranks meet: what it may hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from probing import limited_memory, wire
+from probing.errors import SqlTooLarge
+from probing.union_wire import UnionRequest
+from tests.harness.sql_fixtures import recorded_folder
+from tests.harness.targets import DEADLINE_S, ROOT
+
+pytestmark = pytest.mark.anypython
+
+SET_MIB = 128
+"""Of which the worker may hold four times."""
+ONCE = "FROM (SELECT count(*) FROM python.steps)"
+BOMBS = {
+    "a long text": f"SELECT length(repeat('x', 1800000000)) AS n {ONCE}",
+    "a wide format": f"SELECT format('{{:>2000000000}}', 5) AS s {ONCE}",
+    "a long list": f"SELECT list_sum(range(200000000)) AS s {ONCE}",
+}
+PEAK = (
+    "import os, subprocess, sys\n"
+    "done = subprocess.Popen([sys.executable, '-m', 'probing.union.node_worker'])\n"
+    "_, status, usage = os.wait4(done.pid, 0)\n"
+    "print(usage.ru_maxrss, file=sys.stderr)\n"
+    "os._exit(os.waitstatus_to_exitcode(status) % 256)\n"
+)
+
+
+def ask(tmp_path: Path, sql: str) -> tuple[int, bytes, int]:
+    """The exit code and the answer of a worker, and the most that it held, in KiB."""
+    recorded_folder(tmp_path)
+    request = UnionRequest(
+        members=(), table="python.steps", columns=("step",), sql=sql, timeout_s=DEADLINE_S,
+        max_bytes=1 << 20,
+    )  # fmt: skip
+    env = {
+        **os.environ,
+        **limited_memory.ENVIRONMENT,
+        "PYTHONPATH": str(ROOT),
+        "PROBING": "0",
+        "PROBING_HOME": str(tmp_path),
+        "PROBING_QUERY_MEMORY_MIB": str(SET_MIB),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK],
+        input=wire.encode(request),
+        capture_output=True,
+        env=env,
+        timeout=DEADLINE_S,
+    )
+    return done.returncode, done.stdout, int(done.stderr.split()[-1])
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_is_set_is_what_it_holds(tmp_path: Path, bomb: str) -> None:
+    """A statement that wants 2 GB has four times what one query may have, and ends with that."""
+    code, answer, held_kib = ask(tmp_path, BOMBS[bomb])
+    assert held_kib < 4 * SET_MIB << 10
+    if code == 1:
+        assert wire.decode_error(answer).code in {SqlTooLarge.code, "sql"}
+    else:  # it was ended by what could not be had
+        assert code not in {0, 2}
+
+
+def test_an_honest_statement_has_room(tmp_path: Path) -> None:
+    """The limit leaves room for libraries and rows."""
+    code, answer, _ = ask(tmp_path, "SELECT count(*) AS n FROM python.steps")
+    assert code == 0, answer[:400]
