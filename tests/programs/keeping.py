@@ -21,6 +21,7 @@ from torch.nn.functional import mse_loss
 WIDTH = 64
 all_losses: list[Tensor] = []
 kept_numbers: list[Tensor] = []
+shelf: list[Tensor] = []
 last_losses: deque[Tensor] = deque(maxlen=12)
 validation: list[Tensor] = []
 
@@ -48,6 +49,7 @@ class Trainer:
         self.history: dict[str, list[Tensor]] = {"out": []}
         self.errors: list[Exception] = []
         self.batches: list[Tensor] = []
+        self.passing: Tensor | None = None
         self.steps = 0
 
     def batch(self, rows: int = 8) -> tuple[Tensor, Tensor]:
@@ -98,6 +100,14 @@ def evaluation(trainer: Trainer) -> None:
 
 def kept_loss(trainer: Trainer) -> None:
     kept_numbers.append(trainer.step()[1].detach().sqrt())
+
+
+def uneven(trainer: Trainer) -> None:
+    trainer.step()
+    trainer.passing = torch.zeros(
+        trainer.steps * 7919 % 65536
+    )  # of another size at each step's end
+    shelf.append(torch.zeros(256))
 
 
 def kept_graph(trainer: Trainer) -> None:
@@ -175,7 +185,7 @@ WAYS: dict[str, Callable[[Trainer], None]] = {
     way.__name__: way
     for way in (
         plain, accumulation, ema, bounded, evaluation, kept_loss, kept_graph, outputs, hooks,
-        modules, tracebacks, batches, cycles, unzeroed,
+        modules, tracebacks, batches, cycles, unzeroed, uneven,
     )
 } | {"closure": closure()}  # fmt: skip
 
