@@ -74,9 +74,12 @@ class LearningRate:
         except BaseException:
             self._ledger.roll_back()
             raise
-        wanted = rates_of(self._optimizer)
+        new_rates = rates_of(self._optimizer)
         self._watch = RateWatch(
-            scene.recording, self._optimizer, lambda rates: self._is_kept(rates, wanted), steps=2
+            scene.recording,
+            self._optimizer,
+            lambda rates: self._is_kept(rates, new_rates),
+            steps=2,
         )
         self._watch.begin()
         return Applied(changes=self._ledger.changes(), undo=self._take_back)
