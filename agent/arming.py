@@ -88,6 +88,7 @@ class Arming:
             job = training.leaks = LeakWatch(
                 recording, training.accelerator, request.steps, self._count
             )
+            training.memory_rows.want_all(job)
         elif request.what == REFERRERS:
             from .sources.leaks.referrers import ReferrerSearch
 

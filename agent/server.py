@@ -13,7 +13,7 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -154,7 +154,9 @@ class Server:
         await runner.setup()
         assert runner.server is not None  # it is made by the line before
         silence(runner.server)
-        runner.server.request_handler = _finding(runner.server.request_handler, other)
+        find: Any = runner.server.request_handler
+        answering: Any = _finding(find, other)
+        runner.server.request_handler = answering
         tasks = [asyncio.ensure_future(self._accept(runner, server)) for server in sockets]
         for connection in waiting:
             await self._connect(runner, connection)

@@ -7,6 +7,7 @@ no line. Never raises.
 
 from __future__ import annotations
 
+import functools
 import select
 import sys
 
@@ -15,7 +16,7 @@ from .guard import try_each
 
 def warn(*sentences: str) -> None:
     """Write each as a line of its own, if that does not take any waiting."""
-    try_each((lambda: [_write(sentence) for sentence in sentences],))
+    try_each(functools.partial(_write, sentence) for sentence in sentences)
 
 
 def _write(sentence: str) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .wire import Armed
 
 
-_NO_PHASES = "the phases of these steps are not on record: not every step has rows in python.memory"
+_NO_PHASES = (
+    "the phases of these steps are not on record: not every step has rows in python.memory;"
+    " `probing PID status` tells whether its source is on"
+)
 
 
 def find_leaks(

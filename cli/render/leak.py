@@ -35,18 +35,20 @@ _CATEGORIES = (
     Heading(name="growth", is_number=True),
     Heading(name="tensors", is_number=True),
 )
+_WITH_TENSORS = frozenset({"allocated", "resident set"})
+"""Figures that grow where tensors stay; by less than they move by themselves, that is not seen."""
+_UNSEEN = "no growth seen yet"
 _MOST_SHAPES = 4
 _MOST_GROUPS = 20
 
 
 def render_leak(report: LeakReport, *, width: int | None, color: bool) -> str:
     """The verdict, the series it rests on, the categories, and each mistake."""
-    series = [("live tensors", report.live)]
-    series += [
-        (f"{each.name}, {each.device}" if each.device else each.name, each.trend)
-        for each in report.history
-    ]
-    rows = [_series_cells(name, trend) for name, trend in series]
+    rows = [_series_cells("live tensors", report.live, "flat")]
+    for each in report.history:
+        name = f"{each.name}, {each.device}" if each.device else each.name
+        is_part = bool(report.leaks) and each.name in _WITH_TENSORS
+        rows.append(_series_cells(name, each.trend, _UNSEEN if is_part else "flat"))
     blocks = [_verdict(report), render_table(_SERIES, rows, width=width, color=color)]
     blocks += _growth(report, width=width, color=color)
     if not report.leaks:
@@ -128,8 +130,8 @@ def _verdict(report: LeakReport) -> str:
     return f"no leak in {watched}{more}"
 
 
-def _series_cells(name: str, trend: Trend) -> list[str | None]:
-    kind = "not enough steps" if trend.kind == "unknown" else trend.kind
+def _series_cells(name: str, trend: Trend, flat: str) -> list[str | None]:
+    kind = {"unknown": "not enough steps", "flat": flat}.get(trend.kind, trend.kind)
     return [
         name,
         kind,

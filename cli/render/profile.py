@@ -24,7 +24,7 @@ def profile_head(profile: Profile) -> list[str]:
     """What was profiled, and how much of that time anything ran."""
     count = len(profile.steps)
     times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
-    each = f", {', '.join(times)}{', …' if count > 8 else ''}" if count > 1 else ""
+    each = f" in all ({', '.join(times)}{', …' if count > 8 else ''})" if count > 1 else ""
     what = "the accelerator was busy" if profile.on == "device" else "operators ran on the CPU"
     return [
         f"{steps_of(profile)}: {render_ns(profile.wall_ns)}{each}",

@@ -5,6 +5,7 @@ Rules of this file: pure functions of rows.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,17 +90,26 @@ def report_of(
     for row in steps:
         totals[row["step"]] += row["bytes"]
     points = [Point(number, float(totals[number])) for number in numbers]
+    findings = findings_of(rows, steps) if failure is None else ()
     return LeakReport(
         steps=max(0, len(numbers) - 1),
         first_step=numbers[1] if len(numbers) > 1 else None,
         last_step=numbers[-1] if len(numbers) > 1 else None,
-        live=classify(points),
+        live=_with_leaks(classify(points), findings),
         history=series_of(history),
         categories=_categories(steps, numbers),
-        findings=findings_of(rows, steps) if failure is None else (),
+        findings=findings,
         notes=notes,
         failure=failure,
     )
+
+
+def _with_leaks(live: Trend, findings: Sequence[Finding]) -> Trend:
+    """How all tensors do, of which some are known to stay: so they are not flat."""
+    grown = sum(each.bytes_per_step or 0 for each in findings if each.is_leak)
+    if live.kind != "flat" or not grown:
+        return live
+    return dataclasses.replace(live, kind="uneven", slope=float(grown))
 
 
 def _categories(steps: Sequence[Row], numbers: Sequence[int]) -> tuple[CategoryGrowth, ...]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
-Kind = Literal["flat", "staircase", "slope", "unknown"]
+Kind = Literal["flat", "staircase", "slope", "uneven", "unknown"]
 
 LEAST_STEPS = 8
 """Fewer steps are not judged."""
@@ -47,7 +47,8 @@ class Trend:
     """How a series develops.
 
     Attributes:
-        kind: ``unknown`` where the steps are too few.
+        kind: ``unknown`` where the steps are too few; ``uneven`` where it grows by what is known
+            of its parts, and others come and go beside them.
         steps: How many steps it rests on.
         slope: By how much it grows per step; 0 where it is flat.
         first_step: The step from which on it grows; None where it does not.

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import probing
+from probing.cli.render.leak import render_leak
 from probing.leaking import find_leaks
+from probing.leaks.growth import PHASES
 from probing.leaks.report import LeakReport
 from probing.memory_report import referrers_of
 from tests.harness.targets import DEADLINE_S, Target, start_program
@@ -74,6 +76,18 @@ def test_a_number_kept_per_step_is_found(keeping: Target) -> None:
     assert (row["holder"], row["path"], row["place"]) == ("global", "kept_numbers[...]", "__main__")
     with open(row["file"], encoding="utf-8") as source:
         assert "kept_numbers.append(" in source.readlines()[row["lineno"] - 1]
+
+
+def test_what_stays_is_never_called_flat(keeping: Target) -> None:
+    """Beside tensors of all sizes that come and go; and each of these steps has its phases."""
+    report = watch(keeping, "uneven", by="phase")
+    assert sum(found.bytes_per_step or 0 for found in report.leaks) == 1024
+    assert (report.live.kind, report.live.slope) == ("uneven", 1024)
+    assert [phase.name for phase in report.phases] == list(PHASES.values())
+    assert not any("not on record" in note for note in report.notes)
+    text = render_leak(report, width=None, color=False)
+    assert "flat" not in text
+    assert "uneven" in text
 
 
 def test_a_kept_graph_is_found_to_the_byte(keeping: Target) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,7 +194,11 @@ def test_a_process_killed_by_its_cgroup(tmp_path: Path) -> None:
         (old if old.exists() else folder / "memory.max").write_text(str(900 << 20))
         assert target.process.wait(DEADLINE_S) == -signal.SIGKILL
         text = " ".join(target.run(str(target.folder.path), "oom").stdout.split())
-        assert "It ended without a word" in text
+        assert text.startswith("how it ended It ended without a word")
+        assert re.search(r"what it held Its resident set went from .* per step along a line", text)
+        assert "1. Find what is kept from step to step first: `probing PID leak`" in text
+        assert "Raise the limit where the job is started" in text
+        assert "the limit of its cgroup, 900 MiB, is what was reached" in text
         limit = "The kernel killed it because its cgroup reached its limit: it held"
         assert limit in text or "The kernel killed it for want of memory: its cgroup" in text
         rows = rows_of(target, LAST_MEMORY)

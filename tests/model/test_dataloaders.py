@@ -180,6 +180,8 @@ def test_a_hung_worker_is_named_with_its_stack(feed: Feed) -> None:
     assert "_worker_loop" not in text
     says = f"waiting for a batch from DataLoader worker 1 (pid {found['pid']})"
     assert says in target.run(str(target.pid), "backtrace").stdout
+    hang = " ".join(target.run(str(target.pid), "hang").stdout.split())
+    assert f"1. `probing -t {target.pid} dataloaders`: which worker it waits for" in hang
 
 
 def test_a_loader_without_workers_hangs_by_itself(feed: Feed) -> None:

@@ -22,6 +22,7 @@ from torch.nn.functional import mse_loss
 WIDTH, MOST = 64, 200
 all_losses: list[Tensor] = []
 kept_numbers: list[Tensor] = []
+shelf: list[Tensor] = []
 last_losses: deque[Tensor] = deque(maxlen=12)
 validation: list[Tensor] = []
 kept_bytes: list[bytes] = []
@@ -58,6 +59,7 @@ class Trainer:
         self.gates: dict[str, list[Tensor]] = {name: [] for name in SAVING}
         self.hidden = torch.zeros(WIDTH, requires_grad=True)
         self.cache: dict[int, bytes] = {}
+        self.passing: Tensor | None = None
         self.steps = 0
 
     def batch(self, rows: int = 8) -> tuple[Tensor, Tensor]:
@@ -108,6 +110,14 @@ def evaluation(trainer: Trainer) -> None:
 
 def kept_loss(trainer: Trainer) -> None:
     kept_numbers.append(trainer.step()[1].detach().sqrt())
+
+
+def uneven(trainer: Trainer) -> None:
+    trainer.step()
+    trainer.passing = torch.zeros(
+        trainer.steps * 7919 % 65536
+    )  # of another size at each step's end
+    shelf.append(torch.zeros(256))
 
 
 def kept_graph(trainer: Trainer) -> None:
@@ -230,7 +240,7 @@ WAYS: dict[str, Callable[[Trainer], None]] = {
     for way in (
         plain, accumulation, ema, bounded, evaluation, kept_loss, kept_graph, outputs, own_results,
         carried, texts, cached, floats, files, threads, hooks, modules, tracebacks, batches, cycles,
-        unzeroed,
+        unzeroed, uneven,
     )
 } | {"closure": closure()}  # fmt: skip
 

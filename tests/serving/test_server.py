@@ -255,6 +255,18 @@ def test_errors_are_declared_whole() -> None:
     assert all(400 <= cls.status < 600 for cls in classes)
 
 
+def test_a_damaged_card_hides_no_live_agent(idle: Target) -> None:
+    """It is found, asked and listed all the same, and has put its card right by then."""
+    for asked in (["status"], ["eval", "1"]):
+        (idle.folder.path / "card.json").write_text("{damaged")
+        done = idle.run(str(idle.pid), *asked)
+        assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
+    (idle.folder.path / "card.json").write_text("")
+    (found,) = json.loads(idle.run("list", "--format", "json").stdout)
+    assert (found["pid"], found["state"], found["problems"]) == (idle.pid, "idle", [])
+    assert idle.folder.read_card() is not None
+
+
 def test_a_folder_is_found_by_pid_and_start(idle: Target) -> None:
     """The run folder's name tells the process from any other with a recycled pid."""
     assert idle.folder.is_alive()

@@ -97,7 +97,7 @@ def test_a_directory_made_by_hand_is_passed_over_and_told(
     """One line on stderr says where the record is and what has it where it was asked for."""
     home, runtime = tmp_path / "home", tmp_path / "runtime" / "probing"
     (line,) = (text for text in passed_over.output.splitlines() if text != "ready")
-    folder = wait_until(lambda: (found := RunDirectory(runtime).folders()) and found[0], "a folder")
+    (folder,) = wait_until(lambda: RunDirectory(runtime).folders(), "a folder")
     told = (
         f"probing: the record is in {folder.path}, not in PROBING_HOME, {home}: its mode is 755,"
         f" not 700; `chmod 700 {home}` has the next start use it"

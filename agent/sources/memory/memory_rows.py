@@ -9,7 +9,9 @@ more is in use.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ....marks import Cleaning
 from ....ring import DONE, NULL_INT, NULL_NAME
@@ -22,6 +24,9 @@ from ..steps.phases import BACKWARD, FORWARD
 from ..steps.recording import Recording
 from .host_figures import HostFiles
 from .sampler import MemorySampler
+
+if TYPE_CHECKING:
+    from ...armed_job import ArmedJob
 
 ATTACH, BEFORE_FORWARD, AFTER_FORWARD, AFTER_BACKWARD, AFTER_STEP, MARK = range(len(MEMORY_PHASES))
 PART_OF_BUDGET = 0.05
@@ -78,6 +83,7 @@ class MemoryRows:
         self._step = 0
         self._is_due = False
         self.cost_ns = self.last_ns = 0
+        self._wanted_by: Callable[[], ArmedJob | None] = lambda: None
         self.collected = NULL_INT
         self.is_on = False
         self.guard = Guard("memory", self.stop)
@@ -106,6 +112,16 @@ class MemoryRows:
         """What it cannot measure."""
         return "; ".join(self._accelerator.notes()) or None
 
+    def want_all(self, job: ArmedJob) -> None:
+        """Have rows of every step, whatever they cost, until a job is over."""
+        self._wanted_by = weakref.ref(job)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has asked for rows of every step."""
+        job = self._wanted_by()
+        return self.is_on and job is not None and not job.is_over
+
     def step_began(self, step: int) -> bool:
         """A step begins; returns whether it gets rows, and what follows is to be told.
 
@@ -118,7 +134,7 @@ class MemoryRows:
         if self._sampler.has_grown:
             is_due = True
             self._host.expire()
-        self._is_due = self.is_on and is_due
+        self._is_due = self.is_wanted or (self.is_on and is_due)
         return self._is_due
 
     def batch_changed(self) -> None:
@@ -127,7 +143,7 @@ class MemoryRows:
 
     def step_ended(self, took_ns: int) -> None:
         """The step has ended."""
-        if self._is_due:
+        if self._is_due or self.is_wanted:
             self._words.clear()
             self.guard.run(self._write, AFTER_STEP, self._step)
             self.last_ns = self.cost_ns

@@ -256,8 +256,9 @@ class StepRows:
         self._ended = (self._word, self._last_batch)
         self._word = None
         self._late.flush()
-        if self._due_memory is not None:
-            self._due_memory.step_ended(ended.took_ns)
+        memory = self._memory
+        if memory is not None and (self._due_memory is not None or memory.is_wanted):
+            memory.step_ended(ended.took_ns)
         if self.on_device and self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
 

@@ -169,6 +169,8 @@ OOM = OomReport(
         certain=("It ended without a word.",),
         likely=("The kernel killed it because its cgroup reached its limit.",),
         was_killed=True,
+        by_memory=True,
+        by_cgroup=True,
     ),
 )
 OOM_NONE = OomReport(

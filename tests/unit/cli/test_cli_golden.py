@@ -143,7 +143,9 @@ def _drawn(width: int | None, *, color: bool = False, more_rows: int = 0) -> str
     ]
     columns = [short_texts(column.combine_chunks()) for column in ROWS.columns]
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return render_table(headings, rows, width=width, color=color, more_rows=more_rows)
+    return render_table(
+        headings, rows, width=width, color=color, more_rows=more_rows, all_by="--all"
+    )
 
 
 def _written(form: str) -> str:

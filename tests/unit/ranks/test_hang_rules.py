@@ -156,7 +156,8 @@ def test_what_to_type_next_works_from_where_one_asks() -> None:
     ranks = FAULTS["missing, in the loader"][0]
     far = [dataclasses.replace(rank, endpoint=url) for rank in ranks]
     verdict = judge(far, world=range(4), asked=asked)
-    assert verdict.next_steps[0].startswith(f"`probing -t {url} backtrace --locals`")
+    assert verdict.next_steps[0].startswith(f"`probing -t {url} dataloaders`: which worker")
+    assert verdict.next_steps[1].startswith(f"`probing -t {url} backtrace --locals`")
     shown = render_verdict(verdict, width=100, asked=asked)
     assert f'  probing {asked} query "SELECT' in shown
     assert "-t all" not in shown
