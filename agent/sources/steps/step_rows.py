@@ -66,6 +66,7 @@ class _StepPlaces(NamedTuple):
     grad_norm: int
     amp_scale: int
     device_s: int
+    host_bound: int
     other_s: int
 
 
@@ -121,6 +122,17 @@ class _IsFinite:
         if value is None:
             return None
         return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
+
+
+class _Known:
+    """What is known already."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def read(self) -> int:
+        """See `Later`."""
+        return self._value
 
 
 class _Skipped:
@@ -288,10 +300,12 @@ class StepRows:
         if self.found_inf is not None:
             later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
-            first, self._mark = self._mark, self._accelerator.mark()
+            first, is_drained = self._mark, self._mark.is_here()
+            self._mark = self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
             if between is not None:
                 later.append((at.device_s, Number(NULL_FLOAT, between)))
+                later.append((at.host_bound, _Known(int(is_drained))))
         return later
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
