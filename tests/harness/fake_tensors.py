@@ -13,6 +13,7 @@ from tests.harness.fake_cuda import TOTAL, FakeCuda, Owner
 
 _NOTHING_YET = -12345
 """What lies in memory of the host before the device has written there."""
+_KINDS = (torch.Tensor, torch.nn.Parameter)
 _FACTORIES = ("empty", "zeros", "ones", "full", "randn", "rand", "randint", "arange", "tensor")
 
 
@@ -46,7 +47,9 @@ class Tensors:
     def _is_there(self, tensor: Any) -> bool:
         """Whether a tensor lies on the device."""
         cuda = self._cuda
-        if not (cuda.is_on and cuda.is_mine()) or tensor.layout != torch.strided:
+        if not (cuda.is_on and cuda.is_mine()) or type(tensor) not in _KINDS:
+            return False
+        if tensor.layout != torch.strided:
             return False
         return tensor.untyped_storage().data_ptr() not in self._host
 
@@ -109,7 +112,7 @@ class Tensors:
             if is_pinned:
                 self._cuda.note("host_alloc", self._cuda.device_here())
                 made.fake_owner = Owner()
-            if made.numel() and where == "cpu":
+            if type(made) in _KINDS and made.numel() and where == "cpu":
                 self._host.add(made.untyped_storage().data_ptr())
             return made
 
