@@ -63,9 +63,10 @@ class Stillness:
         busy with something else may go on at any moment, so the way back must be closed for as
         long as somebody works beside it. While any thread is inside a module, a backward pass or an
         optimizer, the whole process must also have used no processor time for as long, except in
-        the agent's own threads.
+        the agent's own threads. While the training captures its work on a device, whatever else is
+        done there would break the capture.
         """
-        if self._training.is_moving():
+        if self._training.is_moving() or self._training.safe_points.at_work.is_here():
             self._cpu = -1.0
             return False
         if not threads_in_torch():

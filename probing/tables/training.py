@@ -215,6 +215,15 @@ STEPS = Table(
             " events in its current stream; NULL without one. It arrives with the next step.",
         ),
         Column(
+            name="host_bound",
+            type="bool",
+            closing=True,
+            doc="Whether the accelerator had done all that was queued before this step when the"
+            " host had queued the step: then it waits for the host, not the host for it. So it is"
+            " in each step of a script that waits for its device in each, as by `loss.item()`."
+            " NULL without an accelerator.",
+        ),
+        Column(
             name="amp_scale",
             type="float64",
             closing=True,

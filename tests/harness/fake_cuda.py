@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+TOTAL = 141 << 30
 ALLOCATORS = ("native", "cudaMallocAsync", "pluggable")
 _WAITS = frozenset({"synchronize", "item", "tolist", "cpu", "bool", "float", "int", "empty_cache"})
 _BANNED = frozenset({*_WAITS, "event_query", "event_create", "host_alloc", "mem_get_info"})
@@ -104,6 +105,7 @@ class FakeCuda:
         contexts: The devices that have one.
         home: The device on which all tensors lie.
         is_broken: Whether somebody has broken a capture.
+        refuses_waits: Whether to wait for the device is an error.
     """
 
     def __init__(self, *, devices: int = 2, home: int = 0, allocator: str = "native") -> None:
@@ -115,6 +117,7 @@ class FakeCuda:
         self.capture: Capture | None = None
         self.is_broken = False
         self.is_on = False
+        self.refuses_waits = False
         self.observers: list[Any] = []
         self.history: int | None = None
         self.allocated, self.reserved = 1 << 20, 2 << 20
@@ -179,6 +182,8 @@ class FakeCuda:
     def note(self, name: str, device: int | None = None) -> None:
         """Write down a call, and refuse what a capture forbids."""
         self.check_process(name)
+        if self.refuses_waits and name in _WAITS:
+            raise FakeError("called a synchronizing CUDA operation")
         capture = self.capture
         self.log.append(Entry(name, threading.current_thread().name, capture is not None, device))
         if capture is None or name not in _BANNED:

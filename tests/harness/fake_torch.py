@@ -6,7 +6,6 @@ are computed with on the CPU, at once. What copies a number to the host arrives 
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -17,20 +16,19 @@ from typing import Any
 import torch
 from typing_extensions import Self
 
-from tests.harness.fake_cuda import Capture, FakeCuda, FakeError, Owner, Timeline
+from tests.harness.fake_cuda import TOTAL, Capture, FakeCuda, FakeError, Owner, Timeline
+from tests.harness.fake_tensors import Tensors
 
 FOREVER = math.inf
 """How long a collective takes that another rank does not come to."""
-_SMS, _TOTAL = 132, 141 << 30
-_NOTHING_YET = -12345
-"""What lies in memory of the host before the device has written there."""
+_SMS = 132
 
 
 @contextmanager
 def installed(cuda: FakeCuda) -> Iterator[FakeCuda]:
     """Have it be torch's CUDA for a while."""
     undo: list[Callable[[], None]] = []
-    for owner, name, value in (*_replacements(cuda), *_Tensors(cuda).replacements()):
+    for owner, name, value in (*_replacements(cuda), *Tensors(cuda).replacements()):
         undo.append(_put(owner, name, value))
     try:
         yield cuda
@@ -42,7 +40,7 @@ def installed(cuda: FakeCuda) -> Iterator[FakeCuda]:
 
 def install(cuda: FakeCuda) -> FakeCuda:
     """Have it be torch's CUDA as long as the process lives."""
-    for owner, name, value in (*_replacements(cuda), *_Tensors(cuda).replacements()):
+    for owner, name, value in (*_replacements(cuda), *Tensors(cuda).replacements()):
         _put(owner, name, value)
     return cuda
 
@@ -100,7 +98,11 @@ _PLAIN = (
     "get_device_name",
     "get_device_properties",
     "get_device_capability",
+    "get_rng_state",
     "get_rng_state_all",
+    "set_rng_state",
+    "set_sync_debug_mode",
+    "memory_reserved",
     "_sleep",
 )
 
@@ -110,101 +112,6 @@ def _of(cuda: FakeCuda, device: Any) -> Timeline:
     if device is None:
         return cuda.current()
     return cuda.current(device if isinstance(device, int) else torch.device(device).index)
-
-
-class _Tensors:
-    """What tensors do otherwise."""
-
-    def __init__(self, cuda: FakeCuda) -> None:
-        self._cuda = cuda
-        self._host: set[int] = set()
-
-    def replacements(self) -> Iterator[tuple[Any, str, Any]]:
-        """See `_replacements`."""
-        tensor: Any = torch.Tensor
-        real: Any = tensor.device
-
-        def device(one: Any) -> Any:
-            return (
-                torch.device("cuda", self._cuda.home) if self._is_there(one) else real.__get__(one)
-            )
-
-        yield tensor, "device", property(device)
-        yield tensor, "is_cpu", property(lambda one: not self._is_there(one))
-        yield tensor, "is_cuda", property(self._is_there)
-        for name in ("item", "tolist", "cpu", "__bool__", "__float__", "__int__"):
-            yield tensor, name, self._waiting(name.strip("_"), getattr(tensor, name))
-        yield tensor, "to", self._moving(tensor.to)
-        yield tensor, "copy_", self._copying(tensor.copy_)
-        yield torch, "empty", self._making(torch.empty)
-
-    def _is_there(self, tensor: Any) -> bool:
-        """Whether a tensor lies on the device."""
-        cuda = self._cuda
-        if not (cuda.is_on and cuda.is_mine()) or tensor.layout != torch.strided:
-            return False
-        return tensor.untyped_storage().data_ptr() not in self._host
-
-    def _waiting(self, name: str, original: Any) -> Any:
-        """A method of tensors that waits for the device, where the tensor is there."""
-
-        @functools.wraps(original)
-        def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_there(tensor):
-                self._cuda.note(name, self._cuda.home)
-            return original(tensor, *args, **kwargs)
-
-        return method
-
-    def _moving(self, original: Any) -> Any:
-        """`Tensor.to`: all are on the device already; what is taken to the host waits."""
-
-        @functools.wraps(original)
-        def method(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            targets = [*args, kwargs.get("device")]
-            kinds = [torch.device(t).type for t in targets if isinstance(t, str | torch.device)]
-            if "cpu" in kinds and self._is_there(tensor):
-                self._cuda.note("cpu", self._cuda.home)
-            if "cuda" in kinds:
-                args = tuple(a for a in args if not isinstance(a, str | torch.device))
-                kwargs.pop("device", None)
-            return original(tensor, *args, **kwargs) if args or kwargs else tensor
-
-        return method
-
-    def _copying(self, original: Any) -> Any:
-        """`Tensor.copy_`: from the device to pinned memory it is done when its turn comes."""
-
-        @functools.wraps(original)
-        def method(tensor: Any, source: Any, non_blocking: bool = False) -> Any:
-            if self._is_there(tensor) or not self._is_there(source):
-                return original(tensor, source)
-            if not non_blocking or tensor.dtype != source.dtype:
-                self._cuda.note("synchronize", self._cuda.home)
-                return original(tensor, source)
-            self._cuda.note("copy_to_host", self._cuda.home)
-            value = source.detach().clone()
-            original(tensor, torch.full_like(value, _NOTHING_YET))
-            self._cuda.current(self._cuda.home).push(0.0, lambda _: original(tensor, value))
-            return tensor
-
-        return method
-
-    def _making(self, original: Any) -> Any:
-        """`torch.empty`: pinned memory is there, and is the host's."""
-
-        @functools.wraps(original)
-        def function(*args: Any, **kwargs: Any) -> Any:
-            is_pinned = kwargs.pop("pin_memory", False)
-            made = original(*args, **kwargs)
-            if is_pinned:
-                self._cuda.note("host_alloc", self._cuda.device_here())
-                made.fake_owner = Owner()
-            if made.numel() and str(kwargs.get("device")) == "cpu":
-                self._host.add(made.untyped_storage().data_ptr())
-            return made
-
-        return function
 
 
 class _Api:
@@ -251,6 +158,13 @@ class _Api:
             for what, n in figures.items()
         }
 
+    def memory_reserved(self, device: Any = None) -> int:
+        found: int = self.memory_stats_as_nested_dict(device)["reserved_bytes"]["all"]["current"]
+        return found
+
+    def set_sync_debug_mode(self, mode: Any) -> None:
+        self._cuda.refuses_waits = mode == "error"
+
     def memory_allocated(self, device: Any = None) -> int:
         found: int = self.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]["current"]
         return found
@@ -283,7 +197,7 @@ class _Api:
         index = _of(self._cuda, device).device
         self._cuda.note("mem_get_info", index)
         self._cuda.contexts.add(index)
-        return _TOTAL - self._cuda.reserved, _TOTAL
+        return TOTAL - self._cuda.reserved, TOTAL
 
     def empty_cache(self) -> None:
         self._cuda.note("empty_cache")
@@ -303,8 +217,14 @@ class _Api:
             uuid=f"fake-{index}",
             multi_processor_count=_SMS,
             name=self.get_device_name(index),
-            total_memory=_TOTAL,
+            total_memory=TOTAL,
         )
+
+    def get_rng_state(self, device: Any = None) -> Any:
+        return None
+
+    def set_rng_state(self, state: Any, device: Any = None) -> None:
+        assert state is None
 
     def get_rng_state_all(self) -> list[Any]:
         return []

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .captures import is_capturing
 from .marks import EventMark, Marks, Seconds
-from .nvml import DeviceSample, DeviceTotals, Nvml, uuids_of
+from .nvml import OF_AMD, DeviceSample, DeviceTotals, Nvml, uuids_of
 from .owned import Owned
 from .pinned import Pending, Pinned
 from .seam import DeviceMemory, DeviceModel, OutOfMemory
@@ -187,19 +187,26 @@ class Cuda:
     @_noted("device_used_bytes of python.memory is NULL")
     def device_totals(self, *, fresh: bool = False) -> DeviceTotals | None:
         """See `Accelerator`; by NVML."""
-        if fresh and (device := self._in_use()) is not None:
+        if fresh and (device := self._seen_by_nvml()) is not None:
             self._totals = self._nvml.totals(self._uuids_of(device))
         return self._totals
 
     @_noted("python.devices is empty")
     def device_sample(self) -> DeviceSample | None:
         """See `Accelerator`; by NVML."""
-        device = self._in_use()
+        device = self._seen_by_nvml()
         if device is None or (device not in self._uuids and is_capturing()):
             return None
         sample = self._nvml.sample(f"{KIND}:{device}", self._uuids_of(device))
         self._totals = None if sample is None else sample.totals
         return sample
+
+    def _seen_by_nvml(self) -> int | None:
+        """The number of the training's device; None while none is in use that NVML knows."""
+        if getattr(sys.modules["torch"].version, "hip", None):
+            self._nvml.note = OF_AMD
+            return None
+        return self._in_use()
 
     def _uuids_of(self, device: int) -> tuple[str, ...]:
         """What NVML may call a device."""

@@ -17,6 +17,7 @@ MISSING = (
     " installed (pip install 'probing-agent[nvml]')"
 )
 _NONE = "device_used_bytes of python.memory is NULL and python.devices empty"
+OF_AMD = f"{_NONE}: NVML knows no device of AMD's"
 _KINDS = ("GPU-", "MIG-")
 _GPU_TEMPERATURE, _SM_CLOCK, _MEMORY_CLOCK = 0, 1, 2
 _UNCORRECTED, _VOLATILE = 1, 0

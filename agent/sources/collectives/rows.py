@@ -269,14 +269,6 @@ class CollectiveRows:
             if asked >= _MOST_POLLED:
                 break
 
-    def poll_marks(self) -> None:
-        """The same of what lies in the queues of devices, from a thread of the agent's own."""
-        now = time.perf_counter_ns()
-        for key, call in list(self.under_way.items()):
-            is_over = call.reached is not None and call.reached.is_here()
-            if is_over and self.under_way.pop(key, None) is not None:
-                self._close(call, now)
-
     def _follow(self, call: Call, now_ns: int) -> None:
         """It is in the queue of a device, at the end of what is there so far."""
         call.work = None

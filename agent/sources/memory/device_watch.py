@@ -118,7 +118,7 @@ class DeviceWatch:
         if collectives is not None and is_still:
             with captures.quiet() as may_ask:
                 if may_ask:
-                    collectives.rows.poll_marks()
+                    collectives.rows.poll(time.perf_counter_ns())
 
     def _write(self, sample: DeviceSample) -> None:
         """One row."""

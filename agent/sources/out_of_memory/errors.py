@@ -20,7 +20,14 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 _HOST_TEXT = "DefaultCPUAllocator: "
 _HOST = r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
 _HOST_REQUEST = r"you tried to allocate (\d+) bytes"
-_DEVICE_TEXTS = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_DEVICE_TEXTS = (
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "HIP error: out of memory",
+    "HIPBLAS_STATUS_ALLOC_FAILED",
+    "Cuda failure 'out of memory'",
+    "Cuda failure 2 'out of memory'",
+)
 """What the driver and its libraries say, whose memory torch's allocator does not hand out."""
 _ASKED = rf"(?:Tried|Unable) to allocate {_AMOUNT}"
 _TOTAL = rf"total capacity of {_AMOUNT}"

@@ -71,6 +71,7 @@ class _StepPlaces(NamedTuple):
     grad_norm: int
     amp_scale: int
     device_s: int
+    host_bound: int
     other_s: int
     optimizer_steps: int
     model: int
@@ -83,6 +84,17 @@ class _BatchPlaces(NamedTuple):
     samples: int
     tokens: int
     loss: int
+
+
+class _Known:
+    """What is known already."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def read(self) -> int:
+        """See `Later`."""
+        return self._value
 
 
 class _Skipped:
@@ -279,10 +291,12 @@ class StepRows:
         if self.found_inf is not None:
             later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
-            first, self._mark = self._mark, self._accelerator.mark()
+            first, is_drained = self._mark, self._mark.is_here()
+            self._mark = self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
             if between is not None:
                 later.append((at.device_s, Number(NULL_FLOAT, between)))
+                later.append((at.host_bound, _Known(int(is_drained))))
         return later
 
     def stepped(self, now_ns: int, step: OptimizerStep) -> None:

@@ -11,52 +11,22 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from tests.harness import fake_nccl
 from tests.harness.fake_cuda import FakeCuda
 from tests.harness.fake_torch import install
 
 CUDA = FakeCuda(home=1)
 
 
-class Gathered(dist.Work):
-    """What is given for several calls that were gathered."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        CUDA.work(1e-3)
-        self.event: Any = torch.cuda.Event()
-        self.event.record(torch.cuda.current_stream(CUDA.home))
-
-    def is_completed(self) -> bool:
-        return bool(self.event.query())
-
-
-def like_nccl(name: str, seconds: float) -> None:
-    """Have a method return before the device has done its work."""
-    group: Any = dist.ProcessGroup
-    original = getattr(group, name)
-
-    def method(self: Any, *args: Any) -> Any:
-        original(self, *args).wait()
-        CUDA.work(seconds)
-
-    setattr(group, name, method)
-
-
 if __name__ == "__main__":
     install(CUDA)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
-    like_nccl("allreduce", 2.0)
-    like_nccl("broadcast", 0.0)
-    like_nccl("reduce", math.inf)
-    group: Any = dist.ProcessGroup
-    group._start_coalescing = lambda self, device: None
-    group._end_coalescing = lambda self, device: Gathered()
+    fake_nccl.install(CUDA, allreduce=2.0, reduce=math.inf)
     store = TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     CUDA.start()

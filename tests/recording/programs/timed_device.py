@@ -32,16 +32,24 @@ class Seconds:
         return self._last - self._first
 
 
+class Second(float):
+    """A mark."""
+
+    def is_here(self) -> bool:
+        """The device is never done before the host."""
+        return False
+
+
 class Ticking(NoAccelerator):
     """Marks are numbers of seconds."""
 
     now = 0.0
     seconds = itertools.count(1)
 
-    def mark(self, device: Any = None) -> float:
+    def mark(self, device: Any = None) -> Second:
         """The next second."""
         Ticking.now = float(next(self.seconds))
-        return Ticking.now
+        return Second(Ticking.now)
 
     def between(self, first: Any, last: Any) -> Seconds:
         """As the marks say."""

@@ -29,6 +29,8 @@ ERRORS: list[tuple[BaseException, bool, int | None]] = [
     (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be ..."), False, None),
     (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), False,
      None),
+    (RuntimeError("HIP error: out of memory\nCompile with `TORCH_USE_HIP_DSA` ..."), False, None),
+    (RuntimeError("NCCL error ...\nLast error:\nCuda failure 2 'out of memory'"), False, None),
 ]  # fmt: skip
 OTHERS: list[BaseException] = [
     RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x8 and 9x4)"),

@@ -52,6 +52,14 @@ class JustComing(Pending):
         return had_come
 
 
+class Moment(float):
+    """A mark: so many seconds; the second one is reached before the host has come to its next."""
+
+    def is_here(self) -> bool:
+        """Whether the device has come to it."""
+        return self == 3.5
+
+
 class Device(NoAccelerator):
     """An accelerator whose marks are numbers of seconds, which are known when it is told to."""
 
@@ -71,9 +79,9 @@ class Device(NoAccelerator):
         """Nor are several read."""
         raise AssertionError(tensor)
 
-    def mark(self, device: Any = None) -> float:
+    def mark(self, device: Any = None) -> Moment:
         """The next moment."""
-        return next(self._marks)
+        return Moment(next(self._marks))
 
     def between(self, first: Any, last: Any) -> PendingNumber:
         """What lies between two moments."""
@@ -139,6 +147,7 @@ def test_what_comes_late_is_written_late(rings: Rings, tmp_path: Path) -> None:
     assert (first["loss"], first["loss_finite"], first["device_s"]) == (2.0, True, 2.5)
     assert math.isnan(third["loss"])
     assert not third["loss_finite"]
+    assert [row["host_bound"] for row in steps(tmp_path)] == [False, True, False]
 
 
 def test_a_loss_divided_for_accumulation_is_summed(rings: Rings, tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""What recording costs, and whether anything grows."""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from probing.agent.profiling import Profiles
+from probing.wire import ProfileRequest
+from tests.benchmarks.measures import bootstrap_median, slowdowns
+from tests.gpu.devices import Device
+from tests.gpu.findings import Finding, expect, limit, seen
+from tests.gpu.trainings import Recorded, Small, gpt
+
+_MUST = 1.0
+_MIB = 1 << 20
+
+
+def cost(device: Device) -> Iterator[Finding]:
+    """Steps recorded and not, in turn: of a GPT in bfloat16, and of what the host is slow with."""
+    recorded = Recorded()
+    device.begin()
+    yield from _compared(device, recorded, "GPT, eager", gpt(device), steps=20, pairs=8)
+    tiny = Small(device, width=32, depth=24)
+    yield from _compared(device, recorded, "bound by the host", tiny.step, steps=60, pairs=8)
+    yield expect("problems of the record", recorded.problems(), must=[])
+
+
+def compiled(device: Device) -> Iterator[Finding]:
+    """The same of a compiled GPT; without a made-up CUDA, whose tensors dynamo cannot trace."""
+    recorded = Recorded()
+    if not device.is_fake:
+        device.begin()
+    step: Any = gpt(device)
+    step.model.compile(backend="eager" if device.is_fake else "inductor")
+    yield from _compared(device, recorded, "GPT, compiled", step, steps=20, pairs=6)
+    yield expect("problems of the record", recorded.problems(), must=[])
+
+
+def _compared(
+    device: Device,
+    recorded: Recorded,
+    what: str,
+    step: Callable[[], None],
+    *,
+    steps: int,
+    pairs: int,
+) -> Iterator[Finding]:
+    """Blocks of steps in pairs, every other of them the other way round."""
+    if device.is_fake:
+        steps, pairs = 2, 2
+    for _ in range(4 if device.is_fake else 40):
+        step()
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for pair in range(pairs):
+        for is_recorded in (pair % 2 == 0, pair % 2 == 1):
+            if is_recorded:
+                recorded.go_on()
+            else:
+                recorded.pause()
+            for _ in range(2 if device.is_fake else 17):  # in which it is planned what is recorded
+                step()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(steps):
+                step()
+            torch.cuda.synchronize()
+            took[is_recorded].append(time.perf_counter() - begin)
+    recorded.go_on()
+    values = slowdowns(took[True], took[False])
+    low, high = bootstrap_median(values)
+    yield seen(f"{what}: a step", f"{statistics.median(took[False]) / steps * 1e3:.3g} ms")
+    if device.is_fake:
+        yield seen(f"{what}: slowdown", "not measured on a made-up CUDA")
+        return
+    yield seen(f"{what}: 95 % of the median", f"{low:.2f} .. {high:.2f} %")
+    yield limit(f"{what}: slowdown", statistics.median(values), most=_MUST, unit="%")
+
+
+def profile(device: Device) -> Iterator[Finding]:
+    """A profile of a step in the middle of a training: it ends, and the training goes on."""
+    recorded = Recorded()
+    device.begin()
+    training = Small(device)
+    training.steps(5)
+    profiles = Profiles(lambda: recorded.training, recorded.agent.folder)
+    profiling = profiles.submit(ProfileRequest(steps=1, timeout_s=60.0))
+    end = time.monotonic() + 60
+    while not profiling.future.done() and time.monotonic() < end:
+        training.steps(1)
+    path = profiling.future.result(0)
+    yield expect("a trace was written", path.stat().st_size > 0, must=True)
+    training.steps(5)
+    yield expect("problems of the record", recorded.problems(), must=[])
+    profiles.close()
+
+
+def soak(device: Device) -> Iterator[Finding]:
+    """Nothing grows while a training goes on."""
+    recorded = Recorded()
+    device.begin()
+    training = Small(device)
+    seconds = 2 if device.is_fake else 30
+    _train_for(training, seconds / 4)
+    before = _held()
+    with device.calls() as calls:
+        training.steps(50)
+    _train_for(training, seconds)
+    after = _held()
+    yield limit("resident memory grew by", (after[0] - before[0]) / _MIB, most=8, unit="MiB")
+    yield expect("descriptors came", after[1] - before[1], must=0)
+    yield expect("events and pinned memory were made", calls["cudaHostAlloc"], must=0)
+    yield expect("problems of the record", recorded.problems(), must=[])
+
+
+def _train_for(training: Small, seconds: float) -> None:
+    """Steps for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        training.steps(10)
+        training.losses.clear()
+        torch.cuda.synchronize()
+
+
+def _held() -> tuple[int, int]:
+    """The resident set, and the open descriptors."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd"))

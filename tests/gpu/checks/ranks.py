@@ -1,0 +1,121 @@
+"""Collectives of NCCL, with the one rank that one device allows."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tests.gpu.devices import Device, FakeDevice
+from tests.gpu.findings import Finding, expect, left_out
+from tests.gpu.trainings import Recorded, wait_for
+
+_BEHIND_S = 1.0
+
+
+def _join(device: Device) -> None:
+    """Be the only rank of a job."""
+    from torch._C._distributed_c10d import HashStore
+
+    backend = "nccl"
+    if isinstance(device, FakeDevice):
+        from tests.harness.fake_nccl import install
+
+        install(device.cuda)
+        backend = "gloo"
+    dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+
+
+def _states(recorded: Recorded) -> list[tuple[str, bool]]:
+    """Which collectives are open."""
+    return [(row["op"], row["is_open"]) for row in recorded.rows("collectives")]
+
+
+def nccl(device: Device) -> Iterator[Finding]:
+    """A collective is open until the device is past it, however it is called."""
+    recorded = Recorded()
+    device.begin()
+    _join(device)
+    x = torch.ones(1024, device=device.here)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    device.sleep(_BEHIND_S)
+    dist.all_reduce(x)
+    yield expect(
+        "synchronous, behind a second of work", _states(recorded)[-1], must=("all_reduce", True)
+    )
+    torch.cuda.synchronize()
+    dist.barrier()
+    states = dict(_states(recorded)[:2])
+    yield expect("once the device is past it", states, must={"all_reduce": False})
+    work: Any = dist.all_reduce(x, async_op=True)
+    work.wait()
+    with dist.distributed_c10d._coalescing_manager(device=device.here, async_ops=True) as gathered:
+        dist.broadcast(x, 0)
+        dist.broadcast(x, 0)
+    for one in gathered.works:
+        one.wait()
+    torch.cuda.synchronize()
+    if device.is_fake:
+        yield left_out("DistributedDataParallel", "the made-up CUDA has no NCCL")
+    else:
+        _train(device)
+    torch.cuda.synchronize()
+    time.sleep(0.01)  # who has asked just now does not ask again
+    dist.barrier()
+    still = [op for op, is_open in _states(recorded) if is_open]
+    yield expect("open in the end", still, must=[])
+    yield expect("problems of the record", recorded.problems(), must=[])
+    dist.destroy_process_group()
+
+
+def _train(device: Device) -> None:
+    """Some steps of DistributedDataParallel."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(64, 64).to(device.here), [0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.randn(8, 64, device=device.here)).sum().backward()
+        optimizer.step()
+
+
+def hang(device: Device) -> Iterator[Finding]:
+    """What the host does while its device hangs, and what it is in, is told from another thread."""
+    recorded = Recorded()
+    device.begin()
+    _join(device)
+    x = torch.ones(1024, device=device.here)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    device.sleep(math.inf if device.is_fake else 6.0)
+    dist.all_reduce(x)
+    yield expect(
+        "the collective behind it is open", _states(recorded)[-1], must=("all_reduce", True)
+    )
+    if device.is_fake:
+        yield left_out("what the host waits for", "the made-up CUDA lets nobody wait")
+        return
+    told: list[str] = []
+    asking = threading.Thread(target=_look, args=(told,))
+    asking.start()
+    torch.cuda.synchronize()
+    asking.join()
+    yield expect("what the host waits for", told, must=["device"])
+    # The watch of the agent sees that the device is past it, though the training stands still.
+    closed = wait_for(lambda: not _states(recorded)[-1][1])
+    yield expect("closed though the training stands still", closed, must=True)
+
+
+def _look(told: list[str]) -> None:
+    """The stack of the main thread, a moment later."""
+    from probing.agent.sources.stacks.look import take_backtrace
+    from probing.hang.doings import doing_of
+
+    time.sleep(1.0)
+    doing = doing_of(take_backtrace())
+    told.append("nothing" if doing is None else doing.kind)
