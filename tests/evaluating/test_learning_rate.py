@@ -44,6 +44,7 @@ class FakeRecording:
     """Takes looks, and shows nobody anything."""
 
     before_step: tuple[Any, ...] = ()
+
     def __init__(self) -> None:
         self.held_lr: dict[int, float] = {}
 

@@ -294,6 +294,7 @@ class Progress:
         lr = recording.held_lr.get(id(last.optimizer))
         lr = _learning_rate(last.optimizer) if lr is None else lr
         self._note(who, stepped, lr)
+        recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
         place, period = members.place(), pattern.period

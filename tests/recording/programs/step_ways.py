@@ -216,7 +216,6 @@ def teacher() -> dict[str, Any]:
 def closure() -> dict[str, Any]:
     model = net()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
-    firsts = []
 
     def compute() -> Tensor:
         optimizer.zero_grad()
@@ -224,8 +223,7 @@ def closure() -> dict[str, Any]:
         loss.backward()
         return loss
 
-    for _ in range(4):
-        firsts.append(float(optimizer.step(compute)))
+    firsts = [float(optimizer.step(compute)) for _ in range(4)]
     return {"steps": 4, "firsts": firsts}
 
 
