@@ -5,7 +5,7 @@ Rules of this file: see the package. Both are empty until somebody asks for thei
 
 from __future__ import annotations
 
-from .columns import SEQ, STEP
+from .columns import MODEL, SEQ, STEP
 from .records import Column, Table
 
 
@@ -57,6 +57,7 @@ GRADIENTS = Table(
         ),
         _count("numel", "Elements of the parameter."),
         _text("root", "The class of the root module it belongs to."),
+        MODEL._replace(closing=True),
         _text("optimizer", "The class of the optimizer."),
         _TAKEN,
         SEQ,
@@ -111,6 +112,7 @@ NUMERICS = Table(
         _number("given_max", "The largest absolute value in those inputs; NULL for gradients."),
         _text("class", "The module's class."),
         _text("root", "The class of its root."),
+        MODEL._replace(closing=True),
         _count("arming", "The number of the arming that found it, from 1."),
         _TAKEN,
         SEQ,

@@ -11,6 +11,8 @@ from .columns import (
     DURATION,
     DURATION_NS,
     FAILED,
+    MODEL,
+    ROOT,
     SEQ,
     START_NS,
     STEP,
@@ -46,7 +48,8 @@ TORCH_TRACE = Table(
         DURATION,
         ALLOCATED,
         Column(name="class", type="text", doc="The class of the module or optimizer."),
-        Column(name="root", type="text", doc="The class of the root module it belongs to."),
+        ROOT,
+        MODEL,
         Column(
             name="depth",
             type="int64",

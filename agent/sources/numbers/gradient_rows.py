@@ -18,7 +18,6 @@ from ...armed_job import ArmedJob
 from ...guard import Guard
 from ...recorder import RingWriter
 from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
-from ..calls.class_names import unwrap
 from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 from .gradient_tensors import gradients_of, has_closure, is_plain, norms_of, parameters_of
@@ -239,7 +238,7 @@ class GradientRows:
         """By ``id(parameter)``: its name, and the class of its root."""
         found: dict[int, tuple[str, str]] = {}
         for root in outermost(self._recording.roots.alive()):
-            root_class = type(unwrap(root)).__name__
+            root_class = self._recording.models.root_text(root)
             for path, module in walk(root, "", set()):
                 for name, parameter in list(module._parameters.items()):
                     place = f"{path}.{name}" if path else name
