@@ -44,6 +44,11 @@ GRADIENTS = Table(
             " module, its place in the optimizer.",
         ),
         _number("norm", "The gradient's Euclidean norm; NaN or infinite where an element is."),
+        _number(
+            "unclipped_norm",
+            "The same before `clip_grad_norm_` of the script; NULL where it does not clip, and in"
+            " steps that were not asked for one by one.",
+        ),
         _number("max_abs", "Its largest finite absolute value; NULL where it was not looked for."),
         _count("nan_count", "Elements that are NaN; NULL where none was looked for."),
         _count("inf_count", "Elements that are infinite; NULL where none was looked for."),

@@ -167,6 +167,13 @@ STEPS = Table(
             " script calls it; else taken every few steps, as far as the budget goes.",
         ),
         Column(
+            name="clipped_norm",
+            type="float64",
+            closing=True,
+            doc="The same after clipping by `clip_grad_norm_`: what the optimizer has used. NULL"
+            " where the script does not clip.",
+        ),
+        Column(
             name="lr",
             type="float64",
             closing=True,
