@@ -40,6 +40,12 @@ class AtWork(Protocol):
     def is_elsewhere(self) -> bool:
         """Whether another thread is inside a backward pass or an optimizer's step."""
 
+    def is_transformed(self) -> bool:
+        """Whether the calling thread is inside a function that torch transforms.
+
+        Tensors there are not what they seem: others may look on, but nothing is computed by it.
+        """
+
 
 class _Idle:
     """Where torch is not known to do anything."""
@@ -49,6 +55,10 @@ class _Idle:
         return False
 
     def is_elsewhere(self) -> bool:
+        """See `AtWork`."""
+        return False
+
+    def is_transformed(self) -> bool:
         """See `AtWork`."""
         return False
 
@@ -287,7 +297,7 @@ class SafePoints:
                     visit.wait_done()
             return
         with self.others_held_up() as are_resting:
-            if works and are_resting:
+            if works and are_resting and not self.at_work.is_transformed():
                 self._work()
             for visit in self._visits_now(beside=not works):
                 if are_resting:

@@ -158,7 +158,7 @@ class TorchTraining:
         self.safe_points.at_work = TorchAtWork()
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
-        names = self._module_names = ModuleNames(self._recording.names)
+        names = self._module_names = ModuleNames(self._recording.names, self._recording.models)
         modules = self._backward_hooks = ModuleBackward(self._recording, self._memory)
         self._budget = Budget(
             self._recording,

@@ -116,7 +116,7 @@ def to_arrow(
         columns: The columns that are needed; the others come as NULL. None for all.
     """
     table = TABLES_BY_NAME.get(snapshot.header.table) or _undeclared(snapshot.header)
-    decoder = _Decoder(snapshot, pa.array(texts[1:], pa.string()))
+    decoder = _Decoder(snapshot, texts[1:])
     arrays = [
         decoder.column(table, column)
         if columns is None or column.name in columns
@@ -153,7 +153,7 @@ def _stored_names(table: Table, columns: Collection[str] | None) -> frozenset[st
     if columns is None:
         return None
     return frozenset(
-        column.scaled.column if column.scaled else column.name
+        column.part_of or (column.scaled.column if column.scaled else column.name)
         for column in table.columns
         if column.name in columns
     )
@@ -195,12 +195,14 @@ def _undeclared(header: RingHeader) -> Table:
 class _Decoder:
     """Turns the columns of one snapshot into arrays."""
 
-    def __init__(self, snapshot: RingSnapshot, texts: pa.Array) -> None:
+    def __init__(self, snapshot: RingSnapshot, texts: Sequence[str | None]) -> None:
         self._rows = snapshot.rows
         self._length = len(snapshot.rows)
         self._fields = {field.name: field for field in snapshot.header.fields}
         self._clock_offset = snapshot.header.clock_offset_ns
-        self._texts = texts
+        self._raw = texts
+        self._texts = pa.array(map(names.first_of, texts), pa.string())
+        self._seconds: pa.Array | None = None
         self._zeros: pa.Buffer | None = None
 
     def nothing(self, column: Column) -> pa.Array:
@@ -215,10 +217,11 @@ class _Decoder:
             return self._implicit(column)
         if column.scaled is not None:
             return self._scaled(table, column, column.scaled.column, column.scaled.factor)
-        field = self._fields.get(column.name)
+        stored = column.part_of or column.name
+        field = self._fields.get(stored)
         if field is None or _TYPES[field.type] != _TYPES[column.type]:
             return self.nothing(column)
-        values = self._rows[column.name]
+        values = self._rows[stored]
         return self._build(column, field, values, self._nulls(column, field, values))
 
     def _implicit(self, column: Column) -> pa.Array:
@@ -264,7 +267,7 @@ class _Decoder:
                 indices -= 1
             if nulls is not None:
                 indices[nulls] = 0  # no reader may be led outside the dictionary
-            words = self._texts if field.type == "text" else field.values
+            words = self._words(column) if field.type == "text" else field.values
             return self._pack(column, indices, nulls, words)
         if field.type == "time":
             return self._pack(column, values + self._clock_offset, nulls)
@@ -272,6 +275,14 @@ class _Decoder:
             return self._pack(column, values == 1, nulls)
         wide = np.float64 if field.type == "float64" else np.int64
         return self._pack(column, values.astype(wide, copy=False), nulls)
+
+    def _words(self, column: Column) -> pa.Array:
+        """The texts that the numbers of a column mean."""
+        if column.part_of is None:
+            return self._texts
+        if self._seconds is None:
+            self._seconds = pa.array(map(names.second_of, self._raw), pa.string())
+        return self._seconds
 
     def _pack(
         self,

@@ -89,7 +89,8 @@ def _read_open_rows(folder: ProcessFolder) -> _OpenRows | None:
     """The open rows of torch_trace; None when there are none, or none that mean anything."""
     try:
         snapshot = read_ring(folder.ring(TORCH_TRACE.name), _COLUMNS)
-        texts = names.decode_names(read_file(folder.names, names.MAX_FILE_BYTES))
+        data = read_file(folder.names, names.MAX_FILE_BYTES)
+        texts = [names.first_of(text) for text in names.decode_names(data)]
     except (OSError, RingError):
         return None
     rows = snapshot.rows

@@ -3,7 +3,7 @@
 Rules of this file: the format only; the agent appends by it, readers decode by it. A record is a
 32-bit length, a CRC-32 of its number and its text, and so many bytes of UTF-8. The first record is
 number 1; number 0 is NULL. A record that is cut short ends the list: its row has not been published
-yet. One that is damaged has no name.
+yet. One that is damaged has no name. A text may have a second part, shown in a column of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 _HEAD = struct.Struct("<II")
 _NUMBER = struct.Struct("<Q")
 MAX_NAME_BYTES = 1024
+_BETWEEN = "\x1f"
+"""What stands between the two parts of a text."""
 MAX_FILE_BYTES = 16 << 20
 
 
@@ -32,6 +34,21 @@ def encode_names(names: Iterable[str]) -> bytes:
 def decode_names(data: bytes) -> list[str | None]:
     """All whole records; item 0 is None, so that a number is an index, as is what is damaged."""
     return [None, *(name for name, _ in _records(data))]
+
+
+def joined(first: str, second: str) -> str:
+    """A text of two parts; one that says nothing new is left out."""
+    return first if first == second else f"{first}{_BETWEEN}{second}"
+
+
+def first_of(text: str | None) -> str | None:
+    """What a text says, without its second part."""
+    return None if text is None else text.partition(_BETWEEN)[0]
+
+
+def second_of(text: str | None) -> str | None:
+    """The second part of a text; itself where it has one part only."""
+    return None if text is None else text.rpartition(_BETWEEN)[2]
 
 
 def is_whole(data: bytes) -> bool:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, steps: int, rows: int, style: str) -> None:
     """Show the gradient of every parameter in the next training steps.
 
-    As the optimizer is about to use it, after unscaling and clipping: its norm, its largest value,
-    NaN and infinite elements, zeros, and how much the step changed the weights. The worst come
+    As the optimizer is about to use it, after unscaling and clipping: its norm (also that before
+    clipping), its largest value, NaN and infinite elements, zeros, and how much the step changed
+    the weights. The worst come
     first: those that are not finite, then the largest. The rows stay in python.gradients. For these
     steps the training waits for its device; Ctrl-C ends it.
     """

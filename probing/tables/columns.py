@@ -19,6 +19,15 @@ SEQ = Column(
     type="int64",
     doc="The row's number in this table since the process started, counted from 1.",
 )
+ROOT = Column(name="root", type="text", doc="The class of the root module it belongs to.")
+MODEL = Column(
+    name="model",
+    type="text",
+    part_of="root",
+    doc="The root module it belongs to, by its name in `python.models`: the variable that held it"
+    " when it was first called, where that is known, else its class; with a number for the second"
+    " of a name and those that follow.",
+)
 DURATION = Column(
     name="duration",
     type="float64",

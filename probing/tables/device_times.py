@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .columns import SEQ, START_NS, STEP, THREAD, seconds
+from .columns import MODEL, ROOT, SEQ, START_NS, STEP, THREAD, seconds
 from .records import Column, Table
 
 DEVICE_STAGES = ("forward", "backward", "replay")
@@ -32,7 +32,8 @@ DEVICE_TIMES = Table(
             " did there meanwhile besides, and where it had nothing to do.",
         ),
         Column(name="class", type="text", doc="The class of the module."),
-        Column(name="root", type="text", doc="The class of the root module it belongs to."),
+        ROOT,
+        MODEL,
         Column(name="depth", type="int64", bits=8, doc="How many module calls it is nested in."),
         THREAD,
         START_NS._replace(doc="When the host called it, since the epoch."),

@@ -12,6 +12,11 @@ _MODEL_ID = Column(
     type="int64",
     doc="The root module's number: those that are alive, counted from 0 as they were first called.",
 )
+_NAMED = (
+    "the variable that held it when it was first called, where that is known, else its class; with"
+    " a number for the second of a name and those that follow"
+)
+_MODEL = Column(name="model", type="text", doc="The name of the root, as `python.models` has it.")
 _CLASS = Column(name="class", type="text", doc="The module's class.")
 _TRAINING = Column(name="training", type="bool", doc="Whether it is in training mode.")
 _TRAINABLE = Column(
@@ -40,6 +45,7 @@ MODELS = Table(
     " has been called, those with parameters that the process holds.",
     columns=(
         _MODEL_ID,
+        _MODEL._replace(doc=f"Its name: {_NAMED}."),
         Column(name="class", type="text", doc="The class of the module inside all wrappers."),
         Column(
             name="wrappers",
@@ -90,6 +96,7 @@ MODULES = Table(
         ),
         _CLASS,
         Column(name="root", type="text", doc="The class of the root, inside all wrappers."),
+        _MODEL,
         _MODEL_ID,
         Column(
             name="depth",

@@ -5,7 +5,7 @@ Rules of this file: see the package. Both are empty until somebody asks for thei
 
 from __future__ import annotations
 
-from .columns import SEQ, STEP
+from .columns import MODEL, SEQ, STEP
 from .records import Column, Table
 
 
@@ -44,6 +44,11 @@ GRADIENTS = Table(
             " module, its place in the optimizer.",
         ),
         _number("norm", "The gradient's Euclidean norm; NaN or infinite where an element is."),
+        _number(
+            "unclipped_norm",
+            "The same before `clip_grad_norm_` of the script; NULL where it does not clip, and in"
+            " steps that were not asked for one by one.",
+        ),
         _number("max_abs", "Its largest finite absolute value; NULL where it was not looked for."),
         _count("nan_count", "Elements that are NaN; NULL where none was looked for."),
         _count("inf_count", "Elements that are infinite; NULL where none was looked for."),
@@ -57,6 +62,7 @@ GRADIENTS = Table(
         ),
         _count("numel", "Elements of the parameter."),
         _text("root", "The class of the root module it belongs to."),
+        MODEL._replace(closing=True),
         _text("optimizer", "The class of the optimizer."),
         _TAKEN,
         SEQ,
@@ -111,6 +117,7 @@ NUMERICS = Table(
         _number("given_max", "The largest absolute value in those inputs; NULL for gradients."),
         _text("class", "The module's class."),
         _text("root", "The class of its root."),
+        MODEL._replace(closing=True),
         _count("arming", "The number of the arming that found it, from 1."),
         _TAKEN,
         SEQ,

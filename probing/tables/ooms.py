@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .columns import SEQ, STEP, THREAD
+from .columns import MODEL, SEQ, STEP, THREAD
 from .records import Column, Table
 
 OOM_PHASES = ("data", "forward", "loss", "backward", "optimizer", "other")
@@ -70,6 +70,7 @@ OOMS = Table(
             " NULL where there was none.",
         ),
         _text("root", "The class of the root module it belongs to."),
+        MODEL._replace(closing=True),
         _text("batch", "Names and shapes of what the root module was given."),
         Column(name="samples", type="int64", closing=True, doc="Its first dimension."),
         _text("error", "The class of the error and its first line."),

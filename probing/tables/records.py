@@ -38,6 +38,7 @@ class Column(NamedTuple):
         unit: The unit of a number, or None where it has none.
         values: The possible values of an ``enum``, in the order of their codes.
         scaled: Set for a column that is computed from a stored one when it is read.
+        part_of: The stored column of texts whose second part this one is; None for any other.
         closing: True when the value is known only as the row is completed.
         bits: How wide an ``int64`` is stored. Below 64 it is stored unsigned and never NULL.
     """
@@ -48,6 +49,7 @@ class Column(NamedTuple):
     unit: str | None = None
     values: tuple[str, ...] = ()
     scaled: Scaled | None = None
+    part_of: str | None = None
     closing: bool = False
     bits: Literal[8, 32, 64] = 64
 
@@ -73,4 +75,6 @@ class Table(NamedTuple):
     @property
     def stored_columns(self) -> tuple[Column, ...]:
         """The columns that a row holds, without those computed from others."""
-        return tuple(column for column in self.columns if column.scaled is None)
+        computed = (c.name for c in self.columns if c.scaled is not None or c.part_of is not None)
+        names = frozenset(computed)
+        return tuple(column for column in self.columns if column.name not in names)

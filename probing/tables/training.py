@@ -11,6 +11,8 @@ from .columns import (
     DURATION,
     DURATION_NS,
     FAILED,
+    MODEL,
+    ROOT,
     SEQ,
     START_NS,
     STEP,
@@ -47,7 +49,8 @@ TORCH_TRACE = Table(
         DURATION,
         ALLOCATED,
         Column(name="class", type="text", doc="The class of the module or optimizer."),
-        Column(name="root", type="text", doc="The class of the root module it belongs to."),
+        ROOT,
+        MODEL,
         Column(
             name="depth",
             type="int64",
@@ -163,6 +166,13 @@ STEPS = Table(
             closing=True,
             doc="The norm of all gradients before clipping: that of `clip_grad_norm_`, where the"
             " script calls it; else taken every few steps, as far as the budget goes.",
+        ),
+        Column(
+            name="clipped_norm",
+            type="float64",
+            closing=True,
+            doc="The same after clipping by `clip_grad_norm_`: what the optimizer has used. NULL"
+            " where the script does not clip.",
         ),
         Column(
             name="lr",

@@ -14,7 +14,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
-from probing.act_wire import Act, Checkpoint, Cleanup, Clip, Lr, NanGuard, Undo  # noqa: E402
+from probing.act_wire import (  # noqa: E402
+    Act,
+    Checkpoint,
+    Cleanup,
+    Clip,
+    KeepLayers,
+    Lr,
+    NanGuard,
+    Undo,
+)
 from probing.checkpoints import read_checkpoint  # noqa: E402
 from probing.errors import NoSuchAction, ProbingError  # noqa: E402
 from tests.harness.targets import (  # noqa: E402
@@ -158,6 +167,47 @@ def test_the_first_step_is_waited_for(program: Callable[..., Target], connect: C
     out, err = acting.communicate(timeout=DEADLINE_S)
     assert (acting.returncode, err) == (0, "")
     assert "in force" in out
+
+
+def test_an_overwritten_rate_is_not_undone(own: Target, connect: Connect) -> None:
+    """Undoing leaves the rate alone that the script has set itself, and says why."""
+    job = connect(own)
+    act = job.act(Lr(scale=0.01))
+    undone = job.act(Undo(number=act.number))
+    assert "lr of group 0" not in _changes(undone)
+    assert "lr of group 0: the script has overwritten what the action had set" in undone.notes[0]
+    rate = float(str(job.eval("optimizer.param_groups[0]['lr']").value))
+    assert rate <= 0.5 / ((undone.step or 0) - 2)  # what the script's own rule makes of it
+
+
+def test_all_optimizers_are_acted_on_and_named(
+    tmp_path_factory: pytest.TempPathFactory, connect: Connect, tmp_path: Path
+) -> None:
+    """Those that it acts on, those that it leaves alone, one by its name; a checkpoint is whole."""
+    for target in _started("pair", tmp_path_factory):
+        job = connect(target)
+        scaled = job.act(Lr(scale=0.5))
+        assert {what.partition(":")[0] for what in _changes(scaled)} == {"AdamW", "AdamW 2"}
+        assert scaled.notes == (
+            "it acts on AdamW 2, AdamW",
+            "left alone, since it has not stepped: SGD",
+        )
+        assert job.act(Undo()).changes
+        one = job.act(Lr(value=0.1, optimizer="AdamW 2"))
+        assert "left alone: AdamW" in one.notes
+        with pytest.raises(ProbingError, match="no optimizer is called Lion; there are AdamW"):
+            job.act(Lr(value=0.1, optimizer="Lion"))
+        with pytest.raises(ProbingError, match="there are 2 models: "):
+            job.act(KeepLayers(count=1))
+        act = job.act(Checkpoint(path=str(tmp_path / "pair.pt")))
+        assert "Linear, Linear 2" in act.notes[0] or "Linear 2, Linear" in act.notes[0]
+        state = torch.load(tmp_path / "pair.pt", weights_only=True)
+        counts = [
+            {float(own["step"]) for own in part["state"].values()}
+            for part in (state["optimizer"], *state["other_optimizers"])
+        ]
+        assert counts[0] == counts[1]
+        assert len(counts[0]) == 1
 
 
 def test_clipping_holds_at_every_step(planned: Target, connect: Connect) -> None:

@@ -42,6 +42,9 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+NAMES = ("first", "second")
+
+
 class FakeRecording:
     """Takes looks, and shows nobody anything."""
 
@@ -71,6 +74,28 @@ class FakeScene:
         if self._scheduler is None:
             return []
         return [self._scheduler, *getattr(self._scheduler, "_schedulers", ())]
+
+
+class ManyScene(FakeScene):
+    """Two trainings, and an optimizer around one of them."""
+
+    def __init__(self, trained: list[Trained], around: Any) -> None:
+        super().__init__(None, None)
+        self._known = {id(t.optimizer): (name, t) for name, t in zip(NAMES, trained, strict=True)}
+        self._all = [*(t.optimizer for t in trained), around]
+
+    def chosen(self, wanted: str | None) -> Chosen:
+        """All of them."""
+        return Chosen(self._all, ())
+
+    def name_of(self, optimizer: Any) -> str:
+        """What it is called."""
+        return self._known[id(optimizer)][0] if id(optimizer) in self._known else "around"
+
+    def schedulers(self, optimizer: Any) -> list[Any]:
+        """Its own."""
+        found = self._known.get(id(optimizer))
+        return [] if found is None or found[1].scheduler is None else [found[1].scheduler]
 
 
 class Trained:
@@ -121,6 +146,51 @@ def test_a_scaled_rate_stays_scaled_until_undone(name: str) -> None:
     assert scaled.rates() == pytest.approx(plain.rates(), rel=1e-6)
     for _ in range(10):
         assert scaled.step() == pytest.approx(plain.step(), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["none", "LambdaLR"])
+def test_a_rate_that_the_script_has_overwritten_is_its_own(name: str) -> None:
+    """Undoing leaves it alone, and says so; what still carries the change is taken back."""
+    trained = Trained(name)
+    trained.step()
+    applied = trained.act(Lr(scale=0.1))
+    trained.optimizer.param_groups[0]["lr"] = 0.7
+    undone = applied.undo()
+    assert trained.rates()[0] == 0.7
+    assert trained.rates()[1] == pytest.approx(0.01 * (0.97 if name == "LambdaLR" else 1.0))
+    (left,) = undone.overwritten
+    assert (left.what, left.after) == ("lr of group 0", "0.7")
+    assert "lr of group 1" in {change.what for change in undone.changes}
+
+
+def test_a_scheduler_that_was_put_back_takes_the_rate_along() -> None:
+    """After `load_state_dict` its numbers are not ours any more, and so the rate is not."""
+    trained = Trained("LambdaLR")
+    before = trained.scheduler.state_dict()
+    before["base_lrs"] = list(before["base_lrs"])
+    applied = trained.act(Lr(scale=0.1))
+    trained.scheduler.load_state_dict(before)
+    trained.step()
+    rates = trained.rates()
+    undone = applied.undo()
+    assert trained.rates() == rates
+    assert {change.what for change in undone.overwritten} == {"lr of group 0", "lr of group 1"}
+
+
+def test_every_optimizer_is_acted_on_and_named() -> None:
+    """A group that two of them share is changed once."""
+    one, other = Trained("none"), Trained("LambdaLR")
+    around = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    around.param_groups = one.optimizer.param_groups
+    scene: Any = ManyScene([one, other], around)
+    action = LearningRate(Lr(scale=0.1))
+    action.prepare(scene)
+    applied = action.apply(scene)
+    assert one.rates() == other.rates() == pytest.approx([0.01, 0.001])
+    whose = {change.what.partition(":")[0] for change in applied.changes}
+    assert whose == {"first", "second"}
+    applied.undo()
+    assert one.rates() == other.rates() == pytest.approx([0.1, 0.01])
 
 
 def test_a_rate_is_set_for_every_group() -> None:

@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 WITH_LOSSES = (
     *("twelve", "in_backward", "marked_in_backward", "shared", "by_hand", "functional"),
-    *("evaluated", "rollouts", "teacher"),
+    *("evaluated", "rollouts", "teacher", "clipped"),
 )
 SETTLED = 3
 """After how many steps a pattern is known that could not be foretold."""
@@ -130,3 +130,17 @@ def test_the_first_loss_is_what_a_closure_gives_back(runs: Runs) -> None:
     run = runs("closure")
     rows = run.ask("SELECT first_loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
     assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)
+
+
+def test_norms_are_told_before_and_after_clipping(runs: Runs) -> None:
+    """As the script has seen both; a gradient scaler that is switched off has done nothing."""
+    run = runs("clipped")
+    rows = run.ask(
+        "SELECT grad_norm, clipped_norm, skipped, amp_scale FROM python.steps"
+        " WHERE duration IS NOT NULL ORDER BY step"
+    )
+    before, after = run.ends["norms"]
+    assert [row["grad_norm"] for row in rows] == pytest.approx(before, rel=NEAR)
+    assert [row["clipped_norm"] for row in rows] == pytest.approx(after, rel=NEAR)
+    assert {(row["skipped"], row["amp_scale"]) for row in rows} == {(None, None)}
+    assert after[0] < before[0]

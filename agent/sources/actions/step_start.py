@@ -80,9 +80,11 @@ class StepStart:
             self._has_ended
             and is_trainings
             and not thread.name.startswith(AGENT_THREAD_PREFIX)
-            and self._do(at_call=True)
+            and not self._points.at_work.is_transformed()
         ):
-            self._leave()
+            with self._points.others_held_up() as are_resting:
+                if are_resting and self._do(at_call=True):
+                    self._leave()
 
     def batch_came(self, batch: object) -> None:
         """See `Look`."""

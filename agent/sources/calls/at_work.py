@@ -32,9 +32,8 @@ class TorchAtWork:
         self._codes = frozenset(_codes(torch))
 
     def is_here(self) -> bool:
-        """In a backward pass, a transformed function, or a graph that is being captured."""
-        is_called_back = self._task_id() != -1 or self._level() is not None
-        return is_called_back or is_capturing()
+        """In a backward pass, or where a graph is being captured."""
+        return self._task_id() != -1 or is_capturing()
 
     def is_elsewhere(self) -> bool:
         """Whether another thread is inside a backward pass or an optimizer's step."""
@@ -45,6 +44,10 @@ class TorchAtWork:
             return any(self._is_in(frame) for ident, frame in frames.items() if ident not in own)
         finally:
             frames.clear()  # this very frame is among them, and would hold itself and all others
+
+    def is_transformed(self) -> bool:
+        """By `torch.func`, such as `grad` and `vmap`."""
+        return self._level() is not None
 
     def _is_in(self, frame: FrameType | None) -> bool:
         """Whether a stack goes through one of them, and does not stand at a safe point in it."""

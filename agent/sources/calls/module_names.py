@@ -15,7 +15,8 @@ from typing import Any
 
 from ...guard import Guard
 from ...recorder import Names
-from .class_names import class_name, is_wrapper_child, unwrap
+from ..model.given_names import ModelNames
+from .class_names import class_name, is_wrapper_child
 
 IDS = struct.Struct("<III")
 
@@ -40,7 +41,7 @@ class ModuleNames:
         guard: Counts what fails as a module dies, which Python would print.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, models: ModelNames) -> None:
         self.known: dict[int, bytes] = {}
         self.paths: dict[int, str] = {}
         self.with_parameters: set[bytes] = set()
@@ -50,14 +51,15 @@ class ModuleNames:
         self.guard.on_fault = self.forget_all  # else another module may get a dead one's name
         self._left_out: dict[int, bytes] = {}
         self._names = names
+        self._models = models
         self._references: dict[int, _Reference] = {}
         self._unrooted: set[type] = set()
 
     def learn_root(self, root: Any) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
-        root_class = class_name(unwrap(root))
+        text = self._models.root_text(root)
         for path, module in walk(root, "", set()):
-            self._remember(module, path or class_name(module), root_class)
+            self._remember(module, path or class_name(module), text)
         if next(root.parameters(), None) is not None:
             self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
@@ -73,7 +75,7 @@ class ModuleNames:
             if id(module) in self.known:
                 return self.known[id(module)]
             self._unrooted.add(type(module))
-        return self._remember(module, class_name(module), class_name(unwrap(root)))
+        return self._remember(module, class_name(module), self._models.root_text(root))
 
     def ids_of(self, key: int) -> bytes:
         """The numbers of a known module, also of one that is left out of the record."""
@@ -103,11 +105,11 @@ class ModuleNames:
             names.clear()
         self.on_change()
 
-    def _remember(self, module: Any, name: str, root_class: str) -> bytes:
+    def _remember(self, module: Any, name: str, root: str) -> bytes:
         """Keep a module's numbers until it dies."""
         key = id(module)
         intern = self._names.intern
-        packed = IDS.pack(intern(name), intern(class_name(module)), intern(root_class))
+        packed = IDS.pack(intern(name), intern(class_name(module)), intern(root))
         reference = _Reference(module, functools.partial(self.guard.run, self._forget))
         reference.key = key
         self._references[key] = reference

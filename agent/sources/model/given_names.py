@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ....names import joined
 from ..calls.class_names import class_name, unwrap
 from .variables import variable_of
 
@@ -35,9 +36,15 @@ class GivenNames:
         return name
 
 
-def model_names() -> GivenNames:
+class ModelNames(GivenNames):
     """Those of root modules, whatever is wrapped around them."""
-    return GivenNames(lambda root: class_name(unwrap(root)))
+
+    def __init__(self) -> None:
+        super().__init__(lambda root: class_name(unwrap(root)))
+
+    def root_text(self, root: Any) -> str:
+        """The class of a root and its name, as a text of two parts."""
+        return joined(class_name(unwrap(root)), self.name_of(root))
 
 
 def optimizer_names() -> GivenNames:

@@ -46,7 +46,10 @@ class _Part(NamedTuple):
 def model_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.models`` now."""
     roots = _roots(recording)
-    rows = tuple(_model_row(number, root) for number, root in enumerate(roots))
+    rows = tuple(
+        _model_row(number, root, name)
+        for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
+    )
     return LiveRows(
         table=MODELS.name, columns=_names(MODELS), rows=rows, note=_missing(recording, roots)
     )
@@ -63,7 +66,11 @@ def module_rows(
     """
     seen = recording.seen if recording is not None and is_observed else {}
     roots = _roots(recording)
-    rows = [row for number, root in enumerate(roots) for row in _module_rows(number, root, seen)]
+    rows = [
+        row
+        for number, (root, name) in enumerate(zip(roots, _named(recording, roots), strict=True))
+        for row in _module_rows(number, root, name, seen)
+    ]
     told = _missing(recording, roots) or note or (_not_looked_into(rows) if is_observed else None)
     return LiveRows(table=MODULES.name, columns=_names(MODULES), rows=tuple(rows), note=told)
 
@@ -73,6 +80,11 @@ def _roots(recording: Recording | None) -> list[Any]:
     if recording is None:
         return []
     return outermost(recording.roots.alive()) or found_roots()
+
+
+def _named(recording: Recording | None, roots: list[Any]) -> list[str]:
+    """What the roots are called."""
+    return [] if recording is None else [recording.models.name_of(root) for root in roots]
 
 
 def _missing(recording: Recording | None, roots: list[Any]) -> str | None:
@@ -109,13 +121,14 @@ def _names(table: Any) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns)
 
 
-def _model_row(number: int, root: Any) -> Row:
+def _model_row(number: int, root: Any, name: str) -> Row:
     """The row of one root, in the order of the table's columns."""
     inner, parts = unwrap(root), list(_parts(root))
     held, buffers = _sizes(parts[0])
     share = held.trainable / held.numbers if held.numbers and held.trainable is not None else None
     return (
         number,
+        name,
         class_name(inner),
         " > ".join(_wrappers(root)) or None,
         len(parts) - len(_wrappers(root)),
@@ -132,23 +145,23 @@ def _model_row(number: int, root: Any) -> Row:
     )
 
 
-def _module_rows(number: int, root: Any, seen: dict[int, Observed]) -> list[Row]:
+def _module_rows(number: int, root: Any, name: str, seen: dict[int, Observed]) -> list[Row]:
     """The rows of one root's modules, outermost first."""
     root_class = class_name(unwrap(root))
     parts = list(_parts(root))
     shown = _with_containers(parts, seen)
-    return [_module_row(part, number, root_class, shown.get(id(part.module))) for part in parts]
+    of_root = (root_class, name, number)
+    return [_module_row(part, of_root, shown.get(id(part.module))) for part in parts]
 
 
-def _module_row(part: _Part, number: int, root_class: str, seen: Observed | None) -> Row:
+def _module_row(part: _Part, of_root: tuple[str, str, int], seen: Observed | None) -> Row:
     """The row of one module, in the order of the table's columns."""
     held, buffers = _sizes(part)
     own = sizes_of(_own(part.module._parameters).values())
     return (
         part.name,
         class_name(part.module),
-        root_class,
-        number,
+        *of_root,
         part.depth,
         held.numbers,
         own.numbers,

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..calls import dynamo
-from ..calls.class_names import unwrap
 from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 
@@ -33,11 +32,11 @@ class Watched:
 
     __slots__ = ("is_compiled", "is_root", "kind", "module", "name", "root")
 
-    def __init__(self, module: Any, path: str, root: Any) -> None:
+    def __init__(self, module: Any, path: str, root: Any, root_text: str) -> None:
         self.module = module
         self.name = path or type(module).__name__
         self.kind = type(module).__name__
-        self.root = type(unwrap(root)).__name__
+        self.root = root_text
         self.is_root = module is root
         self.is_compiled = _is_compiled(module)
 
@@ -95,10 +94,11 @@ class Hooks:
         """The modules below and including a root, without those inside compiled ones."""
         found: list[Watched] = []
         inside: set[int] = set()
+        text = self._recording.models.root_text(root)
         for path, module in walk(root, "", set()):
             if id(module) in inside:
                 continue
-            watched = Watched(module, path, root)
+            watched = Watched(module, path, root, text)
             if watched.is_compiled or self._is_closed(module):
                 inside.update(id(below) for below in module.modules())
             if self._is_closed(module):

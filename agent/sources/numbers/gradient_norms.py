@@ -97,7 +97,9 @@ class GradientNorms:
         self._recording.clip = clip_of(*args[:2], **kwargs)
         if thread.native_id == self._recording.training_thread:
             number = read_number(norm, self._accelerator)
-            self._recording.rows.norm = number or self._recording.rows.norm
+            rows, clip = self._recording.rows, self._recording.clip
+            rows.norm = number or rows.norm
+            rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An optimizer is about to step."""

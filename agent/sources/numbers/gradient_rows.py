@@ -18,8 +18,8 @@ from ...armed_job import ArmedJob
 from ...guard import Guard
 from ...recorder import RingWriter
 from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
-from ..calls.class_names import unwrap
 from ..calls.module_names import outermost, walk
+from ..steps.losses import clip_factor
 from ..steps.recording import Recording
 from .gradient_tensors import gradients_of, has_closure, is_plain, norms_of, parameters_of
 
@@ -202,6 +202,8 @@ class GradientRows:
             numbers = self._norms(torch, pairs, scale, is_armed=armed is not None)
             if isinstance(numbers, list):
                 _fill_norms(values, numbers)
+                if armed is not None:
+                    self._fill_unclipped(pairs, values)
                 self._look_at_elements(pairs, values, numbers[-1], is_armed=armed is not None)
             elif numbers is not None:
                 self._late.append(_Late(numbers, words, values))
@@ -239,7 +241,7 @@ class GradientRows:
         """By ``id(parameter)``: its name, and the class of its root."""
         found: dict[int, tuple[str, str]] = {}
         for root in outermost(self._recording.roots.alive()):
-            root_class = type(unwrap(root)).__name__
+            root_class = self._recording.models.root_text(root)
             for path, module in walk(root, "", set()):
                 for name, parameter in list(module._parameters.items()):
                     place = f"{path}.{name}" if path else name
@@ -265,6 +267,18 @@ class GradientRows:
             return [number.item() for number in found] if is_armed else None
         stacked = torch.stack([number.float() for number in found])
         return stacked.tolist() if is_armed else self._accelerator.copy_numbers(stacked)
+
+    def _fill_unclipped(self, pairs: list[tuple[Any, Any]], values: list[Values]) -> None:
+        """Fill in the norms before the script's clipping, where it has clipped all of them."""
+        rows, clip = self._recording.rows, self._recording.clip
+        norm = rows.norm.read() if rows.norm is not None else None
+        if norm is None or rows.max_norm is None or clip is None or clip.tensors < len(pairs):
+            return
+        own = {id(parameter) for parameter, _ in pairs}
+        if all(id(reference()) in own for reference in clip.ends):
+            factor = clip_factor(norm, rows.max_norm)
+            for row in values:
+                row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT
 
     def _look_at_elements(
         self, pairs: list[tuple[Any, Any]], values: list[Values], scale: float, *, is_armed: bool

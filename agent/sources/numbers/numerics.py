@@ -427,8 +427,9 @@ class NumericsWatch(ArmedJob):
         """No gradient between modules is wrong; one of a parameter may be all the same."""
         owners: dict[int, tuple[Watched, str]] = {}
         for root in self._recording.roots.alive():
+            text = self._recording.models.root_text(root)
             for path, module in root.named_modules():
-                watched = Watched(module, path, root)
+                watched = Watched(module, path, root, text)
                 for name, parameter in module._parameters.items():
                     if parameter is not None:
                         owners.setdefault(id(parameter), (watched, name))

@@ -102,16 +102,19 @@ class GradientScaler:
     def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """The scaler has seen whether its step was left out; does so once per step."""
         result = original(*args, **kwargs)
-        self.guard.run(self._count)
+        self.guard.run(self._count, args[0])
         return result
 
     def _note(self, args: tuple[Any, ...], result: Any) -> None:
         """Remember which tensor was scaled, and by what."""
-        if type(result) is sys.modules["torch"].Tensor:
+        is_enabled = args[0].is_enabled()
+        if is_enabled and type(result) is sys.modules["torch"].Tensor:
             self._scaled, self._scale = weakref.ref(result), args[0]._scale
 
-    def _count(self) -> None:
+    def _count(self, scaler: Any) -> None:
         """A step of the optimizer that was left out leaves the step in progress where it was."""
+        if not scaler.is_enabled():  # it passes everything through
+            return
         rows = self._recording.rows
         rows.skipped = (rows.skipped or 0) + (0 if rows.has_stepped else 1)
         rows.has_stepped = False

@@ -1,4 +1,4 @@
-"""The losses of a step: those of its micro-batches, and what becomes of them.
+"""Numbers of a step that are made of others: the losses of its micro-batches, clipped norms.
 
 Rules of this file: used by the training thread. A number that is still on its way from a device is
 None until it has come; nobody waits for it.
@@ -13,6 +13,8 @@ from ....ring import NULL_BOOL, NULL_FLOAT
 from ..numbers.number import Number
 from .late_rows import Later
 
+_EPSILON = 1e-6
+"""As torch.nn.utils.clip_grad_norm_ has it."""
 _SAME = 0.1
 """How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
 1/3, and a rank's tokens need not be just as many as those of the others."""
@@ -74,6 +76,24 @@ class AreFinite:
             return None
         told = [value for value in known if value is not NULL_FLOAT]
         return int(all(map(math.isfinite, told))) if told else NULL_BOOL
+
+
+def clip_factor(norm: float, max_norm: float) -> float:
+    """What `clip_grad_norm_` multiplies gradients of a norm with."""
+    return min(1.0, max_norm / (norm + _EPSILON))
+
+
+class ClippedNorm:
+    """The norm of gradients after clipping."""
+
+    def __init__(self, norm: Number, max_norm: float) -> None:
+        self._norm = norm
+        self._max_norm = max_norm
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        norm = self._norm.read()
+        return norm if norm is None else norm * clip_factor(norm, self._max_norm)
 
 
 def loss_of(losses: list[Loss]) -> Later:

@@ -116,6 +116,10 @@ class Members:
                     found.add(self._as_seen(self.number_of(optimizer)))
         return found
 
+    def is_alone(self) -> bool:
+        """Whether there is one optimizer only."""
+        return len(self._recording.made.alive()) == 1
+
     def is_trained(self, root: Any) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
         ids = self._ids_of(root)

@@ -16,12 +16,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import NULL_FLOAT, NULL_NAME
+from ....ring import NULL_NAME
 from ..memory.sampler import MemorySampler
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
 from .members import Members
 from .open_step import Ended, Ids, OpenStep
+from .optimizer_facts import learning_rate_of, steps_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
 from .recording import Recording, ThreadState
@@ -92,6 +93,9 @@ class Progress:
         self._counted: set[int] = set()  # the numbers of the optimizers that count
         self._trained: dict[int, tuple[Any, Ids]] = {}  # roots, in this step
         self._learned_at = 0
+        self._is_uncounted = False  # whether the script has made steps before the agent came
+        self._counted_by = ""
+        self._is_late = False
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:
@@ -220,7 +224,10 @@ class Progress:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:
             return "no optimizer of torch steps: a step ends as the gradients of a pass were used"
-        return self._members.told(self.pattern, self._learned_at)
+        counted = "from when the agent came" if self._is_late else "from the script's start"
+        if self._counted_by:
+            counted = f"from the script's start, by the count of {self._counted_by}"
+        return f"{self._members.told(self.pattern, self._learned_at)}; steps are counted {counted}"
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
@@ -231,6 +238,7 @@ class Progress:
 
     def begin(self, *, late: bool) -> None:
         """Recording begins, perhaps in the middle of a training."""
+        self._is_uncounted = self._is_late = late
         self.pattern.is_late = self.pattern.is_late or late
 
     def _is_evaluation(self, call: RootCall) -> bool:
@@ -293,8 +301,9 @@ class Progress:
         who = members.group_of(set(numbers)) if in_pass else numbers[0]
         last = stepped[-1]
         lr = recording.held_lr.get(id(last.optimizer))
-        lr = _learning_rate(last.optimizer) if lr is None else lr
+        lr = learning_rate_of(last.optimizer) if lr is None else lr
         self._note(who, stepped, lr)
+        recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
         place, period = members.place(), pattern.period
@@ -303,8 +312,18 @@ class Progress:
         if pattern.period != period:
             self._learned_at = recording.step
         recording.optimizer = weakref.ref(last.optimizer)
+        if self._is_uncounted:
+            self._count_from_start(last.optimizer)
         self._end_step(Ended(last.name, lr, pattern.missed), thread)
         return True
+
+    def _count_from_start(self, optimizer: Any) -> None:
+        """The first step's end after the agent came: the optimizer may know which one it is."""
+        self._is_uncounted = False
+        count = steps_of(optimizer)
+        if count is not None and count > self._recording.step and self._members.is_alone():
+            self._recording.step = count - 1
+            self._counted_by = type(optimizer).__name__
 
     def _note(self, who: int, stepped: list[_Stepped], lr: float) -> None:
         """Write the row of optimizers that have stepped together."""
@@ -365,12 +384,3 @@ class Progress:
         self._trained.clear()
         self._evaluations.forget()
         self._rows.open(ids, thread.native_id, now_ns)
-
-
-def _learning_rate(optimizer: Any) -> float:
-    """That of the first parameter group; NULL where it is a tensor on a device."""
-    lr = optimizer.param_groups[0].get("lr")
-    if isinstance(lr, float | int):
-        return float(lr)
-    is_here = type(lr) is sys.modules["torch"].Tensor and lr.device.type == "cpu"
-    return float(lr) if is_here else NULL_FLOAT

@@ -17,7 +17,7 @@ from ...native import Thread, new_moment
 from ...recorder import Names, RingWriter
 from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..data.inputs import Inputs
-from ..model.given_names import model_names, optimizer_names
+from ..model.given_names import ModelNames, optimizer_names
 from ..numbers.number import Number
 from .met import Met
 from .step_rows import StepRows
@@ -197,7 +197,7 @@ class Recording:
         self.model: weakref.ref[Any] | None = None
         self.optimizer: weakref.ref[Any] | None = None
         self.roots = Met()
-        self.models = model_names()
+        self.models = ModelNames()
         self.optimizer_names = optimizer_names()
         self.optimizers = Met()
         self.made = Met()

@@ -19,7 +19,7 @@ from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS
 from .host_times import HostTimes, Reading
 from .late_rows import Later, LateRows
-from .losses import AreFinite, Loss, OneLoss, loss_of
+from .losses import AreFinite, ClippedNorm, Loss, OneLoss, loss_of
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
@@ -69,6 +69,7 @@ class _StepPlaces(NamedTuple):
     last_loss: int
     loss_finite: int
     grad_norm: int
+    clipped_norm: int
     amp_scale: int
     device_s: int
     host_bound: int
@@ -133,6 +134,7 @@ class StepRows:
         amp_scale: The scale of the last loss that was scaled.
         skipped: Optimizer steps that a gradient scaler has left out in this step.
         norm: The norm of this step's gradients.
+        max_norm: What the script has clipped that norm to; None where it has not.
         took_ns: How long the last step took; 0 while none has ended.
         shape: The sizes of the first tensor that the root was given last; None where it had none.
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
@@ -210,6 +212,7 @@ class StepRows:
         self._samples: int | None = None
         self._tokens: int | None = None
         self.norm: Number | None = None
+        self.max_norm: float | None = None
         self.amp_scale: Number | None = None
         self.skipped: int | None = None
         self.found_inf: Number | None = None
@@ -286,6 +289,8 @@ class StepRows:
             later.append((at.loss, loss_of(losses)))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
+                if self.max_norm is not None:
+                    later.append((at.clipped_norm, ClippedNorm(self.norm, self.max_norm)))
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
@@ -301,6 +306,7 @@ class StepRows:
 
     def stepped(self, now_ns: int, step: OptimizerStep) -> None:
         """An optimizer has stepped."""
+        self.has_stepped = True
         self.phases.end_batch()
         if self._word is not None:
             place = (now_ns, self._step, self._thread_id)

@@ -4,7 +4,8 @@
 all parameters hold the same number after each step, so that a torn copy is seen; a plain thread
 makes copies until one of them is torn. ``bad``: every
 gradient is NaN from step 20 on. ``hangs``: stops after 5 steps. ``late``: waits for a file ``go``
-before its first step. Each step's line is its loss.
+before its first step. ``pair``: two models with an optimizer each, and a third optimizer that never
+steps. Each step's line is its loss.
 """
 
 from __future__ import annotations
@@ -87,6 +88,22 @@ def main(kind: str) -> None:
                 time.sleep(1)
 
 
+def pair() -> None:
+    gen, critic = nn.Linear(4, 4), nn.Linear(4, 1)
+    opt_gen = torch.optim.AdamW(gen.parameters(), lr=0.002)
+    opt_critic = torch.optim.AdamW(critic.parameters(), lr=0.004)
+    idle = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.008)
+    x = torch.randn(16, 4)
+    while idle:
+        opt_critic.zero_grad()
+        (critic(gen(x).detach()).mean() - critic(x).mean()).backward()
+        opt_critic.step()
+        time.sleep(0.002)
+        opt_gen.zero_grad()
+        (-critic(gen(x)).mean()).backward()
+        opt_gen.step()
+
+
 def resume(
     model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: torch.optim.lr_scheduler.LambdaLR
 ) -> int:
@@ -108,4 +125,5 @@ def wait() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "late":
         wait()
-    even() if sys.argv[1] == "even" else main(sys.argv[1])
+    ways = {"even": even, "pair": pair}
+    ways[sys.argv[1]]() if sys.argv[1] in ways else main(sys.argv[1])

@@ -216,7 +216,6 @@ def teacher() -> dict[str, Any]:
 def closure() -> dict[str, Any]:
     model = net()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
-    firsts = []
 
     def compute() -> Tensor:
         optimizer.zero_grad()
@@ -224,9 +223,27 @@ def closure() -> dict[str, Any]:
         loss.backward()
         return loss
 
-    for _ in range(4):
-        firsts.append(float(optimizer.step(compute)))
+    firsts = [float(optimizer.step(compute)) for _ in range(4)]
     return {"steps": 4, "firsts": firsts}
+
+
+def clipped() -> dict[str, Any]:
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    losses, before, after = [], [], []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        before.append(float(nn.utils.clip_grad_norm_(model.parameters(), 0.25)))
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        after.append(float(nn.utils.get_total_norm(grads)))
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    return {"steps": 4, "losses": losses, "norms": [before, after]}
 
 
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -244,6 +261,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "rollouts": rollouts,
     "teacher": teacher,
     "closure": closure,
+    "clipped": clipped,
 }
 
 if __name__ == "__main__":

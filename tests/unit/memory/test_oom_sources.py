@@ -85,7 +85,11 @@ class Watched:
         sampler = MemorySampler(accelerator)
         backward = ModuleBackward(self.recording, sampler)
         self.ooms = Ooms(
-            self.recording, ModuleNames(names), backward, accelerator, OomRings(*rings)
+            self.recording,
+            ModuleNames(names, self.recording.models),
+            backward,
+            accelerator,
+            OomRings(*rings),
         )
         self.ooms.start()
 
