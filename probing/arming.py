@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
+from .not_finite import SINCE, NotFinite, since_of
 
 if TYPE_CHECKING:
     from .client import Process
@@ -39,11 +40,13 @@ class Watch:
         armed: How it ended.
         rows: The rows that were written, the first finding first.
         evidence: The query that gives them.
+        since: Since when the loss has not been finite; None while it is, and where not asked for.
     """
 
     armed: wire.Armed
     rows: tuple[dict[str, Any], ...]
     evidence: str
+    since: NotFinite | None = None
 
 
 def watch_numbers(
@@ -60,7 +63,8 @@ def watch_numbers(
     """
     armed = arm_and_wait(process, "nan", steps, timeout_s=timeout_s, tell=tell)
     evidence = FINDINGS.format(number=armed.number)
-    return Watch(armed=armed, rows=_rows(process, evidence), evidence=evidence)
+    rows, since = _rows(process, evidence), since_of(_rows(process, SINCE))
+    return Watch(armed=armed, rows=rows, evidence=evidence, since=since)
 
 
 def sample_gradients(
