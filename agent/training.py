@@ -14,6 +14,7 @@ from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..tables import (
     BATCHES,
+    CHECKPOINTS,
     GRADIENTS,
     MEMORY,
     METRICS,
@@ -46,6 +47,7 @@ from .sources.memory.sampler import MemorySampler
 from .sources.numbers.gradient_norms import GradientNorms
 from .sources.out_of_memory.ooms import Ooms
 from .sources.out_of_memory.rows import OomRings
+from .sources.saves.checkpoints import Checkpoints
 from .sources.steps.boundary import Boundary
 from .sources.steps.gradient_scaler import GradientScaler
 from .sources.steps.marks import Marks
@@ -65,6 +67,7 @@ _STILL_NS = 1_000_000_000
 _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
+_CHECKPOINT_ROWS = 512
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
@@ -116,6 +119,7 @@ class TorchTraining:
                 (OOMS, _OOM_ROWS),
                 (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
                 (OOM_GROWTH, _OOM_GROWTH_ROWS),
+                (CHECKPOINTS, _CHECKPOINT_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
@@ -149,7 +153,9 @@ class TorchTraining:
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
-        self._ooms = Ooms(self._recording, names, modules, accelerator, OomRings(*self._rings[11:]))
+        self._ooms = Ooms(
+            self._recording, names, modules, accelerator, OomRings(*self._rings[11:14])
+        )
         self._collectives = Collectives(
             self._recording, folder, settings.collective_rows, accelerator
         )
@@ -175,6 +181,7 @@ class TorchTraining:
             self._ooms,
             self._collectives,
             self._device_times,
+            Checkpoints(self._recording, self._rings[14]),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped

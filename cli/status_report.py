@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ProbingError
 from ..not_finite import SINCE, NotFinite, since_of
 from ..reading import Reading
+from ..restarting import Restart, newest_before
 from ..tables import SOURCES, TABLES_BY_NAME
 from ..wire import TablesAnswer
 
@@ -54,6 +55,7 @@ class StatusReport:
         share: The share of the step that this is.
         limit: The share that the setting `overhead` allows; None where the agent does not tell.
         not_finite: Since when the loss has not been finite; None while it is.
+        restart: From which checkpoint to start again, where it is not, and one is known.
     """
 
     card: Card
@@ -64,6 +66,7 @@ class StatusReport:
     share: float | None
     limit: float | None = None
     not_finite: NotFinite | None = None
+    restart: Restart | None = None
 
 
 def report_on(process: Process) -> StatusReport:
@@ -86,7 +89,13 @@ def report_on(process: Process) -> StatusReport:
         rows = live.dicts()
         sources = tuple(_source(row, tables) for row in rows)
     return StatusReport(
-        card=card, sources=sources, silence=silence, limit=limit, not_finite=since, **costs
+        card=card,
+        sources=sources,
+        silence=silence,
+        limit=limit,
+        not_finite=since,
+        restart=None if since is None else newest_before(process, since.step),
+        **costs,
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import wire
 from .errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
 from .not_finite import SINCE, NotFinite, since_of
+from .restarting import Restart, newest_before
 
 if TYPE_CHECKING:
     from .client import Process
@@ -41,12 +42,14 @@ class Watch:
         rows: The rows that were written, the first finding first.
         evidence: The query that gives them.
         since: Since when the loss has not been finite; None while it is, and where not asked for.
+        restart: From which checkpoint to start again, where it is not, and one is known.
     """
 
     armed: wire.Armed
     rows: tuple[dict[str, Any], ...]
     evidence: str
     since: NotFinite | None = None
+    restart: Restart | None = None
 
 
 def watch_numbers(
@@ -64,7 +67,8 @@ def watch_numbers(
     armed = arm_and_wait(process, "nan", steps, timeout_s=timeout_s, tell=tell)
     evidence = FINDINGS.format(number=armed.number)
     rows, since = _rows(process, evidence), since_of(_rows(process, SINCE))
-    return Watch(armed=armed, rows=rows, evidence=evidence, since=since)
+    restart = None if since is None else newest_before(process, since.step)
+    return Watch(armed=armed, rows=rows, evidence=evidence, since=since, restart=restart)
 
 
 def sample_gradients(

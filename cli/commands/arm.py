@@ -95,7 +95,12 @@ def _watch(target: Target, steps: int, style: str) -> int:
     def render(found: tuple[str, Watch]) -> str:
         label, watch = found
         return render_finding(
-            watch.armed, watch.rows, evidence=watch.evidence, endpoint=label, since=watch.since
+            watch.armed,
+            watch.rows,
+            evidence=watch.evidence,
+            endpoint=label,
+            since=watch.since,
+            restart=watch.restart,
         )
 
     return show(target, style, ask, render, lambda found: dataclasses.asdict(found[1]))

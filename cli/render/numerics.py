@@ -12,6 +12,7 @@ from .text import escape_controls, plural
 
 if TYPE_CHECKING:
     from ...not_finite import NotFinite
+    from ...restarting import Restart
     from ...wire import Armed
 
 Row = Mapping[str, Any]
@@ -26,11 +27,13 @@ def render_finding(
     evidence: str,
     endpoint: str,
     since: NotFinite | None = None,
+    restart: Restart | None = None,
 ) -> str:
     """The finding, what followed, and the query that shows all of it.
 
     Args:
         since: Since when the loss has not been finite; None while it is.
+        restart: From which checkpoint to start again, where it is not.
     """
     if armed.state == "failed":
         return f"the watch failed after {plural(armed.done, 'step')}: {armed.reason}"
@@ -39,6 +42,7 @@ def render_finding(
     weights = [row for row in rows if row["what"] == "parameter" and row["role"] == "given"]
     if weights:
         lines = _weights_before(weights, armed.first_step, since)
+        lines += _restart(restart)
         return escape_lines_of([*lines, f'  evidence: probing {endpoint} query "{evidence}"'])
     own = [row for row in rows if row["what"] == "parameter" and row["stage"] == "forward"]
     found = [row for row in rows if row not in own[:1]]
@@ -48,6 +52,7 @@ def render_finding(
     followed = {row["module"] for row in found if row["role"] == "propagator"}
     if followed:
         lines.append(f"  {plural(len(followed), 'module')} passed them on in the rest of the step")
+    lines += _restart(restart)
     lines.append(f'  evidence: probing {endpoint} query "{evidence}"')
     return escape_lines_of(lines)
 
@@ -74,6 +79,11 @@ def progress_of(armed: Armed) -> str:
     if armed.state == "over":
         return f"{armed.what}: over after {plural(armed.done, 'step')}{found}"
     return f"{armed.what}: {armed.done} of {plural(armed.steps, 'step')} done{found}"
+
+
+def _restart(restart: Restart | None) -> list[str]:
+    """From which checkpoint to start again."""
+    return [] if restart is None else [f"  {line}" for line in restart.sentences()]
 
 
 def _weights_before(rows: Sequence[Row], step: int | None, since: NotFinite | None) -> list[str]:

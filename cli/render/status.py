@@ -15,6 +15,8 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
     lines = [f"process {card.pid}{rank} on {card.host}: {command}", _cost(report)]
     if report.not_finite is not None:
         lines.append(f"problem: {report.not_finite.sentence()}")
+    if report.restart is not None:
+        lines += [escape_controls(f"  {line}") for line in report.restart.sentences()]
     if report.silence is not None:
         lines += wrap_doc(f"note: {report.silence}", width)
     lines += [f"problem: {escape_controls(problem)}" for problem in card.problems]
