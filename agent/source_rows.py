@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..tables import (
     ALLOC_EVENTS,
     BATCHES,
+    CHECKPOINTS,
     COLLECTIVES,
     DEVICE_TIMES,
     DEVICES,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _TABLES = {
     "allocations": ALLOC_EVENTS,
+    "checkpoints": CHECKPOINTS,
     "dataloaders": BATCHES,
     "gradients": GRADIENTS,
     "stack samples": SAMPLES,

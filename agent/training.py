@@ -14,6 +14,7 @@ from ..rundir import ProcessFolder
 from ..settings import Settings
 from ..tables import (
     BATCHES,
+    CHECKPOINTS,
     EVALUATIONS,
     GRADIENTS,
     MEMORY,
@@ -52,6 +53,7 @@ from .sources.memory.sampler import MemorySampler
 from .sources.numbers.gradient_norms import GradientNorms
 from .sources.out_of_memory.ooms import Ooms
 from .sources.out_of_memory.rows import OomRings
+from .sources.saves.checkpoints import Checkpoints
 from .sources.steps.boundary import Boundary
 from .sources.steps.evaluations import Evaluations
 from .sources.steps.found import found_optimizers
@@ -75,6 +77,7 @@ _NAMED = 20
 """How many modules a sentence names."""
 _NUMERICS_ROWS = 1024
 _EVALUATION_ROWS = 1024
+_CHECKPOINT_ROWS = 512
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
@@ -128,6 +131,7 @@ class TorchTraining:
                 (OOM_GROWTH, _OOM_GROWTH_ROWS),
                 (OPTIMIZER_STEPS, settings.step_rows),
                 (EVALUATIONS, _EVALUATION_ROWS),
+                (CHECKPOINTS, _CHECKPOINT_ROWS),
             )
         ]
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
@@ -136,7 +140,7 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=trace,
-            rows=StepRows(steps, batches, self._rings[-2], accelerator),
+            rows=StepRows(steps, batches, self._rings[14], accelerator),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )
@@ -152,7 +156,7 @@ class TorchTraining:
         self._gradient_rows: GradientRows | None = None
         self._stack_samples: StackSamples | None = None
         members = Members(self._recording)
-        evaluations = Evaluations(self._rings[-1], members.is_trained)
+        evaluations = Evaluations(self._rings[15], members.is_trained)
         self._progress = Progress(self._recording, self._memory, evaluations, members)
         self._recording.rows.before_wait = self._progress.data_waited
         self.safe_points.at_work = TorchAtWork()
@@ -206,6 +210,7 @@ class TorchTraining:
             self._collectives,
             self._device_times,
             self._devices,
+            Checkpoints(self._recording, self._rings[16]),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
+from ..not_finite import SINCE, NotFinite, since_of
 from ..reading import Reading
+from ..restarting import Restart, newest_before
 from ..tables import SOURCES, TABLES_BY_NAME
 from ..wire import TablesAnswer
 
@@ -51,6 +53,9 @@ class StatusReport:
         steps: How many of the last steps the two figures after it are medians of.
         cost_s: What recording a step costs, in seconds.
         share: The share of the step that this is.
+        limit: The share that the setting `overhead` allows; None where the agent does not tell.
+        not_finite: Since when the loss has not been finite; None while it is.
+        restart: From which checkpoint to start again, where it is not, and one is known.
     """
 
     card: Card
@@ -59,6 +64,9 @@ class StatusReport:
     steps: int
     cost_s: float | None
     share: float | None
+    limit: float | None = None
+    not_finite: NotFinite | None = None
+    restart: Restart | None = None
 
 
 def report_on(process: Process) -> StatusReport:
@@ -69,16 +77,26 @@ def report_on(process: Process) -> StatusReport:
     """
     card, tables = process.status(), process.tables()
     costs = process.query(_COSTS).to_pylist()[0]
-    silence = sources = None
+    since = since_of(process.query(SINCE).to_pylist())
+    silence = sources = limit = None
     try:
         live = process.live(SOURCES.name)
+        limit = _limit_of(process)
     except ProbingError as error:
         silence = error.message
     else:
         silence = live.note
         rows = live.dicts()
         sources = tuple(_source(row, tables) for row in rows)
-    return StatusReport(card=card, sources=sources, silence=silence, **costs)
+    return StatusReport(
+        card=card,
+        sources=sources,
+        silence=silence,
+        limit=limit,
+        not_finite=since,
+        restart=None if since is None else newest_before(process, since.step),
+        **costs,
+    )
 
 
 def readings(timeout_s: float) -> list[Reading]:
@@ -91,8 +109,16 @@ def readings(timeout_s: float) -> list[Reading]:
         Reading(route="status"),
         Reading(route="tables"),
         Reading.of_query(_COSTS, timeout_s),
+        Reading.of_query(SINCE, timeout_s),
         Reading(route="live", table=SOURCES.name),
+        Reading(route="settings"),
     ]
+
+
+def _limit_of(process: Process) -> float | None:
+    """The share of a step that recording may cost, by the setting in force."""
+    values = [each.value for each in process.settings().settings if each.name == "overhead"]
+    return float(values[0]) / 100 if values else None
 
 
 def _source(row: Mapping[str, Any], tables: TablesAnswer) -> SourceStatus:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
+from .not_finite import SINCE, NotFinite, since_of
+from .restarting import Restart, newest_before
 
 if TYPE_CHECKING:
     from .client import Process
@@ -39,11 +41,15 @@ class Watch:
         armed: How it ended.
         rows: The rows that were written, the first finding first.
         evidence: The query that gives them.
+        since: Since when the loss has not been finite; None while it is, and where not asked for.
+        restart: From which checkpoint to start again, where it is not, and one is known.
     """
 
     armed: wire.Armed
     rows: tuple[dict[str, Any], ...]
     evidence: str
+    since: NotFinite | None = None
+    restart: Restart | None = None
 
 
 def watch_numbers(
@@ -60,7 +66,9 @@ def watch_numbers(
     """
     armed = arm_and_wait(process, "nan", steps, timeout_s=timeout_s, tell=tell)
     evidence = FINDINGS.format(number=armed.number)
-    return Watch(armed=armed, rows=_rows(process, evidence), evidence=evidence)
+    rows, since = _rows(process, evidence), since_of(_rows(process, SINCE))
+    restart = None if since is None else newest_before(process, since.step)
+    return Watch(armed=armed, rows=rows, evidence=evidence, since=since, restart=restart)
 
 
 def sample_gradients(

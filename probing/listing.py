@@ -16,6 +16,7 @@ from .attach_order import AttachFiles
 from .endpoint import Local, resolve
 from .errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
 from .host_memory import near_limit
+from .not_finite import peek_since
 from .ping import ping
 from .preflight import find_obstacle
 from .rundir import ProcessFolder, from_env
@@ -50,8 +51,8 @@ class ProcessSummary:
         step: The last step recorded.
         step_age_s: Seconds since that step began.
         folder: Its run folder; an endpoint, too.
-        problems: What its agent could not do, and that its memory cgroup is close to its limit; of
-            an ended one, the crash that it ended by.
+        problems: What its agent could not do, that its memory cgroup is close to its limit, and
+            since when its loss has not been finite; of an ended one, the crash that it ended by.
     """
 
     pid: int
@@ -160,9 +161,16 @@ def summarize(folder: ProcessFolder) -> ProcessSummary:
             *_crash(folder, state),
             *_attach_problems(folder, state),
             *_agent_problems(folder),
+            *_loss(folder),
             *_memory(folder, state),
         ),
     )
+
+
+def _loss(folder: ProcessFolder) -> tuple[str, ...]:
+    """Since when the loss has not been finite."""
+    since = peek_since(folder)
+    return () if since is None else (since.sentence(),)
 
 
 def _memory(folder: ProcessFolder, state: State) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import wire
@@ -15,7 +15,8 @@ from .errors import InternalError, ProbingError
 from .foreign_files import read_file, unzipped
 from .limits import LARGE_ANSWER_BYTES
 from .long_questions import ask_and_watch
-from .profiling import ModuleCall, Profile, Trace, read_trace, summarize
+from .profiling import ModuleCall, PhaseTime, Profile, Trace, phase_times, read_trace, summarize
+from .tables import STEP_PHASES
 from .transport import Address, ask
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ _CALLS = """
     SELECT module, thread_id, start_ns, duration_ns FROM python.torch_trace
     WHERE stage = 'forward' AND duration_ns IS NOT NULL AND step BETWEEN {first} AND {last}
 """
+_PHASES = (*STEP_PHASES, "gradient_sync")
+_PHASE_TIMES = (
+    f"SELECT {', '.join(f'sum({phase}_s) AS {phase}' for phase in _PHASES)}"  # noqa: S608 - names
+    " FROM python.steps WHERE duration_ns IS NOT NULL AND step BETWEEN {first} AND {last}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +82,17 @@ def read_profile(data: bytes, query: Callable[[str], Answer]) -> StepsProfile:
     trace = read_trace(data)
     first, last = trace.marks[0].step, trace.marks[-1].step
     notes: list[str] = []
+    phases: tuple[PhaseTime, ...] = ()
     try:
+        phases = phase_times(query(_PHASE_TIMES.format(first=first, last=last - 1)).to_pylist()[0])
         rows = query(_CALLS.format(first=first, last=last)).to_pylist()
     except ProbingError as error:
         notes.append(f"what module each operator belongs to is not known: {error.message}")
         rows = []
     if rows:
         trace = read_trace(data, tuple(ModuleCall(**row) for row in rows))
-    return StepsProfile(profile=summarize(trace), trace=trace, notes=tuple(notes))
+    profile = replace(summarize(trace), phases=phases)
+    return StepsProfile(profile=profile, trace=trace, notes=tuple(notes))
 
 
 def last_profile(path: Path) -> Profile | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,8 +105,12 @@ class RingPeek:
         around = range(low - _NEAR, low + _NEAR + 1)
         return max(self._seq_at(slot % self.header.capacity) for slot in around)
 
-    def row(self, seq: int) -> Row | None:
-        """A row by its number; None when it is gone, or is being written right now."""
+    def row(self, seq: int, columns: Collection[str] | None = None) -> Row | None:
+        """A row by its number; None when it is gone, or is being written right now.
+
+        Args:
+            columns: Those that are wanted; None for all.
+        """
         header = self.header
         if seq < 1:  # rows are numbered from 1: there is none yet
             return None
@@ -117,14 +122,21 @@ class RingPeek:
             if begin >> 2 == seq == end >> 2 and end & 3 <= FAILED:
                 offset_ns = header.clock_offset_ns
                 return Row(
-                    seq=seq, state=end & 3, values=self._values(data), clock_offset_ns=offset_ns
+                    seq=seq,
+                    state=end & 3,
+                    values=self._values(data, columns),
+                    clock_offset_ns=offset_ns,
                 )
         return None
 
-    def _values(self, data: bytes) -> dict[str, int | float | None]:
+    def _values(
+        self, data: bytes, columns: Collection[str] | None
+    ) -> dict[str, int | float | None]:
         """The stored columns of a row."""
         values: dict[str, int | float | None] = {}
         for field in self.header.fields:
+            if columns is not None and field.name not in columns:
+                continue
             (value,) = struct.unpack_from(f"<{field.code}", data, field.offset)
             if field.type == "time":
                 value += self.header.clock_offset_ns

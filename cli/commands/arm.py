@@ -45,7 +45,8 @@ def command(
 
     `arm nan` finds the first module that makes values which are not finite, forwards or backwards:
     from the next step on it looks at what every module is given and gives, for --steps steps or
-    until the end of the step with a finding. The rows stay in python.numerics. While it is armed
+    until the end of the step with a finding. Where the weights were not finite before, it says so,
+    and since when. The rows stay in python.numerics. While it is armed
     every module waits for its device, so the training is slower; its numbers stay the same.
 
     `arm gradients` writes python.gradients; `gradients` does so, too, and shows them. `arm leak`
@@ -93,6 +94,13 @@ def _watch(target: Target, steps: int, style: str) -> int:
 
     def render(found: tuple[str, Watch]) -> str:
         label, watch = found
-        return render_finding(watch.armed, watch.rows, evidence=watch.evidence, endpoint=label)
+        return render_finding(
+            watch.armed,
+            watch.rows,
+            evidence=watch.evidence,
+            endpoint=label,
+            since=watch.since,
+            restart=watch.restart,
+        )
 
     return show(target, style, ask, render, lambda found: dataclasses.asdict(found[1]))

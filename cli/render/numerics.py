@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
+    from ...not_finite import NotFinite
+    from ...restarting import Restart
     from ...wire import Armed
 
 Row = Mapping[str, Any]
@@ -18,12 +20,30 @@ Row = Mapping[str, Any]
 _MOST_NAMED = 3
 
 
-def render_finding(armed: Armed, rows: Sequence[Row], *, evidence: str, endpoint: str) -> str:
-    """The finding, what followed, and the query that shows all of it."""
+def render_finding(
+    armed: Armed,
+    rows: Sequence[Row],
+    *,
+    evidence: str,
+    endpoint: str,
+    since: NotFinite | None = None,
+    restart: Restart | None = None,
+) -> str:
+    """The finding, what followed, and the query that shows all of it.
+
+    Args:
+        since: Since when the loss has not been finite; None while it is.
+        restart: From which checkpoint to start again, where it is not.
+    """
     if armed.state == "failed":
         return f"the watch failed after {plural(armed.done, 'step')}: {armed.reason}"
     if not rows:
         return f"no module's output was non-finite in {plural(armed.done, 'step')}"
+    weights = [row for row in rows if row["what"] == "parameter" and row["role"] == "given"]
+    if weights:
+        lines = _weights_before(weights, armed.first_step, since)
+        lines += _restart(restart)
+        return escape_lines_of([*lines, f'  evidence: probing {endpoint} query "{evidence}"'])
     own = [row for row in rows if row["what"] == "parameter" and row["stage"] == "forward"]
     found = [row for row in rows if row not in own[:1]]
     lines = [f"step {rows[0]['step']}: {_sentence(found or list(rows))}"]
@@ -32,6 +52,7 @@ def render_finding(armed: Armed, rows: Sequence[Row], *, evidence: str, endpoint
     followed = {row["module"] for row in found if row["role"] == "propagator"}
     if followed:
         lines.append(f"  {plural(len(followed), 'module')} passed them on in the rest of the step")
+    lines += _restart(restart)
     lines.append(f'  evidence: probing {endpoint} query "{evidence}"')
     return escape_lines_of(lines)
 
@@ -58,6 +79,28 @@ def progress_of(armed: Armed) -> str:
     if armed.state == "over":
         return f"{armed.what}: over after {plural(armed.done, 'step')}{found}"
     return f"{armed.what}: {armed.done} of {plural(armed.steps, 'step')} done{found}"
+
+
+def _restart(restart: Restart | None) -> list[str]:
+    """From which checkpoint to start again."""
+    return [] if restart is None else [f"  {line}" for line in restart.sentences()]
+
+
+def _weights_before(rows: Sequence[Row], step: int | None, since: NotFinite | None) -> list[str]:
+    """The weights were not finite before anything was watched: no module of this step did it."""
+    first = rows[0]
+    more = f", and those of {plural(len(rows) - 1, 'other parameter')}" if len(rows) > 1 else ""
+    lines = [
+        f"the weights were not finite before step {step}, where the watch began:"
+        f" {first['tensor']} of {_named(first)}, {first['shape']}, {_counts(first)}{more}",
+        "  no module of this step is to blame: what made them so is over",
+    ]
+    if since is not None:
+        lines.append(
+            f"  {since.sentence()}: the weights have been since that step or the one before;"
+            " to see it happen, run from a checkpoint from before it and `arm nan` there"
+        )
+    return lines
 
 
 def _sentence(rows: Sequence[Row]) -> str:

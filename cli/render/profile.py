@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 _ROWS = 15
 _GAPS = 5
+_DATA_BOUND = 0.2
+"""From this share of a step on, waiting for data is told before all else."""
+_PHASES = {
+    "data_wait": "waiting for data",
+    "to_device": "moving it to the device",
+    "gradients": "work on gradients",
+    "gradient_sync": "waiting for other ranks",
+}
+"""What phases are called; the others by their own names."""
 _SHARE = Heading(name="share", is_number=True)
 _CALLS = Heading(name="calls/step", is_number=True)
 
@@ -25,9 +34,24 @@ def profile_head(profile: Profile) -> list[str]:
     count = len(profile.steps)
     times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
     each = f" in all ({', '.join(times)}{', …' if count > 8 else ''})" if count > 1 else ""
+    lines = [f"{steps_of(profile)}: {render_ns(profile.wall_ns)}{each}"]
+    if profile.phases:
+        spent = ", ".join(
+            f"{_PHASES.get(each.phase, each.phase)} {render_share(each.share, 1)}"
+            for each in profile.phases
+        )
+        lines.append(f"each step is {spent}")
+    waiting = next((each for each in profile.phases if each.phase == "data_wait"), None)
+    if waiting is not None and waiting.share >= _DATA_BOUND:
+        lines.insert(
+            0,
+            f"the training waits for data {render_share(waiting.share, 1)} of the time,"
+            f" {render_ns(waiting.time_ns / count)} a step: `dataloaders` says why; what"
+            " follows is about the rest",
+        )
     what = "the accelerator was busy" if profile.on == "device" else "operators ran on the CPU"
     return [
-        f"{steps_of(profile)}: {render_ns(profile.wall_ns)}{each}",
+        *lines,
         f"{what} for {render_share(profile.busy_ns, profile.wall_ns)} of it; the rest is"
         f" {plural(profile.gap_count, 'gap')}",
     ]

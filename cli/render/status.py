@@ -13,6 +13,10 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
     command = escape_controls(" ".join(card.command))
     rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
     lines = [f"process {card.pid}{rank} on {card.host}: {command}", _cost(report)]
+    if report.not_finite is not None:
+        lines.append(f"problem: {report.not_finite.sentence()}")
+    if report.restart is not None:
+        lines += [escape_controls(f"  {line}") for line in report.restart.sentences()]
     if report.silence is not None:
         lines += wrap_doc(f"note: {report.silence}", width)
     lines += [f"problem: {escape_controls(problem)}" for problem in card.problems]
@@ -25,9 +29,16 @@ def _cost(report: StatusReport) -> str:
     """What recording costs."""
     if report.cost_s is None or report.share is None:
         return "no training step has been recorded to its end"
+    cost = f"recording costs {_time(report.cost_s)} of a step, {100 * report.share:.2g} %"
+    basis = f"(median of the last {report.steps}; estimated)"
+    if report.limit is None:
+        return f"{cost} {basis}"
+    limit = f"the limit of {100 * report.limit:.3g} %"
+    if report.share <= report.limit:
+        return f"{cost}, within {limit} {basis}"
     return (
-        f"recording costs {_time(report.cost_s)} of a step, {100 * report.share:.2g} %"
-        f" (median of the last {report.steps}; estimated)"
+        f"{cost}, more than {limit} {basis}: only module calls can be left out, and in steps so"
+        " short what is done once in each takes more than that by itself"
     )
 
 

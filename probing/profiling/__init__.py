@@ -13,9 +13,11 @@ from .summary import (
     Gap,
     Kernel,
     ModuleTime,
+    PhaseTime,
     Profile,
     StepSpan,
     kernel_rows,
+    phase_times,
     summarize,
 )
 from .trace import ModuleCall, Trace, read_trace
@@ -27,6 +29,7 @@ __all__ = [
     "Kernel",
     "ModuleCall",
     "ModuleTime",
+    "PhaseTime",
     "Profile",
     "Samples",
     "StepSpan",
@@ -35,6 +38,7 @@ __all__ = [
     "is_agents_thread",
     "kernel_rows",
     "parse_folded",
+    "phase_times",
     "read_trace",
     "stacks_of",
     "summarize",

@@ -8,7 +8,7 @@ launch them. Shares are of the accelerator's time where there is one, else of th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -95,6 +95,15 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTime:
+    """What the training thread has spent on one phase of the steps."""
+
+    phase: str
+    time_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """What some steps were spent on.
 
@@ -107,6 +116,8 @@ class Profile:
         modules: The most expensive first; empty where no module calls were recorded.
         gaps: The longest first, as many as are kept.
         gap_count: How many there are in all.
+        phases: What the training thread has spent these steps on, the longest first, as in
+            python.steps; empty where that is not on record.
     """
 
     on: Literal["device", "cpu"]
@@ -119,6 +130,7 @@ class Profile:
     modules: tuple[ModuleTime, ...]
     gaps: tuple[Gap, ...]
     gap_count: int
+    phases: tuple[PhaseTime, ...] = ()
 
 
 def summarize(trace: Trace) -> Profile:
@@ -141,6 +153,18 @@ def summarize(trace: Trace) -> Profile:
         gaps=tuple(gaps[:_GAPS]),
         gap_count=len(gaps),
     )
+
+
+def phase_times(times_s: Mapping[str, float | None]) -> tuple[PhaseTime, ...]:
+    """The phases of some steps, the longest first.
+
+    Args:
+        times_s: By phase, what all of the steps have taken for it.
+    """
+    known = {phase: round(seconds * 1e9) for phase, seconds in times_s.items() if seconds}
+    total = sum(known.values())
+    found = [PhaseTime(phase=p, time_ns=t, share=_share(t, total)) for p, t in known.items()]
+    return tuple(sorted(found, key=lambda each: -each.time_ns))
 
 
 def kernel_rows(profile: Profile | None) -> LiveRows:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from .actions import ACTION_STATES, ACTIONS
 from .allocations import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS
 from .changes import CHANGE_STATES, CHANGES
+from .checkpoints import CHECKPOINTS, SAVED_BY
 from .collectives import COLLECTIVES, FLIGHT_RECORDER, PROCESS_GROUPS
 from .comparing import ENVIRONMENT, ENVIRONMENT_KINDS, PARAMETER_CHECKSUMS
 from .data import BATCHES, DATALOADERS
@@ -58,6 +59,7 @@ __all__ = [
     "CATEGORIES",
     "CHANGES",
     "CHANGE_STATES",
+    "CHECKPOINTS",
     "COLLECTIVES",
     "DATALOADERS",
     "DEVICES",
@@ -108,6 +110,7 @@ __all__ = [
     "REFERRERS",
     "ROLES",
     "SAMPLES",
+    "SAVED_BY",
     "SCHEMA",
     "SOURCES",
     "SOURCE_STATES",
@@ -139,6 +142,7 @@ TABLES: tuple[Table, ...] = (
     BATCHES,
     SPANS,
     METRICS,
+    CHECKPOINTS,
     GRADIENTS,
     NUMERICS,
     NAN_STEPS,

@@ -95,7 +95,8 @@ NUMERICS = Table(
             closing=True,
             doc="`producer`: what it was given was finite, what it made is not, and no module in it"
             " did that. `propagator`: it was given such values, or one inside it made them."
-            " `given`: they came from outside of any module, such as from the data.",
+            " `given`: they came from outside of any module, such as from the data; of a"
+            " `parameter`: it held them before the watch began.",
         ),
         Column(
             name="what",

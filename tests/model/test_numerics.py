@@ -87,6 +87,27 @@ def test_the_first_to_make_them_is_named(way: str, start: Start) -> None:
     end(target)
 
 
+def test_weights_that_were_lost_before_are_no_modules_doing(start: Start) -> None:
+    """A watch that comes too late says so, and since when; `status` and `list` know it, too."""
+    target = start("weight")
+    process = probing.connect(target.pid)
+    (target.cwd / "go").touch()
+    lost = "SELECT min(step) AS step, count(*) AS n FROM python.steps WHERE NOT loss_finite"
+    wait_until(lambda: process.query(lost).to_pylist()[0]["n"] > 2, "steps with a NaN loss")
+    since = process.query(lost).to_pylist()[0]["step"]
+    done = target.run(str(target.pid), "arm", "nan", "--steps", "5")
+    assert "the weights were not finite before step" in done.stdout, done.stdout
+    assert "no module of this step is to blame" in done.stdout
+    assert f"the loss has been NaN since step {since}" in done.stdout
+    rows = process.query("FROM python.numerics ORDER BY seq").to_pylist()
+    assert (rows[0]["what"], rows[0]["role"]) == ("parameter", "given")
+    assert "producer" not in {row["role"] for row in rows}
+    assert f"the loss has been NaN since step {since}\n" in target.run("list").stderr
+    status = target.run(str(target.pid), "status")
+    assert f"problem: the loss has been NaN since step {since}\n" in status.stdout
+    end(target)
+
+
 def test_losses_are_the_same_to_the_last_bit(start: Start) -> None:
     """A training that is watched computes what one that is left alone does; nothing is found."""
     target = start("well")

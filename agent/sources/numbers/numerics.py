@@ -24,11 +24,14 @@ from ...armed_job import ArmedJob
 from ...guard import Guard
 from ...recorder import RingWriter
 from ..steps.recording import Recording
+from .bad_weights import bad_weights, owners_of
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in
 from .finite_hooks import Hooks, Watched
 from .gradient_tensors import gradients_of, norms_of
 
 _MOST_ROWS = 64
+_MOST_TOLD = 32
+"""Of them, parameters that were not finite before the watch."""
 _MOST_CALLS = 200_000
 
 
@@ -142,6 +145,7 @@ class NumericsWatch(ArmedJob):
         self._is_on = False
         self._is_ended = False
         self._has_called = False
+        self._bad_before: dict[int, tuple[Watched, Bad]] = {}
         self._lock = threading.RLock()
 
     def armed(self) -> Armed:
@@ -227,7 +231,8 @@ class NumericsWatch(ArmedJob):
             self.reason = self.guard.last.strip().rpartition("\n")[2]
 
     def _put_on(self) -> None:
-        """Begin, between two steps."""
+        """Begin, between two steps: weights that are not finite now are no module's doing."""
+        self._bad_before = bad_weights(self._recording, self._recording.roots.alive())
         self._thread = threading.get_ident()
         self.first_step, self.state, self._is_on = self._recording.step, "armed", True
         self._recording.numerics = self
@@ -242,6 +247,7 @@ class NumericsWatch(ArmedJob):
             if self._recording.numerics is self:
                 self._recording.numerics = None
             self._hooks.take_off()
+        self._bad_before = {}
         self._forget_step()
 
     def _forget_step(self) -> None:
@@ -276,12 +282,11 @@ class NumericsWatch(ArmedJob):
         if parent is None:
             self._findings.add(call.watched, "forward", "given", "input", bad, call.shapes)
             return
-        self._tell_parameters(parent)
+        is_known = self._tell_parameters(parent)
         shapes, largest = parent.shapes, largest_of(parent.given)
         named = bad._replace(name=f"{bad.name} of {call.watched.name}")
-        self._findings.add(
-            parent.watched, "forward", "producer", "intermediate", named, shapes, largest
-        )
+        role = "propagator" if is_known else "producer"
+        self._findings.add(parent.watched, "forward", role, "intermediate", named, shapes, largest)
         self._mark(parent)
 
     def _leave(self, watched: Watched, result: Any) -> None:
@@ -298,8 +303,8 @@ class NumericsWatch(ArmedJob):
                 self._hook_gradients(call, outputs, is_output=True)
             return
         is_producer = call.is_clean and not call.is_told
-        if is_producer:
-            self._tell_parameters(call)
+        if is_producer and self._tell_parameters(call):
+            is_producer = False
         role = "producer" if is_producer else "propagator"
         largest = largest_of(given) if is_producer else None
         self._findings.add(watched, "forward", role, "output", bad, call.shapes, largest)
@@ -313,15 +318,23 @@ class NumericsWatch(ArmedJob):
                 return call
         return None
 
-    def _tell_parameters(self, call: _Call) -> None:
-        """Of a module that makes wrong values, the first parameter or buffer that holds some."""
+    def _tell_parameters(self, call: _Call) -> bool:
+        """Of a module that makes wrong values, the first parameter or buffer that holds some.
+
+        Returns whether it held them before the watch; then all parameters that did are told.
+        """
         module = call.watched.module
         named = [*module.named_parameters(), *module.named_buffers()]
+        if any(id(tensor) in self._bad_before for _, tensor in named):
+            for watched, bad in list(self._bad_before.values())[:_MOST_TOLD]:
+                self._findings.add(watched, "forward", "given", "parameter", bad)
+            return True
         for name, tensor in named:
-            bad = first_bad(tensors_in(tensor, name))
-            if bad is not None and (bad.nan_count or bad.inf_count):
-                self._findings.add(call.watched, "forward", "producer", "parameter", bad)
-                return
+            bad_one = first_bad(tensors_in(tensor, name))
+            if bad_one is not None and (bad_one.nan_count or bad_one.inf_count):
+                self._findings.add(call.watched, "forward", "producer", "parameter", bad_one)
+                return False
+        return False
 
     def _mark(self, call: _Call) -> None:
         """The calls around a wrong one are not the producers of what it made."""
@@ -425,14 +438,7 @@ class NumericsWatch(ArmedJob):
 
     def _look_at_parameters(self) -> None:
         """No gradient between modules is wrong; one of a parameter may be all the same."""
-        owners: dict[int, tuple[Watched, str]] = {}
-        for root in self._recording.roots.alive():
-            text = self._recording.models.root_text(root)
-            for path, module in root.named_modules():
-                watched = Watched(module, path, root, text)
-                for name, parameter in module._parameters.items():
-                    if parameter is not None:
-                        owners.setdefault(id(parameter), (watched, name))
+        owners = owners_of(self._recording, self._recording.roots.alive())
         named = {id(p): p for root in self._recording.roots.alive() for p in root.parameters()}
         pairs, _ = gradients_of(list(named.values()))
         if not pairs:

@@ -70,6 +70,7 @@ from probing.profiling import (
     Gap,
     Kernel,
     ModuleTime,
+    PhaseTime,
     Profile,
     StepSpan,
     parse_folded,
@@ -439,6 +440,10 @@ PROFILE = Profile(
         ),
     ),
     gap_count=1234,
+    phases=(
+        PhaseTime(phase="data_wait", time_ns=120_000_000, share=0.6),
+        PhaseTime(phase="backward", time_ns=80_000_000, share=0.4),
+    ),
 )
 SAMPLES = parse_folded(
     "thread (1): Main\x1b;run (/a/b/train.py:3);step (/a/b/train.py:9) 30\n"

@@ -1,0 +1,210 @@
+"""Records each checkpoint that the script writes: where, at which step, and whether it is sound.
+
+Rules of this file: runs in whichever thread saves, around torch's own functions, which do as they
+always did. Looks at names and storages of what is saved, and once at the norms of the weights,
+which waits for their device, as saving does. The row is open while the file is written, so that one
+that was cut short is known as that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ....ring import DONE, FAILED, NULL_BOOL, NULL_INT, NULL_NAME
+from ...guard import Guard
+from ...recorder import RingWriter
+from ..stand_in import StandIn
+from ..steps.recording import Recording
+
+_WIRES = (
+    ("torch", "save", "_saved"),
+    ("torch.distributed.checkpoint", "save", "_saved_by_all"),
+    ("torch.distributed.checkpoint", "async_save", "_saved_by_all"),
+)
+"""Module, function, and what stands in for it; the second kind is loaded only by who uses it."""
+_PART = ".distcp"
+"""How the files end that torch.distributed.checkpoint writes by `torch.save`."""
+_DEEPEST, _MOST_KEYS = 3, 20_000
+_OURS = re.compile(r"^\.(?P<name>.+)\.\d+-\d+\.unfinished$")
+"""What `act checkpoint` calls a file until it is whole."""
+_LIBRARIES = (
+    "torch.",
+    "probing.",
+    "lightning.",
+    "pytorch_lightning.",
+    "accelerate.",
+    "transformers.",
+)
+
+
+class Checkpoints:
+    """Stands in for what saves."""
+
+    def __init__(self, recording: Recording, ring: RingWriter) -> None:
+        self._recording, self._ring = recording, ring
+        self._wires: list[StandIn] = []
+        self.is_on = False
+        self.guard = Guard("checkpoints", self.stop)
+
+    def start(self) -> None:
+        """Record from now on; what is not loaded yet is looked for before each optimizer's step."""
+        self.is_on = True
+        self._find()
+        if len(self._wires) < len(_WIRES):
+            looks = self._recording.before_step
+            self._recording.before_step = (*looks, self._step_begins)
+
+    def stop(self) -> None:
+        """Record no more."""
+        self.is_on = False
+        for wire in self._wires:
+            wire.stop()
+        self._look_no_more()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in torch's place, one sentence each."""
+        return [sentence for wire in self._wires for sentence in wire.remains()]
+
+    def _step_begins(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """An optimizer is about to step: see whether more has been loaded."""
+        if _WIRES[-1][0] in sys.modules:
+            self.guard.run(self._find)
+            self._look_no_more()
+
+    def _look_no_more(self) -> None:
+        looks = self._recording.before_step
+        self._recording.before_step = tuple(look for look in looks if look != self._step_begins)
+
+    def _find(self) -> None:
+        """Stand in for all that is loaded."""
+        known = {(wire.owner.__name__, wire.name) for wire in self._wires}
+        for module, name, around in _WIRES:
+            owner = sys.modules.get(module)
+            if owner is not None and (module, name) not in known and hasattr(owner, name):
+                self._wires.append(StandIn(owner, name, getattr(self, around)))
+        for wire in self._wires:
+            wire.start()
+
+    def _saved(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Stands in for `torch.save`."""
+        state = args[0] if args else kwargs.get("obj")
+        target = args[1] if len(args) > 1 else kwargs.get("f")
+        return self._around(original, args, kwargs, 0, state, target)
+
+    def _saved_by_all(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Stands in for what saves the parts of all ranks."""
+        state = args[0] if args else kwargs.get("state_dict")
+        target = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None)
+        return self._around(original, args, kwargs, 1, state, target)
+
+    def _around(  # noqa: PLR0917 - the call and what is known of it
+        self,
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        how: int,
+        state: Any,
+        target: Any,
+    ) -> Any:
+        """Save, between the two halves of a row."""
+        word = path = None
+        try:
+            path = path_of(target)
+            word = self._begin(how, state, path)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self.guard.fault()
+        start = time.perf_counter_ns()
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            self.guard.run(self._end, word, start, path, FAILED)
+            raise
+        self.guard.run(self._end, word, start, path, DONE)
+        return result
+
+    def _begin(self, how: int, state: Any, path: str | None) -> int | None:
+        """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
+        from ..numbers.bad_weights import bad_weights
+
+        recording = self._recording
+        names, roots = recording.names, recording.roots.alive()
+        weights = {name for root in roots for name, _ in root.named_parameters()}
+        keys = {key.removeprefix("module.") for key in _keys_of(state)}
+        has_model, has_optimizer = bool(weights & keys), {"param_groups", "state"} <= keys
+        is_part = path is not None and path.endswith(_PART)
+        if is_part or (path is None and not (has_model or has_optimizer)):
+            return None
+        bad = bad_weights(self._recording, roots) if roots else None
+        now = time.perf_counter_ns()
+        word = self._ring.open_row(
+            now,
+            max(0, recording.step - 1),
+            NULL_NAME if path is None else names.intern(path),
+            names.intern(_caller()),
+            recording.threads.state.native_id,
+            how,
+            int(has_model),
+            int(has_optimizer),
+            NULL_BOOL if bad is None else int(not bad),
+        )
+        recording.spent_ns += time.perf_counter_ns() - now
+        return word
+
+    def _end(self, word: int | None, start_ns: int, path: str | None, state: int) -> None:
+        """Close it."""
+        if word is None:
+            return
+        size = NULL_INT
+        if path is not None and os.path.isfile(path):
+            size = os.stat(path).st_size
+        took = time.perf_counter_ns() - start_ns
+        self._ring.close_named(word, state, {"bytes": size, "duration_ns": took})
+
+
+def path_of(target: Any) -> str | None:
+    """The whole path of what is written to; None of what is no file."""
+    name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
+    if not isinstance(name, (str, os.PathLike)):
+        return None
+    folder, base = os.path.split(os.path.abspath(os.fspath(name)))
+    ours = _OURS.match(str(base))
+    return os.path.join(str(folder), ours["name"] if ours else str(base))
+
+
+def _keys_of(state: Any) -> Iterator[str]:
+    """The keys of nested dictionaries."""
+    if isinstance(state, sys.modules["torch"].nn.Module):  # saved as it is
+        state = dict(state.named_parameters())
+    waiting, left = [(state, 0)], _MOST_KEYS
+    while waiting and left:
+        value, depth = waiting.pop()
+        if not isinstance(value, dict):
+            continue
+        for key, part in list(value.items()):
+            left -= 1
+            if isinstance(key, str):
+                yield key
+            if left <= 0:
+                return
+            if depth < _DEEPEST:
+                waiting.append((part, depth + 1))
+
+
+def _caller() -> str:
+    """The line of the program that saves."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = f"{frame.f_globals.get('__name__', '')}."
+        if not module.startswith(_LIBRARIES):
+            break
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
