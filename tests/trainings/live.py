@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,9 @@ def _judge_gradients(script: Running) -> Cell:
     named = {str(row["parameter"]): row for row in _records(json.loads(said.out), "parameter")}
     account = script.account()
     missing = sorted(name for name in account.parameters if not _is_named(name, named))
+    left_out = re.search(r"(\d+) gradients? w(?:as|ere) left out", said.err)
+    if left_out and int(left_out[1]) >= len(missing):
+        return right("gradients")  # it says itself what it does not show
     if missing and not _trained_in_turns(script.training):
         told = ", ".join(list(named)[:6])
         return wrong(
