@@ -24,10 +24,10 @@ Series: TypeAlias = Mapping[int, float]
 
 _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 _PHASES = {
-    "data": "data_wait_s",
-    "forward": "forward_s",
-    "backward": "backward_s",
-    "optimizer": "optimizer_s",
+    "data": ("data_wait_s",),
+    "forward": ("forward_s",),
+    "backward": ("backward_s", "gradient_sync_s"),  # who times backward() times the exchange, too
+    "optimizer": ("optimizer_s",),
 }
 _ASKED_FROM_S = 0.005  # a phase that is shorter is left to its noise
 _TOLERANCE = 0.1
@@ -131,11 +131,11 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
     asked, off = 0, []
     placed = _placed(rows, steps)
     is_aligned = [index for index, _ in placed] == list(range(len(steps)))
-    for phase, column in _PHASES.items():
+    for phase, columns in _PHASES.items():
         if phase == "optimizer" and training.rates == "of no optimizer":
             continue  # its update is a line of the script like any other
         trues = [step.phases.get(phase, 0.0) for step in steps]
-        saids = [float(row[column] or 0.0) for _, row in placed]
+        saids = [math.fsum(row[column] or 0.0 for column in columns) for _, row in placed]
         if is_aligned:
             # A machine that is loaded takes the processor away between two readings of the clock:
             # that makes some steps odd, and not most of them.
