@@ -31,6 +31,7 @@ _PHASES = {
 }
 _ASKED_FROM_S = 0.005  # a phase that is shorter is left to its noise
 _TOLERANCE = 0.1
+_TOLERANCE_OF_FEW = 0.25  # where one step or two are all that there is to see
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,33 +129,44 @@ def _judge_loss(steps: Sequence[Step], record: Record) -> Cell:
 
 
 def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
-    asked, off = 0, []
+    """Phases are as long as the script measures them, and so where it evaluates in between."""
     placed = _placed(rows, steps)
     is_aligned = [index for index, _ in placed] == list(range(len(steps)))
+    pairs = {}
     for phase, columns in _PHASES.items():
         if phase == "optimizer" and training.rates == "of no optimizer":
             continue  # its update is a line of the script like any other
         trues = [step.phases.get(phase, 0.0) for step in steps]
         saids = [math.fsum(row[column] or 0.0 for column in columns) for _, row in placed]
-        if is_aligned:
-            # A machine that is loaded takes the processor away between two readings of the clock:
-            # that makes some steps odd, and not most of them.
-            true = statistics.median(trues)
-            said = true + statistics.median(s - t for s, t in zip(saids, trues, strict=True))
-        else:
-            true, said = sum(trues) / len(steps), sum(saids) / len(steps)
-        if true < _ASKED_FROM_S:
+        if not is_aligned:
+            pairs[phase] = (sum(saids) / len(steps), sum(trues) / len(steps), _TOLERANCE)
             continue
-        asked += 1
-        if abs(said - true) > _TOLERANCE * true:
-            off.append((phase, said * 1e3, true * 1e3))
+        pairs[phase] = (*_medians(saids, trues), _TOLERANCE)
+        beside = [
+            i for i, step in enumerate(steps) if step.phases.keys() & {"evaluation", "rollout"}
+        ]
+        if beside and len(beside) < len(steps):
+            few = _medians([saids[i] for i in beside], [trues[i] for i in beside])
+            pairs[f"{phase} beside evaluation"] = (*few, _TOLERANCE_OF_FEW)
+    asked = {name: pair for name, pair in pairs.items() if pair[1] >= _ASKED_FROM_S}
+    off = {n: p for n, p in asked.items() if abs(p[0] - p[1]) > p[2] * p[1]}
     if not off:
         return right("phases") if asked else not_asked("phases")
     return wrong(
         "phases",
-        ", ".join(f"{phase} {said:.1f} ms" for phase, said, _ in off),
-        ", ".join(f"{phase} {true:.1f} ms a step" for phase, _, true in off),
+        ", ".join(f"{name} {said * 1e3:.1f} ms" for name, (said, _, _) in off.items()),
+        ", ".join(f"{name} {true * 1e3:.1f} ms a step" for name, (_, true, _) in off.items()),
     )
+
+
+def _medians(saids: Sequence[float], trues: Sequence[float]) -> tuple[float, float]:
+    """Give what is said of a usual step, and what is true of it.
+
+    A machine that is loaded takes the processor away between two readings of the clock: that makes
+    some steps odd, and not most of them.
+    """
+    true = statistics.median(trues)
+    return true + statistics.median(s - t for s, t in zip(saids, trues, strict=True)), true
 
 
 def _judge_names(training: Training, account: Account, calls: Sequence[Row]) -> Cell:
