@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -228,7 +228,7 @@ def judge_late(training: Training, account: Account, rows: Sequence[Row]) -> lis
     steps = [step for step in steps if step.end_ns <= _end(rows[-1])]
     if len(steps) < 2:
         return [wrong("attach", f"{len(rows)} rows", f"{len(steps)} steps"), not_asked("number")]
-    rows = [row for row in rows if steps[0].start_ns <= _middle(row) <= steps[-1].end_ns]
+    rows = [row for row in rows if steps[0].start_ns <= _end(row) <= steps[-1].end_ns]
     number = _judge_numbers(steps, rows) if training.numbered else not_asked("number")
     cell = judge_steps(steps, rows, column="attach")
     true = {i: s.losses[""] for i, s in enumerate(steps) if not s.means and "" in s.losses}
@@ -279,27 +279,28 @@ def _tells_apart(name: str, rows: Sequence[Row]) -> bool:
     return any(isinstance(row[name], str) for row in rows)
 
 
-def _placed(rows: Iterable[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]:
-    """Say of each row in which step of the script it was; -1 for before the first."""
+def _placed(rows: Sequence[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]:
+    """Say of each row in which step of the script it was; -1 for before the first.
+
+    Rows that are as many as the steps are theirs one by one where each lies in its own. Others are of
+    the step in which they end: what a script does behind its optimizer is part of the next row.
+    """
+    if len(rows) == len(steps) and all(
+        row["start_ns"] < step.end_ns and _end(row) > step.start_ns
+        for row, step in zip(rows, steps, strict=True)
+    ):
+        return list(enumerate(rows))
     ends = [step.end_ns for step in steps]
     placed = []
     for row in rows:
-        middle = _middle(row)
-        index = next((i for i, end in enumerate(ends) if middle <= end), len(ends) - 1)
-        placed.append((index if middle >= steps[0].start_ns else -1, row))
+        end = _end(row)
+        index = next((i for i, step_end in enumerate(ends) if end <= step_end), len(ends) - 1)
+        placed.append((index if end >= steps[0].start_ns else -1, row))
     return placed
 
 
-def _is_over(row: Row) -> bool:
-    return row.get("duration", 0) is not None
-
-
-def _middle(row: Row) -> float:
-    return float(row["start_ns"] + (row.get("duration_ns") or 0) / 2)
-
-
 def _end(row: Row) -> int:
-    return int(row["start_ns"] + row["duration_ns"])
+    return int(row["start_ns"] + (row.get("duration_ns") or 0))
 
 
 def _equal(said: Series, true: Series) -> bool:
