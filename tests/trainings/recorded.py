@@ -282,8 +282,8 @@ def _tells_apart(name: str, rows: Sequence[Row]) -> bool:
 def _placed(rows: Sequence[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]:
     """Say of each row in which step of the script it was; -1 for before the first.
 
-    Rows that are as many as the steps are theirs one by one where each lies in its own. Others are of
-    the step in which they end: what a script does behind its optimizer is part of the next row.
+    Rows that are as many as the steps are theirs one by one where each lies in its own. Others are
+    of the step in which they end: what a script does behind its optimizer is part of the next row.
     """
     if len(rows) == len(steps) and all(
         row["start_ns"] < step.end_ns and _end(row) > step.start_ns
@@ -297,6 +297,10 @@ def _placed(rows: Sequence[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]
         index = next((i for i, step_end in enumerate(ends) if end <= step_end), len(ends) - 1)
         placed.append((index if end >= steps[0].start_ns else -1, row))
     return placed
+
+
+def _is_over(row: Row) -> bool:
+    return row.get("duration", 0) is not None
 
 
 def _end(row: Row) -> int:
