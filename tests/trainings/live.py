@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,9 @@ def _judge_gradients(script: Running) -> Cell:
     named = {str(row["parameter"]): row for row in _records(json.loads(said.out), "parameter")}
     account = script.account()
     missing = sorted(name for name in account.parameters if not _is_named(name, named))
+    left_out = re.search(r"(\d+) gradients? w(?:as|ere) left out", said.err)
+    if left_out and int(left_out[1]) >= len(missing):
+        return right("gradients")  # it says itself what it does not show
     if missing and not _trained_in_turns(script.training):
         told = ", ".join(list(named)[:6])
         return wrong(
@@ -97,17 +101,18 @@ def _judge_rates(script: Running) -> list[Cell]:
     before = script.account()
     targets = [word for pid in script.pids for word in ("-t", str(pid))]
     acted = command(*targets, "act", "lr", "--scale", str(_SCALE))
-    after_act = script.wait_steps(10)  # a script that sets its rate itself has done so by then
+    by_hand = script.training.rates == "set by the script"
+    after_act = script.wait_steps(50 if by_hand else 5)  # it has set its own again by then
     undone = command(*targets, "act", "undo") if acted.code == 0 else None
     after_undo = script.wait_steps(10)
     if script.training.rates in {"of no optimizer", "none"}:
         cell = right("act lr") if acted.code else wrong("act lr", acted.text, "no optimizer")
         return [cell, not_asked("undo")]
-    by_hand = script.training.rates == "set by the script"
-    cell = _judge_act(_changes(before, after_act, acted), acted, by_hand=by_hand)
+    since = acted.start_ns if by_hand else acted.end_ns
+    cell = _judge_act(_changes(before, after_act, since), acted, by_hand=by_hand)
     if undone is None:
         return [cell, not_asked("undo")]
-    back = _changes(before, after_undo, undone)
+    back = _changes(before, after_undo, undone.start_ns if by_hand else undone.end_ns)
     off = {name: was for name, was in back.items() if any(not 0.9 < c < 1.1 for c in was)}
     if not off and (undone.code == 0 or by_hand):  # what the script has overwritten is not undone
         return [cell, right("undo")]
@@ -121,19 +126,16 @@ def _judge_act(changes: Mapping[str, Sequence[float]], acted: Said, *, by_hand: 
     if all(_SCALE * 0.9 < was[-1] < _SCALE * 1.1 for was in changes.values()):
         return right("act lr")
     if by_hand:  # in force until the script sets its own again, or said not to be
-        was_in_force = all(_SCALE * 0.9 < was[0] < _SCALE * 1.1 for was in changes.values())
+        was_in_force = any(_SCALE * 0.9 < v < _SCALE * 1.1 for was in changes.values() for v in was)
         if was_in_force or "--hold" in acted.out + acted.err:
             return right("act lr")
     text = f"{acted.text}\nrates, times what they were: {_told(changes)}"
     return wrong("act lr", text, "0.5 each")
 
 
-def _changes(before: Account, after: Account, said: Said) -> dict[str, list[float]]:
-    """Say by how much each rate was multiplied, beside what its schedule does by itself.
-
-    In each step that began behind the answer.
-    """
-    first = next((i for i, s in enumerate(after.steps) if s.start_ns > said.end_ns), None)
+def _changes(before: Account, after: Account, since_ns: int) -> dict[str, list[float]]:
+    """Say by how much each rate was multiplied in each step since, beside its own schedule."""
+    first = next((i for i, s in enumerate(after.steps) if s.start_ns > since_ns), None)
     if first is None:
         raise ScriptFailedError("it made no steps behind the action")
     changes = {}

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,13 +24,14 @@ Series: TypeAlias = Mapping[int, float]
 
 _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 _PHASES = {
-    "data": "data_wait_s",
-    "forward": "forward_s",
-    "backward": "backward_s",
-    "optimizer": "optimizer_s",
+    "data": ("data_wait_s",),
+    "forward": ("forward_s",),
+    "backward": ("backward_s", "gradient_sync_s"),  # who times backward() times the exchange, too
+    "optimizer": ("optimizer_s",),
 }
 _ASKED_FROM_S = 0.005  # a phase that is shorter is left to its noise
 _TOLERANCE = 0.1
+_TOLERANCE_OF_FEW = 0.25  # where one step or two are all that there is to see
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,33 +129,44 @@ def _judge_loss(steps: Sequence[Step], record: Record) -> Cell:
 
 
 def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
-    asked, off = 0, []
+    """Phases are as long as the script measures them, and so where it evaluates in between."""
     placed = _placed(rows, steps)
     is_aligned = [index for index, _ in placed] == list(range(len(steps)))
-    for phase, column in _PHASES.items():
+    pairs = {}
+    for phase, columns in _PHASES.items():
         if phase == "optimizer" and training.rates == "of no optimizer":
             continue  # its update is a line of the script like any other
         trues = [step.phases.get(phase, 0.0) for step in steps]
-        saids = [float(row[column] or 0.0) for _, row in placed]
-        if is_aligned:
-            # A machine that is loaded takes the processor away between two readings of the clock:
-            # that makes some steps odd, and not most of them.
-            true = statistics.median(trues)
-            said = true + statistics.median(s - t for s, t in zip(saids, trues, strict=True))
-        else:
-            true, said = sum(trues) / len(steps), sum(saids) / len(steps)
-        if true < _ASKED_FROM_S:
+        saids = [math.fsum(row[column] or 0.0 for column in columns) for _, row in placed]
+        if not is_aligned:
+            pairs[phase] = (sum(saids) / len(steps), sum(trues) / len(steps), _TOLERANCE)
             continue
-        asked += 1
-        if abs(said - true) > _TOLERANCE * true:
-            off.append((phase, said * 1e3, true * 1e3))
+        pairs[phase] = (*_medians(saids, trues), _TOLERANCE)
+        beside = [
+            i for i, step in enumerate(steps) if step.phases.keys() & {"evaluation", "rollout"}
+        ]
+        if beside and len(beside) < len(steps):
+            few = _medians([saids[i] for i in beside], [trues[i] for i in beside])
+            pairs[f"{phase} beside evaluation"] = (*few, _TOLERANCE_OF_FEW)
+    asked = {name: pair for name, pair in pairs.items() if pair[1] >= _ASKED_FROM_S}
+    off = {n: p for n, p in asked.items() if abs(p[0] - p[1]) > p[2] * p[1]}
     if not off:
         return right("phases") if asked else not_asked("phases")
     return wrong(
         "phases",
-        ", ".join(f"{phase} {said:.1f} ms" for phase, said, _ in off),
-        ", ".join(f"{phase} {true:.1f} ms a step" for phase, _, true in off),
+        ", ".join(f"{name} {said * 1e3:.1f} ms" for name, (said, _, _) in off.items()),
+        ", ".join(f"{name} {true * 1e3:.1f} ms a step" for name, (_, true, _) in off.items()),
     )
+
+
+def _medians(saids: Sequence[float], trues: Sequence[float]) -> tuple[float, float]:
+    """Give what is said of a usual step, and what is true of it.
+
+    A machine that is loaded takes the processor away between two readings of the clock: that makes
+    some steps odd, and not most of them.
+    """
+    true = statistics.median(trues)
+    return true + statistics.median(s - t for s, t in zip(saids, trues, strict=True)), true
 
 
 def _judge_names(training: Training, account: Account, calls: Sequence[Row]) -> Cell:
@@ -216,7 +228,7 @@ def judge_late(training: Training, account: Account, rows: Sequence[Row]) -> lis
     steps = [step for step in steps if step.end_ns <= _end(rows[-1])]
     if len(steps) < 2:
         return [wrong("attach", f"{len(rows)} rows", f"{len(steps)} steps"), not_asked("number")]
-    rows = [row for row in rows if steps[0].start_ns <= _middle(row) <= steps[-1].end_ns]
+    rows = [row for row in rows if steps[0].start_ns <= _end(row) <= steps[-1].end_ns]
     number = _judge_numbers(steps, rows) if training.numbered else not_asked("number")
     cell = judge_steps(steps, rows, column="attach")
     true = {i: s.losses[""] for i, s in enumerate(steps) if not s.means and "" in s.losses}
@@ -267,14 +279,23 @@ def _tells_apart(name: str, rows: Sequence[Row]) -> bool:
     return any(isinstance(row[name], str) for row in rows)
 
 
-def _placed(rows: Iterable[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]:
-    """Say of each row in which step of the script it was; -1 for before the first."""
+def _placed(rows: Sequence[Row], steps: Sequence[Step]) -> list[tuple[int, Row]]:
+    """Say of each row in which step of the script it was; -1 for before the first.
+
+    Rows that are as many as the steps are theirs one by one where each lies in its own. Others are
+    of the step in which they end: what a script does behind its optimizer is part of the next row.
+    """
+    if len(rows) == len(steps) and all(
+        row["start_ns"] < step.end_ns and _end(row) > step.start_ns
+        for row, step in zip(rows, steps, strict=True)
+    ):
+        return list(enumerate(rows))
     ends = [step.end_ns for step in steps]
     placed = []
     for row in rows:
-        middle = _middle(row)
-        index = next((i for i, end in enumerate(ends) if middle <= end), len(ends) - 1)
-        placed.append((index if middle >= steps[0].start_ns else -1, row))
+        end = _end(row)
+        index = next((i for i, step_end in enumerate(ends) if end <= step_end), len(ends) - 1)
+        placed.append((index if end >= steps[0].start_ns else -1, row))
     return placed
 
 
@@ -282,12 +303,8 @@ def _is_over(row: Row) -> bool:
     return row.get("duration", 0) is not None
 
 
-def _middle(row: Row) -> float:
-    return float(row["start_ns"] + (row.get("duration_ns") or 0) / 2)
-
-
 def _end(row: Row) -> int:
-    return int(row["start_ns"] + row["duration_ns"])
+    return int(row["start_ns"] + (row.get("duration_ns") or 0))
 
 
 def _equal(said: Series, true: Series) -> bool:

@@ -19,7 +19,7 @@ from tests.trainings.catalog import Training
 from tests.trainings.truths import Account, read_account
 
 # A machine that is shared and loaded takes a multiple of what an idle one does.
-DEADLINE_S = 180.0
+DEADLINE_S = 120.0
 
 
 class ScriptFailedError(Exception):

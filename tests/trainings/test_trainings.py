@@ -1,7 +1,7 @@
 """Trainings as people write them: what is told of each is what it knows of itself.
 
-A cell of the table that is wrong stands in `wrong.py`, with what is wrong about it. It must be wrong as
-long as it stands there: who mends it takes it out, and the list only becomes shorter.
+A cell of the table that is wrong stands in `wrong.py`, with what is wrong. It must be so
+as long as it stands there: who mends it takes it out, and the list only becomes shorter.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def evaluate(model):
 model = ConvNet()
 truth = Truth(model=model)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.995)
 best, best_state = float("inf"), None
 step, steps = 0, planned(14)
 while step < steps:

@@ -7,7 +7,7 @@ from truth import Truth, planned
 
 torch.manual_seed(49)
 BASE_LR = 0.05
-dataset = TensorDataset(torch.randn(256, 512), torch.randint(0, 10, (256,)))
+dataset = TensorDataset(torch.randn(1280, 512), torch.randint(0, 10, (1280,)))
 loader = DataLoader(dataset, batch_size=32, shuffle=True)
 model = nn.Sequential(
     nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
@@ -23,7 +23,7 @@ def adjust_learning_rate(optimizer, epoch):
         param_group["lr"] = lr
 
 
-for epoch in range(max(1, planned(16) // len(loader))):
+for epoch in range(max(1, planned(40) // len(loader))):
     adjust_learning_rate(optimizer, epoch)
     for x, y in loader:
         with truth.timed("forward"):
