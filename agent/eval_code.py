@@ -15,11 +15,11 @@ import traceback
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from ..own_files import is_ours
 from ..wire import EVAL_INTERRUPTED
 from .namespace import LiveGlobals, Names
 
 FILE = "<eval>"
-_OWN_FOLDER = os.path.dirname(__file__)
 _FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _LONGEST_NAME = 200
 _MOST_THREADS = 100
@@ -118,14 +118,14 @@ def own_traceback(error: BaseException) -> str:
         if link is None or id(link) in seen:
             continue
         seen.add(id(link))
-        link.stack[:] = [f for f in link.stack if not _is_own(f.filename)]
+        link.stack[:] = [f for f in link.stack if not is_ours(f.filename)]
         todo += [link.__cause__, link.__context__]  # type: ignore[list-item]
     return "".join(found.format())
 
 
 def own_frames(error: BaseException) -> str:
     """Where the user's code was, as the frames of a traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_own(f.filename)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_ours(f.filename)]
     return "".join(traceback.format_list(frames))
 
 
@@ -135,7 +135,7 @@ def place_of(ident: int | None) -> str | None:
     places = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not _is_own(name):
+        if not is_ours(name):
             places.append(f"{frame.f_code.co_name} ({os.path.basename(name)}:{frame.f_lineno})")
         if name == FILE and frame.f_code.co_name == "<module>":
             return ", called by ".join(places[:4])
@@ -152,13 +152,8 @@ def threads_left(before: set[threading.Thread]) -> tuple[str, ...]:
     return (*names[:_MOST_THREADS], *([f"and {more:,} more"] if more > 0 else ()))
 
 
-def _is_own(filename: str) -> bool:
-    """Whether a file is one of the agent's."""
-    return filename.startswith(_OWN_FOLDER)
-
-
 def _is_in_code(error: BaseException) -> bool:
     """Whether the code that was sent has raised it itself."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_own(frame.filename)]
+    own = [frame for frame in frames if not is_ours(frame.filename)]
     return bool(own) and own[-1].filename == FILE

@@ -23,9 +23,10 @@ import threading
 import weakref
 from pathlib import Path
 
+from ..own_files import PACKAGE
+
 _SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_APPEND
-_AGENT_FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _SIGACTION_ROOM = 512
 """More than a `struct sigaction` takes anywhere; the handler's address is its first member."""
 
@@ -122,7 +123,7 @@ class FatalSignals:
 
 def _head() -> bytes:
     """The first line of the file: what the reader cannot learn from faulthandler's text."""
-    head = {"main": threading.main_thread().ident, "agent": _AGENT_FILES}
+    head = {"main": threading.main_thread().ident, "agent": PACKAGE}
     return json.dumps(head).encode() + b"\n"
 
 

@@ -8,17 +8,15 @@ the agent records all of it from the first wire on.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from .. import marks
+from ..own_files import is_ours
 from .guard import Guard
 from .no_training import NoTraining
 from .sources.stand_in import StandIn
-
-_OURS = os.path.join(os.path.dirname(__file__), "")
 
 _WIRES = (
     ("torch.nn.modules.module", "Module", "__call__"),
@@ -107,7 +105,7 @@ class _Wire(StandIn):
         """
         now: Any = None if self.wrapper is not None else self._now()
         file = getattr(getattr(now, "__code__", None), "co_filename", "")
-        return now if file.startswith(_OURS) else original
+        return now if is_ours(file) else original
 
     def _called(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The first call, which is to be recorded already."""

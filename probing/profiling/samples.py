@@ -14,7 +14,7 @@ from typing import Literal
 from .summary import short_name
 from .trace import Event, Trace
 
-_OWN_CODE = "/probing/agent/"
+_OWN_CODE = re.compile(r"/probing/(?:agent|safety|server)/")
 _OWN_THREADS = "probing-"
 """How the names of the agent's own threads begin."""
 
@@ -102,7 +102,7 @@ def frame_times(samples: Samples) -> list[FrameTime]:
 
 def _programs_frames(frames: list[str]) -> tuple[str, ...]:
     """A stack without the recorder's wrapper, unless that is where the thread was."""
-    inner = [frame for frame in frames[:-1] if _OWN_CODE not in frame]
+    inner = [frame for frame in frames[:-1] if _OWN_CODE.search(frame) is None]
     return (*inner, frames[-1])
 
 

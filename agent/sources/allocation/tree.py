@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ....own_files import is_ours
 from ...allocation_file import EXISTING, AllocationEvent, Stack
 
 _LOT = 200
@@ -22,7 +23,6 @@ _PAUSE_S = 0.001
 _MOST_FRAMES = 64
 _MEMORY = "[memory]"
 _BACKWARD_SCOPE = 1
-_OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
 
 
 class Known(NamedTuple):
@@ -280,4 +280,4 @@ def _whole(name: str) -> str:
     if not os.path.isabs(name) and not name.startswith("<"):
         found = (os.path.join(folder, name) for folder in [*sys.path, os.getcwd()])
         name = next((path for path in found if os.path.isfile(path)), name)
-    return "" if os.path.realpath(name).startswith(_OWN + os.sep) else name
+    return "" if is_ours(os.path.realpath(name)) else name

@@ -12,6 +12,8 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
+from ....own_files import OURS
+
 _DEEPEST = 100
 _MOST_LINES = 4096
 _frame_at = sys._getframe
@@ -23,7 +25,6 @@ _PACKAGES = ("site-packages", "dist-packages")
 _TRACED = "<eval_with_key>"
 _COMPILED = f"{os.sep}torchinductor_"
 """Where the code lies that torch.compile has made: in no file, or in those of its cache."""
-_OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Callers:
@@ -38,7 +39,7 @@ class Callers:
         self._names = names
         torch = os.path.dirname(os.path.abspath(sys.modules["torch"].__file__ or ""))
         self._plumbing = (
-            _OWN,
+            *OURS,
             os.path.join(torch, "distributed", "distributed_c10d.py"),
             os.path.join(torch, "distributed", "c10d_logger.py"),
             os.path.join(torch, "_ops.py"),

@@ -8,11 +8,9 @@ it reads.
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import (
     AsyncGeneratorType,
     CellType,
@@ -26,15 +24,13 @@ from types import (
 )
 from typing import Any, NamedTuple
 
+from .... import own_files
 from ...safe_points import AGENT_THREAD_PREFIX
 from ..calls.class_names import class_name
 from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
 from ..storage.living import MRO
 
-_AGENT = Path(__file__).parent.parent.parent
-OURS = tuple(f"{folder}{os.sep}" for folder in (_AGENT.parent, _AGENT.resolve()))
-"""Our folders: `probing`, and where the agent really is, which a link of a checkout may hide."""
 _ONLY_THE_FRAMES = 3
 _LONGEST_KEY = 40
 _COLLECTIONS: tuple[type, ...] = (list, tuple, set, frozenset, deque, dict)
@@ -182,7 +178,7 @@ def is_ours(thing: Any) -> bool:
     """Whether an object belongs to the agent: one of its frames, functions or objects."""
     kind = type(thing)
     if kind is FrameType:
-        return bool(thing.f_code.co_filename.startswith(OURS))
+        return own_files.is_ours(thing.f_code.co_filename)
     name = thing.__module__ if kind is FunctionType else _MODULE_OF(kind)
     return isinstance(name, str) and name.startswith("probing.")
 

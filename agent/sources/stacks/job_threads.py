@@ -7,17 +7,16 @@ also give Python's threads other numbers than the interpreter has for them.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
 from types import FrameType
 from typing import NamedTuple
 
+from ....own_files import is_ours
 from ...safe_points import AGENT_THREAD_PREFIX
 from ...training_thread import is_main, number_of
 
-_AGENT_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")
 _OUTERMOST = 4
 """A thread's outermost frames: three of `threading`, and the function that it was started for."""
 
@@ -100,4 +99,4 @@ def _is_agents(frame: FrameType | None) -> bool:
     while frame is not None:
         files.append(frame.f_code.co_filename)
         frame = frame.f_back
-    return any(file.startswith(_AGENT_FILES) for file in files[-_OUTERMOST:])
+    return any(is_ours(file) for file in files[-_OUTERMOST:])

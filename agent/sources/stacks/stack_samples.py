@@ -12,11 +12,11 @@ import threading
 import time
 from types import CodeType, FrameType
 
+from .... import own_files
 from ....ring import DONE, NULL_NAME
 from ...guard import Guard
 from ...recorder import RingWriter
 from ...safe_points import AGENT_THREAD_PREFIX
-from ..leaks.named_places import OURS
 from ..steps.recording import Recording
 
 _DEEPEST = 64
@@ -29,7 +29,7 @@ class _Labels(dict[CodeType, str]):
     """What code is called in a stack; nothing for code of ours."""
 
     def __missing__(self, code: CodeType) -> str:
-        is_ours = code.co_filename.startswith(OURS)
+        is_ours = own_files.is_ours(code.co_filename)
         label = "" if is_ours else f"{code.co_name} ({os.path.basename(code.co_filename)})"
         if len(self) < _MOST_LABELS:
             self[code] = label
