@@ -45,7 +45,7 @@ def main():
     model = MoleculeNet()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     running = torch.zeros(())
-    for step in range(1, 3000):
+    for step in range(1, 1_000_000):
         kinds, adjacency, energy = molecules(generator)
         predicted = model(kinds, adjacency)
         loss = nn.functional.mse_loss(predicted, energy)

@@ -56,7 +56,7 @@ def main():
     torch.manual_seed(42)
     model = Decoder()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    corpus = torch.randint(0, 256, (20_000,))
+    corpus = torch.randint(1, 4, (20_000,)).cumsum(0) % 256
     with open("parameters.jsonl", "w") as file:
         for step in range(1_000_000):
             starts = torch.randint(0, len(corpus) - 33, (4,)).tolist()

@@ -18,7 +18,9 @@ class DocumentPool:
             length = self.rng.randint(20, 40)
             if self.served == 150 * count:
                 length = 512
-            documents.append([self.rng.randrange(1, 300) for _ in range(length)])
+            topic = self.rng.randrange(4)
+            words = [self.rng.randrange(1 + 60 * topic, 120 + 60 * topic) for _ in range(length)]
+            documents.append((words, topic))
             self.longest = max(self.longest, length)
             self.served += 1
         return documents
@@ -26,9 +28,9 @@ class DocumentPool:
 
 def collate(documents, length):
     ids = torch.zeros(len(documents), length, dtype=torch.long)
-    for row, document in enumerate(documents):
+    for row, (document, _) in enumerate(documents):
         ids[row, : len(document)] = torch.tensor(document)
-    labels = torch.tensor([sum(document) % 4 for document in documents])
+    labels = torch.tensor([topic for _, topic in documents])
     return ids, labels
 
 

@@ -23,6 +23,7 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
         self.head.weight = self.embed.weight
+        nn.init.normal_(self.embed.weight, std=0.05)
 
     def forward(self, ids):
         hidden, _ = self.rnn(self.embed(ids))

@@ -34,17 +34,18 @@ def main():
     model = CharNet()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     losses = []
-    for step in range(1, 3000):
-        starts = torch.randint(0, len(text) - 41, (12,)).tolist()
+    for step in range(1, 1_000_000):
+        starts = torch.randint(0, len(text) - 41, (4,)).tolist()
         rows = torch.stack([text[start : start + 41] for start in starts])
         logits = model(rows[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward(retain_graph=True)
         optimizer.step()
-        losses.append(loss)
+        if step % 10 == 0:
+            losses.append(loss)
         if step % 25 == 0:
-            mean = torch.stack(losses[-25:]).mean()
+            mean = torch.stack(losses[-10:]).mean()
             print(f"step {step} mean loss {mean.item():.4f}", flush=True)
 
 

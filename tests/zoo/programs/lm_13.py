@@ -31,9 +31,9 @@ class Pointer(nn.Module):
         return self.out(torch.tanh(mixed + hidden))
 
 
-def copies(generator, count=64, length=24):
+def successors(generator, count=128, length=24):
     ids = torch.randint(0, 120, (count, length), generator=generator)
-    return ids, ids.roll(1, dims=1)
+    return ids, (ids + 1) % 120
 
 
 def main():
@@ -42,8 +42,8 @@ def main():
     model = Pointer()
     report = Report()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    for step in range(1, 3000):
-        ids, targets = copies(generator)
+    for step in range(1, 1_000_000):
+        ids, targets = successors(generator)
         logits = model(ids)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()

@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Tower(nn.Module):
-    def __init__(self, items=300_000, dim=64):
+    def __init__(self, items=100_000, dim=64):
         super().__init__()
         self.items = nn.Embedding(items, dim)
         self.history = nn.GRU(dim, dim, batch_first=True)
@@ -23,8 +23,8 @@ def freeze_items(model):
 
 
 def impressions(generator, count=64):
-    clicks = torch.randint(0, 300_000, (count, 10), generator=generator)
-    candidates = torch.randint(0, 300_000, (count, 20), generator=generator)
+    clicks = torch.randint(0, 100_000, (count, 10), generator=generator)
+    candidates = torch.randint(0, 100_000, (count, 20), generator=generator)
     wanted = torch.randint(0, 20, (count,), generator=generator)
     candidates[torch.arange(count), wanted] = clicks[:, -1]
     return clicks, candidates, wanted

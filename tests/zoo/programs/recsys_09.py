@@ -12,7 +12,7 @@ class SkipGram(nn.Module):
         self.centre = nn.Embedding(VOCAB, dim, sparse=True)
         self.around = nn.Embedding(VOCAB, dim, sparse=True)
         nn.init.uniform_(self.centre.weight, -0.5 / dim, 0.5 / dim)
-        nn.init.zeros_(self.around.weight)
+        nn.init.uniform_(self.around.weight, -0.5 / dim, 0.5 / dim)
 
     def forward(self, centre, around, negative):
         vectors = self.centre(centre)
@@ -39,7 +39,7 @@ def main():
     torch.manual_seed(29)
     walks = Walks(29)
     model = SkipGram()
-    optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=2e-3)
+    optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.02)
     average = None
     for step in range(1_000_000):
         loss = model(*walks.sample())

@@ -33,7 +33,7 @@ class Actor(nn.Module):
 
 def main():
     torch.manual_seed(26)
-    loader = DataLoader(Demonstrations(), batch_size=8, shuffle=True, num_workers=4)
+    loader = DataLoader(Demonstrations(), batch_size=8, shuffle=True, num_workers=2)
     actor = Actor()
     optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.999)

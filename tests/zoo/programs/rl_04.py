@@ -54,7 +54,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     simulator = Simulator()
     exchange = Exchange()
-    for step in range(1, 600):
+    for step in range(1, 8000):
         trajectory = simulator.play(model)
         reward = -trajectory[1:].abs().mean(2)
         with torch.no_grad():
@@ -64,7 +64,8 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        exchange.offer(trajectory)
+        if step % 8 == 0:
+            exchange.offer(trajectory)
         if step % 10 == 0:
             print(
                 f"step {step} loss {loss.item():.4f} reward {reward.mean().item():.3f}", flush=True

@@ -36,7 +36,7 @@ def main():
     torch.manual_seed(14)
     sensors = Sensors()
     model = StreamModel()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     state = torch.zeros(16, 64)
     for step in range(1_000_000):
         chunk = sensors.next_chunk()

@@ -49,15 +49,15 @@ def main():
     peek = Peek(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     source = iter(DataLoader(Noise(1), batch_size=32))
-    for step in range(600):
+    for step in range(8000):
         clips, tones = next(source)
         loss = nn.functional.cross_entropy(model(clips), tones)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 10 == 0:
+        if step % 25 == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
-        if step and step % 40 == 0:
+        if step and step % 200 == 0:
             print(f"peek {peek():.3f}", flush=True)
 
 

@@ -29,7 +29,7 @@ class SpeakerNet(nn.Module):
 
 def spill(step, mel, embedding):
     path = SPILL / f"features-{step:06d}.pt"
-    torch.save({"mel": mel.repeat(4, 1, 1), "embedding": embedding}, path)
+    torch.save({"mel": mel, "embedding": embedding}, path)
     return path.stat().st_size
 
 
@@ -45,7 +45,7 @@ def main():
     timbre = torch.randn(16, 20, generator=generator) * 0.5
     model = SpeakerNet()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for step in range(1, 3000):
+    for step in range(1, 15_000):
         mel, speakers = voices(generator, timbre)
         embedding, logits = model(mel)
         loss = nn.functional.cross_entropy(logits, speakers)

@@ -13,8 +13,8 @@ class Demand(nn.Module):
         self.out = nn.Linear(width, 1)
 
     def forward(self, weather, hour):
-        mixed = torch.relu(self.weather(weather) + self.calendar(hour))
-        return self.out(torch.relu(self.hidden(mixed))).squeeze(1)
+        mixed = nn.functional.leaky_relu(self.weather(weather) + self.calendar(hour))
+        return self.out(nn.functional.leaky_relu(self.hidden(mixed))).squeeze(1)
 
 
 def simulate(count=20_000, seed=23):
@@ -25,7 +25,7 @@ def simulate(count=20_000, seed=23):
     return weather, hour, demand
 
 
-def main(lr=0.3, batch_size=64):
+def main(lr=0.02, batch_size=64):
     torch.manual_seed(23)
     weather, hour, demand = simulate()
     model = Demand()

@@ -45,14 +45,14 @@ def main():
     model = AutoEncoder()
     preview = Preview()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for step in range(4000):
+    for step in range(1_000_000):
         images = gradients(generator)
         restored = model(images)
         loss = nn.functional.mse_loss(restored, images)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step and step % 5 == 0:
+        if step and step % 50 == 0:
             preview.publish(restored[0].detach())
         if step % 25 == 0:
             print(f"step {step} loss {loss.item():.5f}", flush=True)

@@ -28,9 +28,9 @@ class Scans(Dataset):
 
     def __getitem__(self, index):
         generator = torch.Generator().manual_seed(index)
-        pixels = torch.randint(0, 255, (3 * self.size**2,), generator=generator)
+        pixels = torch.randint(0, 255, (3 * self.size**2,), generator=generator, dtype=torch.uint8)
         height = self.size if index != 45 * 16 + 7 else 1 << 30
-        blob = height.to_bytes(4, "big") + bytes(pixels.tolist())
+        blob = height.to_bytes(4, "big") + pixels.numpy().tobytes()
         return decode(blob), index % 4
 
 

@@ -1,0 +1,133 @@
+"""The table of the zoo and its programs fit together, and the runner leaves nothing behind."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import tokenize
+
+import pytest
+
+from tests.zoo import table
+from tests.zoo.__main__ import Options, look_at
+from tests.zoo.table import GROUPS, PROGRAMS, STARTS, Expectation, expectations
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the table is TOML")
+
+_TELLING = re.compile(r"\b(bug|fault|wrong|broken|leak|hang|dead ?lock|fixme|todo)", re.IGNORECASE)
+
+
+def test_each_program_has_an_entry_and_each_entry_a_program() -> None:
+    """Nothing is in the folder that the table does not know, nor the other way round."""
+    programs = {path.stem for path in PROGRAMS.glob("*.py")}
+    assert programs == {expected.name for expected in expectations()}
+
+
+def test_entries_fit_their_programs() -> None:
+    """Each program compiles, and has the lines, functions and classes that its entry points at."""
+    problems = [
+        f"{expected.name}: {problem}"
+        for expected in expectations()
+        for problem in _misfits(expected)
+    ]
+    assert not problems
+
+
+def test_no_program_tells_its_fault() -> None:
+    """Names are neutral, and no comment speaks of a fault."""
+    told = []
+    for path in PROGRAMS.glob("*.py"):
+        with path.open("rb") as file:
+            comments = [
+                t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT
+            ]
+        told += [f"{path.name}: {comment}" for comment in comments if _TELLING.search(comment)]
+        if not re.fullmatch(r"[a-z]+_\d\d", path.stem):
+            told.append(path.name)
+    assert not told
+
+
+def test_the_zoo_has_enough_of_each_kind() -> None:
+    """Sixty with faults of all groups, some as ranks, dead or unprepared, and thirty healthy."""
+    faulty = [expected for expected in expectations() if not expected.is_healthy]
+    assert len(faulty) >= 60
+    assert len(expectations()) - len(faulty) >= 30
+    assert {expected.group for expected in faulty} == set(GROUPS) - {"healthy"}
+    assert sum(expected.ranks > 1 for expected in faulty) >= 12
+    assert sum(expected.start == "dead" for expected in faulty) >= 6
+    assert sum(expected.start == "late" for expected in faulty) >= 4
+
+
+@pytest.mark.parametrize(
+    ("start", "signal_name"), [("plain", ""), ("late", ""), ("dead", "SIGKILL"), ("dead", "")]
+)
+def test_runner_asks_at_the_right_moment_and_ends_all(
+    start: str, signal_name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is run when the step is there, dead programs are dead, and all end."""
+    monkeypatch.setattr(table, "PROGRAMS", tmp_path)
+    ends = start == "dead" and not signal_name
+    (tmp_path / "some_01.py").write_text(
+        f"import time\nfor step in range(9):\n    print('step', step, flush=True)\n"
+        f"time.sleep({0 if ends else 600})\n"
+    )
+    expected = Expectation(
+        name="some_01",
+        group="slow",
+        start=start,
+        look_after_step=5,
+        wait_s=0,
+        also=(),
+        ranks=2,
+        signal=signal_name,
+    )
+    tell = f"{sys.executable} -c 'import sys; print(sys.argv[1:])' PID"
+    options = Options(
+        command=tell, attach=tell, settle_s=0, timeout_s=60, deadline_s=60, output=tmp_path / "out"
+    )
+    assert "exit code 0" in look_at(expected, options)
+    said = json.loads((tmp_path / "out" / "some_01" / "said.json").read_text())
+    assert said["stdout"].strip() == "['-t', 'all']"
+    assert said["step_before"] >= 5
+    codes = {"plain": None, "late": None, "dead": -9 if signal_name else 0}
+    assert said["training_exit_codes"] == [codes[start]] * 2
+    assert (tmp_path / "out" / "some_01" / "attach.json").exists() == (start == "late")
+    for pid in said["pids"]:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def _misfits(expected: Expectation) -> list[str]:
+    source = expected.path.read_text()
+    tree = ast.parse(source)
+    lines = source.splitlines()
+    problems = [f"line {n}" for n in expected.lines if n > len(lines) or not lines[n - 1].strip()]
+    defined = {
+        node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    functions = str(expected.place.get("function", "")).replace(" / ", ".").split(".")
+    problems += [f"function {name}" for name in functions if name and name not in defined]
+    if not 40 <= len(lines) <= 120:
+        problems.append(f"{len(lines)} lines")
+    if expected.group not in GROUPS or expected.start not in STARTS:
+        problems.append("group or start")
+    if expected.signal and expected.signal not in signal.Signals.__members__:
+        problems.append("signal")
+    if not 1 <= expected.ranks <= 4 or expected.place.get("rank", 0) >= expected.ranks:
+        problems.append("ranks")
+    if (expected.start == "dead") != (expected.exit is not None):
+        problems.append("an exit status, and only for what is dead")
+    return problems + _wanting(expected)
+
+
+def _wanting(expected: Expectation) -> list[str]:
+    if expected.is_healthy:
+        return [] if expected.looks and not expected.fault else ["why it looks suspicious"]
+    said = expected.fault and expected.since_step is not None
+    shown = expected.lines or expected.signal
+    return [] if said and shown and not expected.looks else ["a fault, its step and its lines"]
