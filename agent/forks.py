@@ -19,6 +19,7 @@ import sys
 TYPE_CHECKING = False  # `typing` may not be loaded there
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _LONGEST_WAIT_S = 5.0
 _BRIEF_S = 0.05
@@ -138,7 +139,7 @@ def _before() -> None:
     own = _thread.get_ident()
     _called[own] = _called.get(own, 0) + 1
     # Not where it has the lock already: who keeps the gate may wait for that.
-    if not _busy._is_owned() and _gate.acquire(timeout=_LONGEST_WAIT_S):  # noqa: SLF001
+    if not _has_taken(_busy) and _gate.acquire(timeout=_LONGEST_WAIT_S):
         _gate.release()
     if _busy.acquire(timeout=_LONGEST_WAIT_S):
         _taken += 1
@@ -153,7 +154,7 @@ def _after_in_parent() -> None:
         # those behind it will be, and give back the locks.
         for name in _late:
             lock = getattr(sys.modules.get(name), _LOCKED_AT_FORKS[name], None)
-            if lock is not None and not (hasattr(lock, "_is_owned") and lock._is_owned()):  # noqa: SLF001
+            if lock is not None and not _has_taken(lock):
                 lock.acquire(timeout=_BRIEF_S)
     _let_go()
 
@@ -161,9 +162,14 @@ def _after_in_parent() -> None:
 def _let_go() -> None:
     """Give the lock back, if it was got."""
     global _taken
-    if _taken and _busy._is_owned():  # noqa: SLF001 - as threading asks it
+    if _taken and _has_taken(_busy):
         _taken -= 1
         _busy.release()
+
+
+def _has_taken(lock: Any) -> bool:
+    """Whether the calling thread has a lock that it could take once more."""
+    return hasattr(lock, "_is_owned") and bool(lock._is_owned())  # noqa: SLF001 - as threading asks
 
 
 def _after_in_child() -> None:
