@@ -21,7 +21,7 @@ HELD_TOO_LONG = """
 import os, sys, threading
 forks = sys.modules["probing.agent.forks"] = type(sys)("probing.agent.forks")
 exec(open(sys.argv[1]).read(), forks.__dict__)
-forks._LONGEST_WAIT_S = 0.1
+forks._LONGEST_WAIT_S = 0.2
 sys.path.insert(0, sys.argv[2])
 begun, over = threading.Event(), threading.Event()
 
