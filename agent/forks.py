@@ -19,6 +19,7 @@ import sys
 TYPE_CHECKING = False  # `typing` may not be loaded there
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _LONGEST_WAIT_S = 5.0
 _BRIEF_S = 0.05
@@ -31,7 +32,7 @@ _busy = _thread.RLock()
 _gate = _thread.RLock()
 """Passed on the way to it, or those that fork all the time would always be first."""
 _taken = 0  # how often the thread that forks has taken the lock for its fork
-_holder = 0  # the thread that held it last
+_holder = 0  # the thread that holds it, but for a fork
 _importing: set[int] = set()  # while a fork goes on: the threads whose imports are ours
 _late: list[str] = []  # of those modules: what has given its functions after ours
 _called: dict[int, int] = {}  # by thread that forks: how often `_before` was called for its fork
@@ -68,25 +69,31 @@ class held_back:  # noqa: N801 - as a function that makes a context, which needs
         """
         self._timeout_s = timeout_s
         self._lock: _thread.RLock | None = None
+        self._before = 0
 
     def __enter__(self) -> None:
         global _holder
         lock = _busy
         if not _is_registered:
             _register()
-        if not _gate.acquire(timeout=self._timeout_s):
+        # Not by the gate where it has the lock already: who keeps that may wait for the lock.
+        gate = lock if _has_taken(lock) else _gate
+        if not gate.acquire(timeout=self._timeout_s):
             return
         try:
             if lock.acquire(timeout=self._timeout_s):
-                self._lock, _holder = lock, _thread.get_ident()
+                self._lock, self._before = lock, _holder
+                _holder = _thread.get_ident()
         finally:
-            _gate.release()
+            gate.release()
         # The first import of threading makes its thread the main one: it is not made here.
         if self._lock is not None and not _is_settled and "threading" in sys.modules:
             _settle()
 
     def __exit__(self, *_: object) -> None:
+        global _holder
         if self._lock is not None:
+            _holder = self._before
             self._lock.release()
 
 
@@ -137,10 +144,10 @@ def _before() -> None:
     global _taken, _importing
     own = _thread.get_ident()
     _called[own] = _called.get(own, 0) + 1
-    # Not where it has the lock already: who keeps the gate may wait for that.
-    if not _busy._is_owned() and _gate.acquire(timeout=_LONGEST_WAIT_S):  # noqa: SLF001
+    is_first = _called[own] == 1  # of two, perhaps: else it has the lock, or has waited in vain
+    if is_first and not _has_taken(_busy) and _gate.acquire(timeout=_LONGEST_WAIT_S / 2):
         _gate.release()
-    if _busy.acquire(timeout=_LONGEST_WAIT_S):
+    if (is_first or _has_taken(_busy)) and _busy.acquire(timeout=_LONGEST_WAIT_S / 2):
         _taken += 1
     threads = getattr(sys.modules.get("threading"), "_active", {})  # to ask it takes a lock
     _importing = {ident for ident, it in list(threads.items()) if it.name.startswith(_OURS)}
@@ -153,7 +160,7 @@ def _after_in_parent() -> None:
         # those behind it will be, and give back the locks.
         for name in _late:
             lock = getattr(sys.modules.get(name), _LOCKED_AT_FORKS[name], None)
-            if lock is not None and not (hasattr(lock, "_is_owned") and lock._is_owned()):  # noqa: SLF001
+            if lock is not None and not _has_taken(lock):
                 lock.acquire(timeout=_BRIEF_S)
     _let_go()
 
@@ -161,9 +168,14 @@ def _after_in_parent() -> None:
 def _let_go() -> None:
     """Give the lock back, if it was got."""
     global _taken
-    if _taken and _busy._is_owned():  # noqa: SLF001 - as threading asks it
+    if _taken and _has_taken(_busy):
         _taken -= 1
         _busy.release()
+
+
+def _has_taken(lock: Any) -> bool:
+    """Whether the calling thread has a lock that it could take once more."""
+    return hasattr(lock, "_is_owned") and bool(lock._is_owned())  # noqa: SLF001 - as threading asks
 
 
 def _after_in_child() -> None:

@@ -73,7 +73,7 @@ class Leaving(NamedTuple):
 def remains(arrival: Arrival) -> Iterator[str]:
     """What stays in the process for reasons that lie in Python, one sentence each."""
     yield (
-        "three functions given to os.register_at_fork, which Python cannot forget: they do nothing"
+        "functions given to os.register_at_fork, which Python cannot forget: they do nothing"
         f" ({_KEPT_MODULE})."
     )
     packages = sorted(_server_packages(arrival))

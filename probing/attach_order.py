@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .foreign_files import open_file, read_file
-from .other_user import acting_as
 from .rundir import ProcessFolder, RunDirectory, write_private
 
 Stage = Literal["ordered", "injected", "begun", "failed"]
@@ -144,6 +143,8 @@ class AttachFiles:
     def turn(self, directory: RunDirectory, until: float) -> Iterator[int | None]:
         """Be the only one who attaches to the process; waits for whoever does so now.
 
+        To be entered with the rights of the process's user.
+
         Yields:
             The descriptor of the lock, for a child that is to keep it, too; None where the turn
             did not come in time.
@@ -158,9 +159,8 @@ class AttachFiles:
     def _lock(self, directory: RunDirectory, until: float) -> int | None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         while True:
-            with acting_as(directory.user):
-                directory.create_folder(self.folder.pid, self.folder.start_time)
-                fd = os.open(self.lock, flags, 0o600)
+            directory.create_folder(self.folder.pid, self.folder.start_time)
+            fd = os.open(self.lock, flags, 0o600)
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(fd).st_ino == os.lstat(self.lock).st_ino:  # nobody has cleared it

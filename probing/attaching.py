@@ -43,6 +43,13 @@ from .rundir import ProcessFolder, RunDirectory, directory_of
 _LIMIT_S = 10.0
 _PING_S = 1.0
 _POLL_S = 0.01
+_ONCE_FREE = (
+    "It starts by itself once the lock is free, and does nothing until then. `backtrace` shows now"
+    " what the process is doing."
+)
+_ANOTHER_WAY = (
+    "It starts by itself once that is so. Another way can be taken all the same: `--method`."
+)
 _ANOTHER_HOME = "Make room or a place there for the user of the process, who must be able to write."
 _STARTING_S = 30.0
 """An agent that began to start longer ago is no longer waited for; a second one is none."""
@@ -298,10 +305,13 @@ def _failure(pid: int, facts: dict[str, Any]) -> ProbingError:
 
 def _waiting(pid: int, method: str) -> AttachWaiting:
     """The error for an agent that is in but has not begun, with what is in its way."""
-    why = who_holds_gil(pid)
-    if why is None and method == PENDING:
+    holder = who_holds_gil(pid)
+    if holder is not None:
+        return AttachWaiting(pid, holder, help=_ONCE_FREE)
+    if method == PENDING:
         why = "its main thread has reached no safe point since, as it does not while it waits in C"
-    return AttachWaiting(pid, why or "no Python code has run in it since")
+        return AttachWaiting(pid, why, help=_ANOTHER_WAY)
+    return AttachWaiting(pid, f"no Python code has run in it since (by {method})")
 
 
 @contextlib.contextmanager

@@ -270,9 +270,11 @@ class StrangeProcess:
         attach = AttachFiles(directory_of(self._pid).folder_for(self._pid, started)).read()
         if attach is not None and attach.stage == "failed":
             return AttachFailed(self._pid, reason_of(attach.failure))
-        if attach is not None:
+        if attach is not None and (attach.is_at_work or attach.stage != "ordered"):
             why = ladder.who_holds_gil(self._pid) if attach.stage == "injected" else None
             return AttachWaiting(self._pid, why or attach.describe())
+        if attach is not None:
+            return NotProbed(self._pid, attach.describe())
         owner = process.owner(self._pid)
         if owner not in (None, os.getuid()):
             return NotProbed(self._pid, f"it is user {owner}'s, whose agents are not ours to ask")

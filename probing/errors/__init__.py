@@ -27,7 +27,7 @@
     │   ├── NotProbing        nothing, or something else, answered there
     │   ├── ConnectionLost
     │   ├── AttachFailed      no way into the process was open
-    │   ├── AttachWaiting     the agent is in, but waits for the interpreter lock
+    │   ├── AttachWaiting     the agent is in, but has not begun or not finished
     │   ├── Busy
     │   └── TooManyRequests
     ├── Refused               not allowed

@@ -21,18 +21,15 @@ class AttachFailed(Unreachable):
 
 
 class AttachWaiting(Unreachable):
-    """The agent's code is in the process and waits, harmlessly, for the interpreter lock."""
+    """The agent's code is in the process, or on its way in, and has not begun or not finished."""
 
     code = "attach_waiting"
     status = 504
     exit_code = 5
-    help = (
-        "It starts by itself once the lock is free, and does nothing until then. `backtrace` shows"
-        " now what the process is doing."
-    )
+    help = "It does nothing until then. `backtrace` shows now what the process is doing."
 
-    def __init__(self, pid: int, why: str) -> None:
-        super().__init__(f"the agent is in process {pid} but cannot start yet: {why}.")
+    def __init__(self, pid: int, why: str, *, help: str | None = None) -> None:
+        super().__init__(f"the agent of process {pid} cannot start yet: {why}.", help=help)
 
 
 class AttachRefused(Refused):

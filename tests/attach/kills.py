@@ -26,7 +26,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from probing.injection import thread
+import pytest
+
+from probing.injection import thread, victims
 from probing.injection.memory import find_interpreter
 from probing.injection.refusal import CannotInject
 from probing.injection.tracing import TracedThread
@@ -119,19 +121,18 @@ def kill_again_and_again(python: str, kills: int) -> Counter[str]:
 
 def inject(target: Waits, draw: random.Random) -> None:
     """Inject by any of the threads that can be borrowed."""
-    choose = thread.choose
 
     def shuffled(*given: Any) -> list[int]:
-        found = choose(*given)
+        found = victims.choose(*given)
         draw.shuffle(found)
         return found
 
-    thread.choose = shuffled
-    try:
-        with contextlib.closing(find_interpreter(target.pid)) as interpreter:
-            thread.inject(interpreter, "pass\n", timeout_s=60)
-    finally:
-        thread.choose = choose
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.closing(find_interpreter(target.pid)) as interpreter,
+    ):
+        patch.setattr(thread, "choose", shuffled)
+        thread.inject(interpreter, "pass\n", timeout_s=60)
 
 
 def injected_and_killed(
@@ -183,7 +184,7 @@ def die_at(way: str, at: int, delay_s: float, is_away: mmap.mmap) -> None:
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
 
-    TracedThread._call = call  # type: ignore[method-assign]
+    pytest.MonkeyPatch().setattr(TracedThread, "_call", call)
 
 
 def main() -> None:

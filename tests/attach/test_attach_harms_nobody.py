@@ -21,7 +21,7 @@ HELD_TOO_LONG = """
 import os, sys, threading
 forks = sys.modules["probing.agent.forks"] = type(sys)("probing.agent.forks")
 exec(open(sys.argv[1]).read(), forks.__dict__)
-forks._LONGEST_WAIT_S = 0.1
+forks._LONGEST_WAIT_S = 0.2
 sys.path.insert(0, sys.argv[2])
 begun, over = threading.Event(), threading.Event()
 
@@ -78,7 +78,15 @@ def test_a_child_born_all_the_same_begins_the_import_anew(tmp_path: Path) -> Non
     """Where a fork has waited as long as it may, its child is rid of what we had half imported."""
     (tmp_path / "slow.py").write_text(SLOW)
     (tmp_path / "text").write_text(forks_text())
-    argv = [sys.executable, "-W", "ignore", "-c", HELD_TOO_LONG, str(tmp_path / "text"), tmp_path]
+    argv = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        HELD_TOO_LONG,
+        str(tmp_path / "text"),
+        str(tmp_path),
+    ]
     done = subprocess.run(
         argv, env=clean_env(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -108,7 +108,7 @@ def test_what_a_killed_attach_has_left_is_taken_over(start: Callable[..., Target
     row = listed(target)
     assert row["state"] == "attaching"
     assert "came to no end: whoever ordered it was killed" in str(row["problems"])
-    with pytest.raises(AttachWaiting, match="whoever ordered it was killed"):
+    with pytest.raises(NotProbed, match="whoever ordered it was killed"):
         probing.connect(target.pid).query("SELECT 1")
     files.write_note(Note(injector=1 << 22, method="thread"))  # by a program before an exec
     job = probing.connect(target.pid)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from probing.injection import memory as memory_module
 from probing.injection.elf import EXECUTABLE, WRITABLE, Image
-from probing.injection.memory import PAGE, Memory, find_interpreter, read_maps
+from probing.injection.memory import PAGE, Memory, executable_ranges, find_interpreter, read_maps
 from probing.injection.refusal import CannotInject
 
 pytestmark = pytest.mark.anypython
@@ -229,7 +229,7 @@ def test_the_version_is_the_interpreters_own() -> None:
         )
         assert interpreter.machine == os.uname().machine
         code = interpreter.address("PyRun_SimpleString")
-        assert any(start <= code < end for start, end in interpreter.executable_ranges())
+        assert any(start <= code < end for start, end in executable_ranges(interpreter.maps))
 
 
 def test_spare_bytes_are_zero_and_writable() -> None:
@@ -310,7 +310,7 @@ def test_files_that_are_only_read_are_passed_over(image_path: Path) -> None:
         assert len(heads) == 4
         with find_interpreter(process.pid) as interpreter:
             at = interpreter.address("PyRun_SimpleString")
-            assert any(start <= at < stop for start, stop in interpreter.executable_ranges())
+            assert any(start <= at < stop for start, stop in executable_ranges(interpreter.maps))
     finally:
         end(process)
 

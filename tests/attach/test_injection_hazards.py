@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from probing.injection.refusal import CannotInject
-from probing.injection.script import bootstrap_text
+from probing.injection.script import bootstrap_text, forks_text
 from probing.injection.tracing import TracedThread, all_stopped, let_late_ones_go
 from probing.preflight import find_obstacle
 from tests.harness.targets import clean_env, wait_until
@@ -79,6 +79,7 @@ def test_a_child_leaves_the_code_to_its_parent(tmp_path: Path) -> None:
             "places": [],
             "uid": os.getuid(),
             "operator": os.getpid(),
+            "forks": forks_text(),
         }
     )
     exec(compile(order, "attach.py", "exec"), {})

@@ -153,9 +153,12 @@ def record_lock() -> None:
 
 def open_fifo() -> None:
     """Opens a pipe that nobody writes to."""
-    reader, writer = os.pipe()
-    os.close(writer)
-    os.open(f"/proc/self/fd/{reader}", os.O_RDONLY)
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/fifo")
+        fifo = os.open(f"{folder}/fifo", os.O_PATH)
+    os.open(f"/proc/self/fd/{fifo}", os.O_RDONLY)
 
 
 def select() -> None:
@@ -301,7 +304,8 @@ MODES: dict[str, Callable[[], None]] = {
     function.__name__: function
     for function in (
         *(busy, sleep, lock, event, condition, semaphore, barrier, queue, simple_queue, join),
-        *(future, socket, accept, pipe, file_lock, select, subprocess, mp_queue, mp_process),
+        *(future, socket, accept, pipe, file_lock, record_lock, open_fifo, select, subprocess),
+        *(mp_queue, mp_process),
         *(asyncio, c_sleep, gil_sleep, gil_spin, gil_regex, gil_thread, mutex_vs_gil),
         *(d_state, d_state_gil, d_state_thread, undumpable, stopped, main_done, gc, in_malloc),
     )

@@ -47,6 +47,8 @@ WAITS = {
     "accept": "waiting for a connection to a socket",
     "pipe": "waiting for data from a pipe",
     "file_lock": "waiting for a file lock",
+    "record_lock": "waiting for a file lock",
+    "open_fifo": "opening a file",
     "select": r"waiting for input or output \(p?select6?\)",
     "subprocess": "waiting for a child process",
     "mp_queue": "waiting for an item from a queue between processes",

@@ -1,4 +1,4 @@
-"""Prints `ready` and forks in several threads, as fast as it can, until it is killed.
+"""Prints `ready` and forks in several threads, as fast as it can, for a quarter of an hour.
 
 Each child looks for an import that another thread has left unfinished in it, which it would wait
 for for ever, and some import what an agent imports. The file `counters` holds how many children
@@ -19,6 +19,7 @@ THREADS = 3
 EACH = 50
 """So many children only look for each that imports."""
 LONGEST_S = 60
+LIFETIME_S = 900
 GOOD, UNFINISHED = 7, 8
 IMPORTED = ("threading", "logging", "json", "traceback", "contextlib", "concurrent.futures.thread")
 
@@ -68,6 +69,7 @@ def fork_all_the_time(shared: mmap.mmap, index: int) -> None:
 
 
 if __name__ == "__main__":
+    signal.alarm(LIFETIME_S)  # should nobody end it
     size = 24 * THREADS
     fd = os.open("counters", os.O_RDWR | os.O_CREAT, 0o600)
     os.truncate(fd, size)

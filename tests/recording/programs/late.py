@@ -298,7 +298,7 @@ def forking(place: str) -> None:
             modules = [m for m in sys.modules.values() if hasattr(m, "__spec__")]
             imported_by_half = any(getattr(m.__spec__, "_initializing", False) for m in modules)
             is_wrapped = nn.Module.__call__ is not nn.Module._wrapped_call_impl
-            os._exit(imported_by_half + 2 * is_wrapped + 4 * (forks._forking is not None))
+            os._exit(imported_by_half + 2 * is_wrapped + 4 * (forks._taken != 0))
         codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     print("children", set(codes))
 
