@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,7 @@ def test_who_was_killed_is_told_from_whom_the_launcher_ended(
     for number, how in ((1, signal.SIGKILL), (0, signal.SIGTERM), (2, signal.SIGTERM)):
         target = ranks[number]
         target.process.send_signal(how)
-        words = wait_until(
-            lambda target=target: process.exit_words(target.pid, started[target.pid]), "the end"
-        )
+        words = wait_until(partial(process.exit_words, target.pid, started[target.pid]), "an end")
         assert words == f"signal {how.name}"
     done = ranks[0].run("-t", "job:night", "hang")
     said = " ".join(done.stdout.split())
