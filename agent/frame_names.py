@@ -27,6 +27,10 @@ _NOT_ON_STACKS = (*_NOT_THE_USERS, *_LOOPS, "concurrent.futures.", "threading.",
 _NOT_WAITING = (*_NOT_ON_STACKS, "aiohttp.")
 _HOLDER = SafePoints.__module__
 _CO_OPTIMIZED = 1
+ONLY_THE_FRAMES = 3
+"""References to such a copy: the frame's, a variable's, and that of who counts them. With more of
+them the script has kept what `locals()` gave it, which is this very dictionary.
+"""
 _MOST_SHOWN = 12
 
 
@@ -132,7 +136,8 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     try:
         return dict(values)
     finally:
-        _let_go(frame, values)
+        if is_frames_copy(frame, values) and sys.getrefcount(values) <= ONLY_THE_FRAMES:
+            values.clear()
 
 
 def write_local(frame: FrameType, name: str, value: Any, *, is_held: bool) -> None:
@@ -149,21 +154,25 @@ def write_local(frame: FrameType, name: str, value: Any, *, is_held: bool) -> No
         values[name] = value  # from 3.13 on this reaches the frame
         return
     if not is_held:
-        _let_go(frame, values)
+        if sys.getrefcount(values) <= ONLY_THE_FRAMES:
+            values.clear()
         raise RuntimeError(
             f"{name} is a local of {describe_frame(frame)}, whose thread is not held at a safe"
             f" point; Python {sys.version_info[0]}.{sys.version_info[1]} can change it only there"
         )
     values[name] = value
     ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-    _let_go(frame, values)
-
-
-def _let_go(frame: FrameType, values: Any) -> None:
-    """Empty the copy of its locals that a function's frame would keep; a debugger's is its."""
-    is_copy = type(values) is dict and frame.f_code.co_flags & _CO_OPTIMIZED
-    if is_copy and frame.f_trace is None:
+    if is_frames_copy(frame, values) and sys.getrefcount(values) <= ONLY_THE_FRAMES:
         values.clear()
+
+
+def is_frames_copy(frame: FrameType, values: Any) -> bool:
+    """Whether locals are the copy that a function's frame keeps; a debugger's is the debugger's.
+
+    Whoever has asked for them empties it, unless the script has it, too: see `ONLY_THE_FRAMES`.
+    """
+    is_copy = type(values) is dict and bool(frame.f_code.co_flags & _CO_OPTIMIZED)
+    return is_copy and frame.f_trace is None
 
 
 def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[FrameType]:

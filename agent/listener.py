@@ -9,7 +9,6 @@ a busy machine takes seconds: meanwhile pings are answered, for this process doe
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import signal
@@ -17,18 +16,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from select import POLLIN, poll  # by their names: eventlet takes them out of the module
-from types import BuiltinFunctionType
 from typing import Protocol
 
 from ..card import Pong
 from ..codec import encode
 from . import forks
+from .genuine import genuine, has_own_threads
 from .guard import try_each
 from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import is_welcome
 from .state import Agent
 
+_POLL, _POLLIN = genuine("select", "poll"), genuine("select", "POLLIN")
+"""Held here, as eventlet takes them out of their module."""
 _PEEK_S = 1.0
 _RETRY_S = 0.1
 _LIVES = 3
@@ -74,7 +74,10 @@ class Listener:
 
     def start(self) -> None:
         """Begin to wait."""
-        self._thread.start()
+        if has_own_threads():
+            self._thread.start()
+        else:  # it would begin a greenlet of the thread that trains
+            genuine("_thread", "start_new_thread")(self._run, ())
 
     def stop(self) -> None:
         """End the thread and close the sockets; returns within 2 s."""
@@ -167,7 +170,7 @@ class Listener:
             except BaseException as error:  # noqa: BLE001 - raised again below
                 failures.append(error)
 
-        if type(_thread.start_new_thread) is not BuiltinFunctionType:
+        if not has_own_threads():
             return self._make_server()  # threads are greenlets of this one, which would not run
         name = f"{AGENT_THREAD_PREFIX}load"
         loading = threading.Thread(target=load, name=name, daemon=True)
@@ -187,9 +190,9 @@ class Listener:
         Args:
             loading: What loads the server: then until that is done, and who asks more waits.
         """
-        waiting = poll()
+        waiting = _POLL()
         for fd in (*(server.fileno() for server in self._sockets), self._wake_reader):
-            waiting.register(fd, POLLIN)
+            waiting.register(fd, _POLLIN)
         by_fd = {server.fileno(): server for server in self._sockets}
         for server in self._sockets:
             server.settimeout(0)  # who wanted to connect may have gone

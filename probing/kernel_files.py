@@ -16,8 +16,8 @@ T = TypeVar("T")
 def within(limit_s: float, read: Callable[[], T], otherwise: T) -> T:
     """What a function returns, or something else where it takes too long, or fails.
 
-    It is run in a thread of its own, which is left behind then: a page that somebody has kept from
-    being there (by userfaultfd, or a file system of his) is waited for by the kernel itself.
+    It is run in a thread of its own, which is left behind then: where a page of memory is that of a
+    file in a file system of his, or of one that is gone, the kernel itself waits for it.
     """
     found: list[T] = []
     thread = threading.Thread(target=lambda: found.append(read()), daemon=True)

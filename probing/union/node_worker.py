@@ -42,8 +42,8 @@ def main() -> int:
         sys.stdout.buffer.write(wire.encode_error(error))
         return 1
     except MemoryError:  # Arrow's is one, too
-        error = SqlTooLarge("the rows of its ranks need too much memory on that machine")
-        sys.stdout.buffer.write(wire.encode_error(error))
+        too_large = SqlTooLarge("the rows of its ranks need too much memory on that machine")
+        sys.stdout.buffer.write(wire.encode_error(too_large))
         return 1
     except pa.ArrowException as error:
         sys.stdout.buffer.write(

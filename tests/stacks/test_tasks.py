@@ -63,11 +63,15 @@ def test_commands_tell_of_tasks(started: Callable[[str], Target]) -> None:
     assert "is waiting for a lock (asyncio) at tasks.py:" in said
 
 
+@pytest.mark.parametrize("order", ["last", "first"])
 def test_the_agent_answers_where_waiting_and_threads_are_others(
-    started: Callable[[str], Target],
+    order: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As under eventlet and gevent: the server lives, and the main thread has its own stack."""
-    target = started("patched")
+    target = program("patched", order, PROBING="0" if order == "first" else "all")
+    monkeypatch.setenv("PROBING_HOME", str(target.env["PROBING_HOME"]))
+    target.wait_for_output("ready")
+    target.wait_for_agent()
     job = probing.connect(target.pid)
 
     def look() -> bool:

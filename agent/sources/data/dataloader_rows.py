@@ -20,6 +20,7 @@ from .... import process
 from ....tables import DATALOADERS
 from ....wait_rules import FOR_A_WORKER
 from ....wire import Backtrace, LiveRows
+from ...frame_names import locals_of
 from .dataloaders import DataLoaders, Feed, next_task
 
 _COLUMNS = tuple(column.name for column in DATALOADERS.columns)
@@ -81,12 +82,7 @@ def _awaited_in(frame: FrameType | None, code: Any) -> Any:
     """The iterator whose ``__next__`` a stack is in; None when it is in none."""
     while frame is not None:
         if frame.f_code is code:
-            values = frame.f_locals
-            try:
-                return values.get("self")
-            finally:
-                if type(values) is dict and frame.f_trace is None:
-                    values.clear()  # before 3.13 a copy, which the frame would keep
+            return locals_of(frame).get("self")
         frame = frame.f_back
     return None
 

@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
 from ....wire import Local
+from ...frame_names import ONLY_THE_FRAMES, is_frames_copy
 
 _LONGEST = 120
 _ITEMS = 5
@@ -46,8 +47,7 @@ def read_locals(frame: FrameType) -> tuple[Local, ...]:
     finally:
         # Before 3.13 this is a copy that the frame keeps until it returns: left as it is, it would
         # keep the tensors of this moment in memory. A module's is no copy, and a debugger's is its.
-        is_copy = type(values) is dict and frame.f_code.co_flags & _CO_OPTIMIZED
-        if is_copy and frame.f_trace is None:
+        if is_frames_copy(frame, values) and sys.getrefcount(values) <= ONLY_THE_FRAMES:
             values.clear()
 
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anypython
 FRAME = wire.Frame(
     func="f", file="x.py", lineno=3, line="f()", locals=(wire.Local(name="a", value="1"),)
 )
+AWAITED = wire.Awaited(kind="lock", what="the lock x", holder_id=7, since="x.py:3 in f")
 CASES: list[tuple[Any, str]] = [
     (wire.Pong(pid=7), '{"pid":7}'),
     (
@@ -32,14 +33,22 @@ CASES: list[tuple[Any, str]] = [
         wire.Backtrace(
             pid=1,
             source="agent",
-            threads=(wire.ThreadStack(thread_id=1, name="t", is_main=True, frames=(FRAME,)),),
+            threads=(
+                wire.ThreadStack(
+                    thread_id=1, name="t", is_main=True, frames=(FRAME,), awaits=AWAITED
+                ),
+            ),
             work=wire.WorkDone(time_s=2.5, read_bytes=7),
+            tasks=(wire.TaskStack(kind="asyncio", name="Task-1", frames=(), thread_id=1),),
         ),
         '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
         '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python",'
         '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
-        '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null}],"note":null,'
-        '"work":{"time_s":2.5,"read_bytes":7,"written_bytes":null,"children_cpu_s":null}}',
+        '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null,"awaits":{"kind":"lock",'
+        '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","is_certain":true,'
+        '"is_settled":false,"has_limit":true}}],"note":null,'
+        '"work":{"time_s":2.5,"read_bytes":7,"written_bytes":null,"children_cpu_s":null},'
+        '"tasks":[{"kind":"asyncio","name":"Task-1","frames":[],"thread_id":1,"waiting":null}]}',
     ),
     (
         wire.LiveRows(table="threads", columns=("a", "b"), rows=(("x", 1), (None, 2.5))),
