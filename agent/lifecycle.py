@@ -30,7 +30,6 @@ from .safe_points import AGENT_THREAD_PREFIX
 from .sockets import bind_tcp, bind_unix
 from .state import Agent, int_from_env
 from .training_thread import correct_main_thread
-from .warning import warn
 
 if TYPE_CHECKING:
     from .withheld import Withheld
@@ -160,8 +159,8 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             agent = Agent(_with_tokens(settings, folder), folder)
             moved = _moved(agent)
             agent.problems.extend(moved)
-            if not arrival.is_guest:
-                warn(*moved)
+            if moved and not arrival.is_guest:
+                _warn(moved)
             agent.places, agent.depart = arrival.places, _depart
             forks.watch(_forked)
             running = _running = Running(agent, arrival)
@@ -270,12 +269,19 @@ def report_failed_start(*, home: str = "") -> None:
     """
     error = sys.exc_info()[1]
     if not home:  # where it was to be put in from outside, who did that is told
-        warn(f"the agent did not start: {error}")
+        _warn([f"the agent did not start: {error}"])
     home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home)
     agent = Agent(settings, _own_folder(settings))
     agent.problems.append(f"the agent did not start: {error}")
     agent.write_card()
+
+
+def _warn(sentences: list[str]) -> None:
+    """Tell on stderr, where the training was started with the agent."""
+    from .warning import warn  # not needed by most processes
+
+    warn(*sentences)
 
 
 def _own_folder(settings: Settings) -> ProcessFolder:

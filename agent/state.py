@@ -274,10 +274,12 @@ class Agent:
 
     def prune(self) -> None:
         """Remove records of ended processes that are too old or too many."""
+        directory = rundir.RunDirectory(self.folder.path.parent)
+        if directory.folders() == [self.folder]:
+            return
         with forks.held_back(timeout_s=_MAKING_S):  # no child is made in the middle of an import
             from ..pruning import prune
         keep = self.settings
-        directory = rundir.RunDirectory(self.folder.path.parent)
         prune(directory, keep_hours=keep.keep_hours, keep_bytes=keep.keep_mib << 20)
 
     def change(self, name: str, text: str) -> None:

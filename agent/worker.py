@@ -135,7 +135,7 @@ class SqlWorker:
                 worker.is_free = False  # what it could not finish may still hold its memory
             if error.code != QueryTimedOut.code:
                 raise
-            worker.is_free = False  # what was interrupted may still be running in it
+            worker.is_free = not error.detail.get("is_stuck", False)
             raise QueryTimedOut(limit_s) from None
 
     async def _take_turn(self, limit_s: float) -> None:

@@ -23,7 +23,7 @@ from .target import Target
 from .terminal import Screen
 from .time_limit import within
 
-_GRACE_S = 1.0
+_GRACE_S = 2.0
 """How long beyond its limit one process may take to say that its statement has ended."""
 
 

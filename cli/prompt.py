@@ -136,6 +136,9 @@ def is_whole(text: str) -> bool:
     """Whether what was typed so far can be run: a block goes on until an empty line."""
     if not text.strip() or text.lstrip().startswith("%"):
         return True
+    before, line_break, last = text.rpartition("\n")
+    if not last.strip():  # blank but for the indent that the prompt puts there
+        text = before + line_break
     compiler = codeop.CommandCompiler()
     compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:

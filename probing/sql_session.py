@@ -108,6 +108,11 @@ class Session:
             del step  # its result may hold on to what is to be closed
 
 
+def is_any_stuck() -> bool:
+    """Whether a step of this process could not be interrupted, and may still be running."""
+    return any(session.is_stuck for session in tuple(_OPEN))
+
+
 @atexit.register
 def _close_all() -> None:
     """End what still runs before the interpreter takes modules down under it."""

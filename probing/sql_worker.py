@@ -22,7 +22,7 @@ if __name__ == "__main__":
     sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
 
 from probing import sql_frames, wire  # run as a script, they are found by now
-from probing.errors import InternalError, NoSuchProcess, ProbingError, SqlTooLarge
+from probing.errors import InternalError, NoSuchProcess, ProbingError, QueryTimedOut, SqlTooLarge
 from probing.limited_memory import LEAST_MIB, limit_memory
 from probing.rundir import ProcessFolder, folder_at
 from probing.sql_frames import WorkerRequest
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LIVE_S = 2.0
+_LONG_S = 3600.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PIECE_BYTES = 256 << 10
@@ -108,9 +109,12 @@ def _take_pipes() -> tuple[int, int]:
 
 
 def _import_engine() -> None:
-    """Import what a query needs, before the first one waits for it."""
+    """Load what a query needs, before the first one waits for it, and see that it runs."""
     try:
-        from probing import client, engine  # noqa: F401
+        from probing import arrow_tables, client, engine, providers  # noqa: F401
+
+        with engine.Engine([]).run("SELECT 1", timeout_s=_LONG_S) as answer:
+            list(answer.batches())
     except ImportError as error:
         raise InternalError(f"the SQL engine cannot be loaded ({error})") from error
 
@@ -121,6 +125,11 @@ def _answer(folder: ProcessFolder | None, request: WorkerRequest, answers: int) 
         if folder is None:  # removed meanwhile
             raise NoSuchProcess(f"in {request.folder}")
         schema, batches = _run(folder, request)
+    except QueryTimedOut as error:
+        from probing.sql_session import is_any_stuck
+
+        error.is_stuck = is_any_stuck()
+        _send(answers, wire.encode_error(error))
     except ProbingError as error:
         _send(answers, wire.encode_error(error))
     except MemoryError:

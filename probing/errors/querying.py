@@ -129,11 +129,15 @@ class QueryTimedOut(TimedOut):
 
     Args:
         is_starting: Whether it has not begun: the SQL worker process was still starting.
+        is_stuck: Whether it could not be interrupted, and still holds the engine that ran it.
     """
 
     code = "query_timed_out"
 
-    def __init__(self, seconds: float, *, is_starting: bool = False) -> None:
+    def __init__(
+        self, seconds: float, *, is_starting: bool = False, is_stuck: bool = False
+    ) -> None:
+        self.is_stuck = is_stuck
         message = f"the query was ended after its limit of {seconds:g} s."
         if is_starting:
             message = (
@@ -141,3 +145,8 @@ class QueryTimedOut(TimedOut):
                 " was still starting."
             )
         super().__init__(message, help=_ASK_AGAIN if is_starting else None)
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """``is_stuck``, where it is so."""
+        return {"is_stuck": True} if self.is_stuck else {}

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.torch
         ("def f():", False),
         ("def f():\n    return 1", False),
         ("def f():\n    return 1\n", True),
+        ("def f():\n    return 1\n    ", True),
+        ("def f():\n    ", False),
         ("x = (1,", False),
         ("await f()", True),
         ("%sql SELECT (", True),

@@ -221,15 +221,17 @@ def test_a_worker_that_never_comes_to_start_is_given_up(
 
 @pytest.mark.parametrize("sql", [ENDLESS, UNSTOPPABLE])
 def test_a_statement_is_ended_at_its_deadline(folder: ProcessFolder, sql: str) -> None:
-    """What can be interrupted is; what cannot is killed a second later; the next one works."""
+    """What can be interrupted is, and its worker kept; what cannot is killed; the next works."""
 
     async def test(worker: SqlWorker) -> None:
         await ask(worker, "SELECT 1")
+        pid = idle_pid(worker)
         started = time.monotonic()
         with pytest.raises(QueryTimedOut, match=r"limit of 0\.7 s"):
             await ask(worker, sql, timeout_s=0.7)
         assert time.monotonic() - started < 3
         assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+        assert (idle_pid(worker) == pid) is (sql == ENDLESS)
 
     with_worker(folder, test)
 
