@@ -286,6 +286,7 @@ class CollectiveRows:
         if call.reached is None:
             self._close(call, now_ns)
         else:
+            self._recording.rows.used()  # so that its end is seen though there be no steps
             self._put(id(call), call)
 
     def _put(self, key: int, call: Call) -> None:

@@ -124,17 +124,6 @@ class _IsFinite:
         return NULL_BOOL if value is NULL_FLOAT else int(math.isfinite(value))
 
 
-class _Known:
-    """What is known already."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def read(self) -> int:
-        """See `Later`."""
-        return self._value
-
-
 class _Skipped:
     """How many steps were left out, where the optimizer itself may have left out this one."""
 
@@ -176,6 +165,7 @@ class StepRows:
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
         on_device: Whether an accelerator was in use as the step began.
         autocast: The type that autocast has calls of modules be in; None without.
+        used: Called where a device is in use.
         found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
     """
 
@@ -187,7 +177,7 @@ class StepRows:
         self._memory: MemoryRows | None = None
         self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimes | None = None
-        self._used: Callable[[], object] = bool
+        self.used: Callable[[], object] = bool
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
@@ -215,7 +205,7 @@ class StepRows:
             used: Called at their beginning.
         """
         self._device_times = times
-        self._used = used
+        self.used = used
 
     def trains(self, root: Any) -> None:
         """This is the root module that is trained."""
@@ -249,7 +239,7 @@ class StepRows:
         self._due_memory = memory if memory is not None and memory.step_began(step) else None
         self.phases.watch = self._due_memory
         if self.on_device and self._device_times is not None:
-            self._used()
+            self.used()
             self._device_times.step_began(step)
         self.phases.begin(now_ns)
 
@@ -271,6 +261,8 @@ class StepRows:
             closing[at.samples] = self._samples
         if self.skipped is not None:
             closing[at.skipped] = self.skipped
+        if self._mark is not None:
+            closing[at.host_bound] = int(self._mark.is_here())
         if self._tokens is not None:
             closing[at.tokens] = self._tokens
             if ended.took_ns > 0:
@@ -300,12 +292,10 @@ class StepRows:
         if self.found_inf is not None:
             later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
-            first, is_drained = self._mark, self._mark.is_here()
-            self._mark = self._accelerator.mark()
+            first, self._mark = self._mark, self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
             if between is not None:
                 later.append((at.device_s, Number(NULL_FLOAT, between)))
-                later.append((at.host_bound, _Known(int(is_drained))))
         return later
 
     def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
