@@ -186,7 +186,7 @@ class TorchTraining:
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)
         graphs = GraphReplays(*shared)
         passes = BackwardPasses(*shared, modules, scaler, accelerator)
-        timed = (calls, modules, graphs, passes)
+        timed = (calls, modules, graphs, passes, self._collectives)
         self._device_times.timed_by = tuple(part.time_by for part in timed)
         self._devices = DeviceWatch(self._recording, folder, accelerator, self._memory)
         self._recording.rows.watch_device(self._device_times, self._devices.used)

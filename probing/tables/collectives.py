@@ -88,6 +88,16 @@ COLLECTIVES = Table(
             doc="How long the program was kept waiting for it; NULL where that is not known.",
         ),
         Column(
+            name="device_s",
+            type="float64",
+            unit="s",
+            closing=True,
+            doc="What it took on the accelerator, waiting there for other ranks included: in the"
+            " steps that python.device_times has, of one that its caller waits for at once; of"
+            " several that were gathered, what all took together. The rank that comes last waits"
+            " for none, so that the least of all ranks is the transfer.",
+        ),
+        Column(
             name="error",
             type="text",
             closing=True,

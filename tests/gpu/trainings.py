@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,14 @@ class Small:
 
 def gpt(device: Device) -> Callable[[], None]:
     """A step of a GPT in bfloat16: of GPT-2's small size on a device, tiny on a made-up one."""
-    from examples.train_gpt import ALPHABET, GPT
-
+    example = import_module("examples.train_gpt")
     size = (2, 64, 2, 32) if device.is_fake else (12, 768, 12, 512)
     layers, dim, heads, context = size
     torch.manual_seed(0)
-    model = GPT(layers=layers, dim=dim, heads=heads, context=context).to(device.here)
+    model = example.GPT(layers=layers, dim=dim, heads=heads, context=context).to(device.here)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     shape = (2 if device.is_fake else 16, context)
-    tokens = torch.randint(0, len(ALPHABET), shape, device=device.here)
+    tokens = torch.randint(0, len(example.ALPHABET), shape, device=device.here)
 
     def step() -> None:
         with torch.autocast("cpu" if device.is_fake else "cuda", dtype=torch.bfloat16):

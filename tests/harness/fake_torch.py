@@ -244,7 +244,7 @@ class _Stream:
             number = 1 + max((n for d, n in self.cuda.timelines if d == device), default=0)
             where = self.cuda.timeline(device, number)
         self.timeline = where
-        self.stream_id, self.device_index = where.number, where.device
+        self.cuda_stream, self.device_index = where.number, where.device
         self.device = torch.device("cuda", where.device)
 
     def query(self) -> bool:

@@ -11,6 +11,7 @@ import io
 import pickle
 import sys
 import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -144,16 +145,22 @@ def transforms() -> None:
 
 
 def captured() -> None:
-    """A capture of a CUDA graph, at its seam: what torch says of the stream."""
+    """A capture of a CUDA graph, on a made-up CUDA that writes down whatever is asked of it."""
+    from tests.harness.fake_cuda import FakeCuda
+    from tests.harness.fake_torch import installed
+
     model, x = net().eval(), example()
-    torch.cuda.is_current_stream_capturing = lambda: True
-    calls: list[str] = []
-    for name in ("synchronize", "Event", "memory_allocated", "memory_stats"):
-        setattr(torch.cuda, name, lambda *_, name=name, **__: calls.append(name))
-    with torch.no_grad():
-        for _ in range(3):
-            assert torch.equal(model(x), plain(model, x))
-    assert calls == []
+    with installed(FakeCuda(home=0)) as cuda, torch.no_grad():
+        cuda.start()
+        expected = plain(model, x)
+        graph: Any = torch.cuda.CUDAGraph()
+        with torch.cuda.Stream(torch.device("cuda", 0)):
+            graph.capture_begin()
+            results = [model(x) for _ in range(3)]
+            graph.capture_end()
+        asked = cuda.in_captures()
+    assert all(torch.equal(result, expected) for result in results)
+    assert asked == []
 
 
 def data_parallel() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import probing
-from tests.harness.targets import Target
+from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -27,7 +27,7 @@ def test_a_collective_is_open_until_the_device_is_past_it(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those that were gathered, which end as one; what the device hangs in stays open."""
-    target = program("like_nccl")
+    target = program("like_nccl", PROBING_OVERHEAD="90")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     target.wait_for_output("queued")
     process = probing.connect(target.pid)
@@ -35,11 +35,23 @@ def test_a_collective_is_open_until_the_device_is_past_it(
     assert process.query(ROWS).to_pylist() == [row(*one, is_open=True) for one in begun]
     (target.cwd / "go").touch()
     target.wait_for_output("ready")
+    # The program does nothing more: what its device has passed is seen by the agent's own thread.
+
+    def is_all_but_the_last_over() -> bool:
+        return [one["is_open"] for one in process.query(ROWS).to_pylist()][-3:] == [
+            False,
+            False,
+            True,
+        ]
+
+    wait_until(is_all_but_the_last_over, "all but the last to end")
     told = process.query(ROWS).to_pylist()
     assert told[:3] == [row(*one, is_open=False) for one in begun]
-    assert [(one["op"], one["is_open"]) for one in told[3:]] == [
-        ("barrier", False),
-        ("reduce", True),
-    ]
+    later = [(one["op"], one["is_open"]) for one in told[3:]]
+    assert later == [("barrier", False), *[("all_reduce", False)] * 8, ("reduce", True)]
+    took = process.query(
+        "SELECT device_s FROM python.collectives WHERE step > 0 AND op <> 'reduce'"
+    )
+    assert [one["device_s"] for one in took.to_pylist()] == [2.0] * 6
     faults = process.query("SELECT source, note FROM probing.sources WHERE faults > 0")
     assert faults.to_pylist() == []

@@ -78,7 +78,7 @@ class Marks:
             RuntimeError: The device has failed.
         """
         stream = cuda.current_stream(device)
-        key = device, stream.stream_id
+        key = device, stream.cuda_stream
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(device)

@@ -66,9 +66,12 @@ class Pinned:
         with torch.no_grad():
             plain = tensor.detach().reshape(-1)
             places = self._places(torch, plain)
-            if not places or not (places[0][1] is None or places[0][1].is_here()):
+            if not places:
                 return None
             place, before = places.popleft()
+            if before is not None and not before.is_here():
+                places.appendleft((place, before))
+                return None
             try:
                 seen = place[: plain.nbytes].view(plain.dtype)
                 seen.copy_(plain, non_blocking=True)

@@ -71,6 +71,11 @@ class Collectives:
         if self._calls is not None:
             self._calls.close()
 
+    def time_by(self, timer: object) -> None:
+        """Have collectives timed on the device from now on, or no more."""
+        if self._calls is not None:
+            self._calls.rows.is_timed = timer is not None
+
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
         parts: list[Any] = [*self._makers, *([] if self._calls is None else [self._calls])]

@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....ring import DONE, HEADER_SIZE, NULL_INT, NULL_NAME
+from ....ring import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
 from ...guard import Guard
 from ..steps.recording import Recording
+from .call_tensors import device_of, flat_tensors
 from .groups import Group, Groups
 from .methods import Maker, MethodStandIn
 from .operations import Operation
-from .rows import COUNTED, Awaited, Call, CollectiveRows, call_of, device_of, flat_tensors
+from .rows import COUNTED, Awaited, Call, CollectiveRows, call_of
 
-_OPEN_ROW = struct.Struct("<Qq24sqI24sI32sQ")
+_OPEN_ROW = struct.Struct("<Qq24sqI24sI40sQ")
 """A whole row in few pieces: packed beforehand are size, root and peer; group, operation, texts and
 reduction; and all that the thread knows, down to the closing columns."""
 _SIZES = struct.Struct("<qqq")
@@ -86,6 +87,7 @@ class HotPath:
         known, awaited, under_way = self._groups.by_id, rows.awaited, rows.under_way
         line, poll, learn, key_of = rows.callers.line_at, rows.poll_seldom, self._learn, _key_of
         issued, failed, fault = self._issued, self._failed, self._guard.fault
+        mark = rows.accelerator.mark
         clock = time.perf_counter_ns
 
         def method(  # noqa: C901, PLR0912, PLR0915 - the same
@@ -130,6 +132,7 @@ class HotPath:
                     step = recording.step
                     pack_open(buffer, at, word, seq, sizes, start, step, texts, number, mine, word)
                     thread.is_in_collective = True
+                    begun = mark(device) if rows.is_timed and device is not None else None
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
                 return original(target, *args)
@@ -144,7 +147,7 @@ class HotPath:
             thread.is_in_collective = False
             try:
                 if is_async or result is None:
-                    issued(word, start, result, device, is_async=is_async)
+                    issued(word, start, result, device, begun, is_async=is_async)
                 else:
                     call = (word, at, start, thread, device)
                     number = id(result)
@@ -187,7 +190,10 @@ class HotPath:
                         synchronized(start, now)
                     took = now - entered
                     if took < lap_ns or still_holds(word):
-                        pack_close(buffer, at + close_at, NULL_NAME, now - start, took, word + DONE)
+                        pack_close(
+                            buffer, at + close_at, NULL_NAME, now - start, NULL_FLOAT, took,
+                            word + DONE,
+                        )  # fmt: skip
                 else:
                     note(call, start, now, target)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -215,10 +221,13 @@ class HotPath:
         known[key] = facts
         return facts
 
-    def _issued(self, word: int, start: int, work: Any, device: Any, *, is_async: bool) -> None:
+    def _issued(
+        self, word: int, start: int, work: Any, device: Any, begun: Any, *, is_async: bool
+    ) -> None:
         """Torch has taken one that is not waited for at once, or not by the host."""
         is_on_host = device is None
         call = Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
+        call.begun = begun
         self._rows.issued(call, work)
 
     def _failed(self, word: int, start: int, error: BaseException, wait_ns: int = NULL_INT) -> None:

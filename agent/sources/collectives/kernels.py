@@ -17,9 +17,10 @@ from typing import Any
 
 from ...guard import Guard
 from ..steps.recording import Recording
+from .call_tensors import flat_tensors
 from .groups import Group, Groups
 from .operations import FUNCTIONAL, OPERATIONS, Operation
-from .rows import Call, CollectiveRows, flat_tensors
+from .rows import Call, CollectiveRows
 
 _PATIENCE_S = 2.0
 _POLL_S = 0.001

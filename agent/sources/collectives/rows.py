@@ -17,10 +17,11 @@ import weakref
 from types import FrameType
 from typing import Any
 
-from ....ring import DONE, FAILED, NULL_INT
+from ....ring import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ...recorder import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording, ThreadState
+from .call_tensors import device_of, flat_tensors
 from .callers import Callers
 from .groups import Group
 from .operations import Operation
@@ -45,11 +46,13 @@ class Call:
         device: That of its tensors; None where they are on the host, or there are none.
         work: Gives what torch has returned for it, as long as that lives.
         outputs: The storages that it fills, where only they tell for what the program waits.
+        begun: The mark in front of it in the device's queue, where it is timed there.
         reached: The mark to which the device comes when it has ended there.
         together: Calls that were queued as one with it, and end as one.
     """
 
     __slots__ = (
+        "begun",
         "device",
         "is_async",
         "is_on_host",
@@ -73,6 +76,7 @@ class Call:
         self.together: tuple[Call, ...] = ()
         self.work: Any = None
         self.outputs: tuple[int, ...] = ()
+        self.begun: Any = None
         self.reached: Any = None
         self.wait_ns = NULL_INT
 
@@ -92,13 +96,15 @@ class CollectiveRows:
         callers: Finds the lines of the program.
         under_way: By ``id(work)``: calls whose work has not been seen to end.
         awaited: By ``id(work)``: those that the program waits for at once; see `hot_path`.
+        is_timed: Whether calls on a device are timed there.
         gathered: Calls of this thread that torch only gathers; None where it does not.
     """
 
     def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
         self._recording = recording
         self.ring = ring
-        self._accelerator = accelerator
+        self.accelerator = accelerator
+        self.is_timed = False
         self.callers = Callers(recording.names)
         self._owned = Owned()
         self._facts: dict[Any, tuple[int, int, int]] = {}
@@ -168,7 +174,10 @@ class CollectiveRows:
         )
         device = device_of(tensors)
         is_on_host = tensors is not None and device is None
-        return Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
+        call = Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
+        if self.is_timed and device is not None:
+            call.begun = self.accelerator.mark(device)
+        return call
 
     def issued(self, call: Call, work: Any, *, is_own: bool = False) -> None:
         """Torch has taken it.
@@ -215,7 +224,7 @@ class CollectiveRows:
         now, number = time.perf_counter_ns(), self._number(text)
         for one in (call, *call.together):
             took = now - one.start_ns
-            self.ring.close_row(one.word, FAILED, number, call.wait_ns, took)
+            self.ring.close_row(one.word, FAILED, number, call.wait_ns, NULL_FLOAT, took)
 
     def waited(self, call: Call, start_ns: int, now_ns: int, work: Any) -> None:
         """The program has waited for it, which is over but on a device."""
@@ -273,10 +282,11 @@ class CollectiveRows:
         """It is in the queue of a device, at the end of what is there so far."""
         call.work = None
         on_device = call.device is not None
-        call.reached = self._accelerator.mark(call.device) if on_device else None
+        call.reached = self.accelerator.mark(call.device) if on_device else None
         if call.reached is None:
             self._close(call, now_ns)
         else:
+            self._recording.rows.used()  # so that its end is seen though there be no steps
             self._put(id(call), call)
 
     def _put(self, key: int, call: Call) -> None:
@@ -293,8 +303,12 @@ class CollectiveRows:
 
     def _close(self, call: Call, now_ns: int) -> None:
         """Its row is complete, and so are those that ended with it."""
+        device_s = NULL_FLOAT
+        if call.begun is not None and call.reached is not None:
+            seconds = self.accelerator.between(call.begun, call.reached)
+            device_s = NULL_FLOAT if seconds is None else seconds.value()
         for one in (call, *call.together):
-            self.ring.close_row(one.word, DONE, 0, call.wait_ns, now_ns - one.start_ns)
+            self.ring.close_row(one.word, DONE, 0, call.wait_ns, device_s, now_ns - one.start_ns)
 
     def facts_of(self, tensors: Any) -> tuple[int, int, int]:
         """The numbers of the texts of shapes and types, and the bytes."""
@@ -348,12 +362,6 @@ def call_of(awaited: Awaited) -> Call:
     return Call(word, start_ns, is_async=False, is_on_host=device is None, device=device)
 
 
-def device_of(tensors: Any) -> Any:
-    """The device of lists of lists of tensors; None for the host, and where there are none."""
-    first = None if tensors is None else _first(tensors)
-    return None if first is None or first.is_cpu else first.device
-
-
 def _is_over(work: Any, call: Call) -> bool:
     """Whether a work has ended.
 
@@ -375,17 +383,3 @@ def _next_message(group: Group, op: str, peer: int | None) -> int:
     counts = group.sent if op == "send" else group.received
     counts[peer] = number = counts.get(peer, 0) + 1
     return number
-
-
-def _first(tensors: Any) -> Any:
-    """The first tensor of lists of lists."""
-    while type(tensors) in (list, tuple):
-        tensors = tensors[0] if tensors else None
-    return tensors
-
-
-def flat_tensors(tensors: Any) -> list[Any]:
-    """The tensors of lists of lists."""
-    if type(tensors) in (list, tuple):
-        return [tensor for item in tensors for tensor in flat_tensors(item)]
-    return [tensors]

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import NULL_INT, NULL_NAME
+from ....ring import NULL_FLOAT, NULL_INT, NULL_NAME
 from ....tables import STAGES
 from ...native import Thread, new_moment
 from ...recorder import Names, RingWriter
@@ -31,7 +31,7 @@ OPEN_ROW = struct.Struct("<QqI12s24sQ")
 all that the thread knows of its calls, down to the closing columns."""
 CLOSE_ROW = struct.Struct("<qqQ")
 _FACTS = struct.Struct("<IBBBBqq")
-_COLLECTIVE_FACTS = struct.Struct("<IB7xIqq")
+_COLLECTIVE_FACTS = struct.Struct("<IB7xIqdq")
 _DEPTH_AT = 5
 
 
@@ -117,7 +117,9 @@ class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Pytho
         self.backward: list[Any] = []
         self.backward_facts = _facts(self.native_id, BACKWARD, recomputing=False, training=True)
         self.collective_facts = tuple(
-            _COLLECTIVE_FACTS.pack(self.native_id, is_async, NULL_NAME, NULL_INT, NULL_INT)
+            _COLLECTIVE_FACTS.pack(
+                self.native_id, is_async, NULL_NAME, NULL_INT, NULL_FLOAT, NULL_INT
+            )
             for is_async in (False, True)
         )
         self._all_facts: dict[tuple[bool, bool], list[bytes]] = {}

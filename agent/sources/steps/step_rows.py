@@ -87,17 +87,6 @@ class _BatchPlaces(NamedTuple):
     loss: int
 
 
-class _Known:
-    """What is known already."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def read(self) -> int:
-        """See `Later`."""
-        return self._value
-
-
 class _Skipped:
     """How many steps were left out, where the optimizer itself may have left out this one."""
 
@@ -140,6 +129,7 @@ class StepRows:
         has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
         on_device: Whether an accelerator was in use as the step began.
         autocast: The type that autocast has calls of modules be in; None without.
+        used: Called where a device is in use.
         found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
         before_wait: Called with a batch that was waited for; returns whether it is no part of the
             step, so far.
@@ -162,7 +152,7 @@ class StepRows:
         self._memory: MemoryRows | None = None
         self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimes | None = None
-        self._used: Callable[[], object] = bool
+        self.used: Callable[[], object] = bool
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
@@ -195,7 +185,7 @@ class StepRows:
             used: Called at their beginning.
         """
         self._device_times = times
-        self._used = used
+        self.used = used
 
     def trains(self, root: Any) -> None:
         """This is the root module that is trained."""
@@ -233,7 +223,7 @@ class StepRows:
         self._due_memory = memory if memory is not None and memory.step_began(step) else None
         self.phases.watch = self._due_memory
         if self.on_device and self._device_times is not None:
-            self._used()
+            self.used()
             self._device_times.step_began(step)
         self.phases.begin(now_ns)
 
@@ -259,6 +249,8 @@ class StepRows:
             closing[at.samples] = self._samples
         if self.skipped is not None:
             closing[at.skipped] = self.skipped
+        if self._mark is not None:
+            closing[at.host_bound] = int(self._mark.is_here())
         if self._tokens is not None:
             closing[at.tokens] = self._tokens
             if ended.took_ns > 0:
@@ -296,12 +288,10 @@ class StepRows:
         if self.found_inf is not None:
             later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
-            first, is_drained = self._mark, self._mark.is_here()
-            self._mark = self._accelerator.mark()
+            first, self._mark = self._mark, self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
             if between is not None:
                 later.append((at.device_s, Number(NULL_FLOAT, between)))
-                later.append((at.host_bound, _Known(int(is_drained))))
         return later
 
     def stepped(self, now_ns: int, step: OptimizerStep) -> None:

@@ -104,6 +104,7 @@ def _captured(device: Device, recorded: Recorded | None) -> list[torch.Tensor]:
     finally:
         over.set()
         asking.join()
+    torch.cuda.synchronize()
     for _ in range(10):
         graph.replay()
     torch.cuda.synchronize()
@@ -131,21 +132,25 @@ def waits(device: Device) -> Iterator[Finding]:
     torch.cuda.set_sync_debug_mode("default")
     yield expect("problems after steps in which to wait is an error", recorded.problems(), must=[])
     recorded.pause()
-    bare = _queued(device, training)
+    plain = _queued(device, training)
     recorded.go_on()
     training.steps(10 if device.is_fake else 40)
-    told = _queued(device, training)
-    yield seen("five steps queued behind 0.2 s of work, not recorded", f"{bare * 1e3:.1f} ms")
+    queued = _queued(device, training)
+    yield seen("five steps queued behind 0.2 s of work, not recorded", f"{plain * 1e3:.1f} ms")
     if device.is_fake:
         yield left_out("the same, recorded", "the made-up CUDA takes the host's own time")
     else:
-        yield limit("the same, recorded", told, most=0.15, unit="s")
+        yield limit("the same, recorded", queued, most=0.15, unit="s")
     torch.cuda.synchronize()
     training.steps(10 if device.is_fake else 100)
-    with device.calls() as calls:
+    with device.calls() as told:
+        training.steps(20)
+    recorded.pause()
+    training.steps(10)
+    with device.calls() as bare:
         training.steps(20)
     for name in (*WAITS, *MAKINGS):
-        yield expect(f"{name} in 20 steps", calls[name], must=0)
+        yield expect(f"{name} in 20 steps, over those without", told[name] - bare[name], must=0)
 
 
 def _queued(device: Device, training: Small) -> float:
@@ -171,7 +176,7 @@ def no_context(device: Device) -> Iterator[Finding]:
     training.accelerator.device_totals(fresh=True)
     training.segments()
     yield expect("CUDA is in use", torch.cuda.is_initialized(), must=False)
-    opened = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")[:-1]]
+    opened = [os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")]
     # What NVML opens itself makes no context.
     used = [path for path in opened if path.startswith("/dev/nvidia") and "ctl" not in path]
     yield seen("device files that are open", used or "none")

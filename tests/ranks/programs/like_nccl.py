@@ -41,6 +41,15 @@ if __name__ == "__main__":
     CUDA.advance(3.0)
     dist.barrier()
     assert all(work.is_completed() for work in gathered.works)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        model(torch.ones(2, 4)).sum().backward()
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+        CUDA.advance(5.0)
     dist.reduce(torch.ones(4), 0)
     print("ready", flush=True)
     time.sleep(600)

@@ -128,7 +128,8 @@ def allocator(name: str) -> dict[str, Any]:
 if __name__ == "__main__":
     install(CUDA)
     what, *arguments = sys.argv[1:]
-    seen = {"train": train, "fork": fork, "allocator": allocator}[what](*arguments)
+    scenes: dict[str, Any] = {"train": train, "fork": fork, "allocator": allocator}
+    seen = scenes[what](*arguments)
     print(json.dumps(seen), flush=True)
     assert threading.current_thread() is threading.main_thread()
     print("ready", flush=True)
