@@ -247,6 +247,33 @@ def clipped() -> dict[str, Any]:
     return {"steps": 4, "losses": losses, "norms": [before, after]}
 
 
+class Direct(nn.Module):
+    """Is called as `model.forward(x)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.rest = nn.ModuleList([nn.ReLU(), nn.Linear(8, 1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for layer in self.rest:
+            x = layer(x)
+        return x
+
+
+def forward() -> dict[str, Any]:
+    model = Direct()
+    optimizer, losses = sgd(model), []
+    for _ in range(4):
+        loss = (model.forward(X) - Y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 4, "losses": losses}
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -263,6 +290,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "teacher": teacher,
     "closure": closure,
     "clipped": clipped,
+    "forward": forward,
 }
 
 if __name__ == "__main__":
