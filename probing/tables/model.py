@@ -162,14 +162,15 @@ MODULES = Table(
             type="int64",
             doc="Floating-point operations of all its calls in that forward, a multiplication and"
             " an addition counted as two: by formula for linear, convolution, recurrent, attention,"
-            " embedding and normalisation layers, and the sum over the calls inside it for every"
-            " other module. NULL where no formula is known.",
+            " embedding and normalisation layers; for every other module the sum over the calls"
+            " inside it and over the functions that it calls itself: fused attention, linear,"
+            " matmul and its kin. NULL where no formula is known.",
         ),
         Column(
             name="flops_is_lower_bound",
             type="bool",
-            doc="Whether `flops` may be too small: the module's own code, or a module inside it for"
-            " which no formula is known, may compute more.",
+            doc="Whether `flops` may be too small: the module's own code, such as the operator `@`,"
+            " or a module inside it for which no formula is known, may compute more.",
         ),
         Column(
             name="observed_step",
@@ -197,6 +198,13 @@ OPTIMIZERS = Table(
             " stepped.",
         ),
         Column(name="optimizer", type="text", doc="The optimizer's class."),
+        Column(
+            name="name",
+            type="text",
+            doc="What it is called in `python.optimizer_steps` and by `act`: the variable that held"
+            " it when it first stepped, where that is known, else its class; with a number for the"
+            " second of a name and those that follow.",
+        ),
         Column(name="param_group", type="int64", doc="The group's place in `param_groups`."),
         Column(
             name="lr",

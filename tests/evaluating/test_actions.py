@@ -189,7 +189,7 @@ def test_all_optimizers_are_acted_on_and_named(
         scaled = job.act(Lr(scale=0.5))
         assert {what.partition(":")[0] for what in _changes(scaled)} == {"AdamW", "AdamW 2"}
         assert scaled.notes == (
-            "it acts on AdamW 2, AdamW",
+            "it acts on AdamW, AdamW 2",
             "left alone, since it has not stepped: SGD",
         )
         assert job.act(Undo()).changes

@@ -166,7 +166,8 @@ def test_a_rate_that_the_script_has_overwritten_is_its_own(name: str) -> None:
 def test_a_scheduler_that_was_put_back_takes_the_rate_along() -> None:
     """After `load_state_dict` its numbers are not ours any more, and so the rate is not."""
     trained = Trained("LambdaLR")
-    before = trained.scheduler.state_dict()
+    scheduler: Any = trained.scheduler
+    before = scheduler.state_dict()
     before["base_lrs"] = list(before["base_lrs"])
     applied = trained.act(Lr(scale=0.1))
     trained.scheduler.load_state_dict(before)
@@ -189,6 +190,7 @@ def test_every_optimizer_is_acted_on_and_named() -> None:
     assert one.rates() == other.rates() == pytest.approx([0.01, 0.001])
     whose = {change.what.partition(":")[0] for change in applied.changes}
     assert whose == {"first", "second"}
+    assert applied.undo is not None
     applied.undo()
     assert one.rates() == other.rates() == pytest.approx([0.1, 0.01])
 

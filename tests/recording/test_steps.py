@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 WITH_LOSSES = (
     *("twelve", "in_backward", "marked_in_backward", "shared", "by_hand", "functional"),
-    *("evaluated", "rollouts", "teacher", "clipped"),
+    *("evaluated", "rollouts", "teacher", "clipped", "forward"),
 )
 SETTLED = 3
 """After how many steps a pattern is known that could not be foretold."""
@@ -144,3 +144,13 @@ def test_norms_are_told_before_and_after_clipping(runs: Runs) -> None:
     assert [row["clipped_norm"] for row in rows] == pytest.approx(after, rel=NEAR)
     assert {(row["skipped"], row["amp_scale"]) for row in rows} == {(None, None)}
     assert after[0] < before[0]
+
+
+def test_modules_keep_their_names_where_forward_is_called(runs: Runs) -> None:
+    """They are those of the model that was called past the call which is recorded."""
+    run = runs("forward")
+    assert run.names("forward") == {"first", "rest.0", "rest.1"}
+    rows = run.ask("SELECT DISTINCT root, model FROM python.torch_trace WHERE stage = 'forward'")
+    assert rows == [{"root": "Direct", "model": "Direct"}]
+    rows = run.ask("SELECT DISTINCT model FROM python.steps WHERE duration IS NOT NULL")
+    assert rows == [{"model": "Direct"}]

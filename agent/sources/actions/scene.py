@@ -101,7 +101,9 @@ class Scene:
         Raises:
             ActRefused: None goes by that name or number, or several do.
         """
-        return chosen_of(self.optimizers(), self._names(), self._idle(), wanted)
+        optimizers = self.recording.optimizers.alive() or [self.optimizer()]
+        names = [self.name_of(optimizer) for optimizer in optimizers]
+        return chosen_of(optimizers, names, self._idle(), wanted)
 
     def name_of(self, optimizer: Any) -> str:
         """What an optimizer is called."""
@@ -110,9 +112,6 @@ class Scene:
     def listed(self, optimizers: list[Any]) -> str:
         """The names of optimizers in a sentence."""
         return ", ".join(map(self.name_of, optimizers))
-
-    def _names(self) -> list[str]:
-        return [self.name_of(optimizer) for optimizer in self.optimizers()]
 
     def _idle(self) -> list[str]:
         """The names of optimizers that are there, and have not stepped."""

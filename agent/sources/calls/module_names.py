@@ -17,6 +17,7 @@ from ...guard import Guard
 from ...recorder import Names
 from ..model.given_names import ModelNames
 from .class_names import class_name, is_wrapper_child
+from .direct_calls import owner_of
 
 IDS = struct.Struct("<III")
 
@@ -37,6 +38,7 @@ class ModuleNames:
         paths: By ``id(module)``: its name.
         with_parameters: The numbers of roots that have parameters.
         on_change: Called when what is known of a module is no longer what it was.
+        owners: By ``id(module)``: the root of a module that is called past the root's own call.
         on_forget: Called with the identity of a module that has died.
         guard: Counts what fails as a module dies, which Python would print.
     """
@@ -46,6 +48,7 @@ class ModuleNames:
         self.paths: dict[int, str] = {}
         self.with_parameters: set[bytes] = set()
         self.on_change: Callable[[], None] = lambda: None
+        self.owners: dict[int, weakref.ref[Any]] = {}
         self.on_forget: Callable[[int], None] = lambda _: None
         self.guard = Guard("module names", self.forget_all)
         self.guard.on_fault = self.forget_all  # else another module may get a dead one's name
@@ -54,6 +57,27 @@ class ModuleNames:
         self._models = models
         self._references: dict[int, _Reference] = {}
         self._unrooted: set[type] = set()
+
+    def learn_call(self, module: Any) -> bytes:
+        """Name a module that was met outside of any call; returns its numbers.
+
+        Where it is called by the `forward` of another one, which itself was called by that name,
+        that one is its root.
+        """
+        owner = owner_of(module)
+        if owner is None:
+            return self.learn_root(module)
+        self.learn_root(owner)
+        for _, part in walk(owner, "", set()):
+            if part is not owner:
+                self.owners[id(part)] = weakref.ref(owner)
+        return self.known[id(module)]
+
+    def root_of(self, module: Any) -> Any:
+        """The root that a module called from outside is part of; most are roots themselves."""
+        reference = self.owners.get(id(module))
+        owner = reference() if reference is not None else None
+        return module if owner is None else owner
 
     def learn_root(self, root: Any) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
@@ -101,7 +125,7 @@ class ModuleNames:
 
     def forget_all(self) -> None:
         """Let go of every module."""
-        for names in (self.known, self.paths, self._references, self._left_out):
+        for names in (self.known, self.paths, self._references, self._left_out, self.owners):
             names.clear()
         self.on_change()
 
@@ -125,7 +149,7 @@ class ModuleNames:
         """Called as a module dies."""
         if self._references.get(reference.key) is reference:
             del self._references[reference.key]
-            for names in (self.known, self.paths, self._left_out):
+            for names in (self.known, self.paths, self._left_out, self.owners):
                 names.pop(reference.key, None)
             self.on_change()
             self.on_forget(reference.key)

@@ -274,8 +274,8 @@ class ModuleCalls:
         start = time.perf_counter_ns()
         ids = self._names.known.get(id(module))
         if ids is None:
-            ids = self._names.learn_root(module)
-            self._recording.roots.add(module)
+            ids = self._names.learn_call(module)
+            self._recording.roots.add(self._names.root_of(module))
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
         thread.root = module
@@ -287,11 +287,10 @@ class ModuleCalls:
                 self._recording.safe_points.root_called()
                 start = time.perf_counter_ns()  # that somebody has held the training is no cost
             size = size_of(args, kwargs)
-            thread.is_evaluating = self._progress.root_called(
-                self._called(module, ids, size[1]), thread
-            )
-            if ids in self._names.with_parameters:
-                thread.root_ids = ids
+            call = self._called(module, ids, size[1])
+            thread.is_evaluating = self._progress.root_called(call, thread)
+            if call.has_parameters:
+                thread.root_ids = IDS.pack(*call.ids)
             is_trainings = thread.native_id == self._recording.training_thread
             if is_trainings and not thread.is_evaluating:
                 self._enter_forward(size, args, kwargs)
@@ -302,8 +301,11 @@ class ModuleCalls:
 
     def _called(self, module: Any, ids: bytes, samples: int | None) -> RootCall:
         """What is known of the call of a root."""
+        root = self._names.root_of(module) if self._names.owners else module
+        if root is not module:
+            ids = self._names.known[id(root)]
         return RootCall(
-            module,
+            root,
             IDS.unpack(ids),
             has_parameters=ids in self._names.with_parameters,
             has_grad=self._torch.is_grad_enabled(),

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...guard import Guard
 from ..model.flops import Formulas, Shapes
+from ..model.function_flops import FunctionFlops
 from ..steps.recording import Recording
 from .call_shapes import Tensors, read_tensors
 from .class_names import unwrap
@@ -52,10 +53,11 @@ class Observed:
 class _Call:
     """A call in progress, and the operations of those inside it that have ended."""
 
-    __slots__ = ("flops", "is_incomplete", "module")
+    __slots__ = ("flops", "has_formula", "is_incomplete", "module")
 
-    def __init__(self, module: int) -> None:
+    def __init__(self, module: int, *, has_formula: bool) -> None:
         self.module = module
+        self.has_formula = has_formula
         self.flops: int | None = None
         self.is_incomplete = False
 
@@ -85,6 +87,7 @@ class Observation:
         self._handles: list[Any] = []
         self._calls: list[_Call] = []
         self._hooks = self._make_hooks()
+        self._functions = FunctionFlops(self._count_function)
 
     def root_called(self, root: Any, step: int) -> None:
         """A root is about to be called; runs in the training thread."""
@@ -127,6 +130,8 @@ class Observation:
             self._root, self._thread, self._step = weakref.ref(root), threading.get_ident(), step
             for module in list(_eager_modules(root, self._torch))[:_MOST_MODULES]:
                 self.guard.run(self._hook, module)
+            if not _has_compiled():  # a compiled function would be compiled again
+                self.guard.run(self._functions.start)
 
     def _hook(self, module: Any) -> None:
         """Have one module's calls noted."""
@@ -139,6 +144,7 @@ class Observation:
         handles, self._handles = self._handles, []
         self._root, self._thread, self._current = None, 0, {}
         self._calls.clear()
+        self.guard.run(self._functions.stop)
         for handle in handles:
             self.guard.run(handle.remove)
 
@@ -175,7 +181,8 @@ class Observation:
 
         def entered(module: Any, _args: Any) -> None:
             if self._is_mine():
-                self._calls.append(_Call(id(module)))
+                has_formula = self._formulas.is_known(module)
+                self._calls.append(_Call(id(module), has_formula=has_formula))
 
         def left(module: Any, args: Any, kwargs: Any, result: Any) -> None:
             if self._is_mine():
@@ -205,6 +212,12 @@ class Observation:
             is_exact = is_chain and not call.is_incomplete and flops is not None
         self._add(seen, self._calls[-1] if self._calls else None, flops, is_exact=is_exact)
 
+    def _count_function(self, flops: int) -> None:
+        """A function was called by the module in progress, unless its formula knows of it."""
+        if self._is_mine() and self._calls and not self._calls[-1].has_formula:
+            call = self._calls[-1]
+            call.flops = (call.flops or 0) + flops
+
     def _add(
         self, seen: Observed, outer: _Call | None, flops: int | None, *, is_exact: bool
     ) -> None:
@@ -221,6 +234,12 @@ class Observation:
 def is_compiled(module: Any) -> bool:
     """Whether torch.compile stands before a module's forward."""
     return "_orig_mod" in module._modules or vars(module).get("_compiled_call_impl") is not None
+
+
+def _has_compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return bool(counters.get("frames"))
 
 
 def _eager_modules(root: Any, torch: Any) -> list[Any]:

@@ -69,6 +69,10 @@ class Formulas:
         except (KeyError, IndexError, ZeroDivisionError):
             return None  # called in a way that the formula knows nothing of
 
+    def is_known(self, module: Any) -> bool:
+        """Whether a formula is known for its forward."""
+        return "forward" not in vars(module) and type(module).forward in self._known
+
     def is_container(self, module: Any) -> bool:
         """Whether it only holds modules and cannot be called, as a ModuleList."""
         return type(module).forward is self._no_forward

@@ -44,6 +44,7 @@ def _row(
     return (
         number,
         type(optimizer).__name__,
+        None if recording is None else recording.optimizer_names.name_of(optimizer),
         place,
         _number(group.get("lr")),
         _number(group.get("weight_decay")),

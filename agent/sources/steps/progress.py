@@ -26,7 +26,7 @@ from .optimizer_facts import learning_rate_of, steps_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
 from .recording import Recording, ThreadState
-from .step_pattern import StepPattern
+from .step_pattern import Place, StepPattern
 
 _PATIENCE = 8
 """How often an optimizer steps in another thread before that counts as the one that trains."""
@@ -306,7 +306,8 @@ class Progress:
         recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
-        place, period = members.place(), pattern.period
+        period = pattern.period
+        place = Place() if period else members.place()
         if not pattern.stepped(who, lambda: members.expected(pattern.since()), place):
             return False
         if pattern.period != period:

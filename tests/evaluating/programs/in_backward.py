@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 from torch import Tensor, nn
 
 import probing
 
 torch.set_num_threads(1)
+dist: Any = torch.distributed
 inside: list[str] = []
 X, Y = torch.randn(8, 16), torch.randn(8, 1)
 
@@ -60,18 +62,18 @@ def loss_of(model: nn.Module) -> Tensor:
 
 
 def tensors(model: nn.Module) -> Callable[[], None]:
-    optimizers = {p: torch.optim.SGD([p], lr=1e-3, momentum=0.9) for p in model.parameters()}
+    optimizers = {id(p): torch.optim.SGD([p], lr=1e-3) for p in model.parameters()}
 
     def step(parameter: Tensor) -> None:
-        optimizers[parameter].step()
-        optimizers[parameter].zero_grad()
+        optimizers[id(parameter)].step()
+        optimizers[id(parameter)].zero_grad()
 
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(step)
     return lambda: run_backward(loss_of(model))
 
 
-def modules(model: Net) -> Callable[[], None]:
+def modules(model: Any) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step(*_: object) -> None:
@@ -150,7 +152,10 @@ def parallel(model: nn.Module) -> Callable[[], None]:
     wrapped = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=1e-3)
 
-    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    def hook(
+        state: object,
+        bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
+    ) -> torch.futures.Future[Tensor]:
         future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
 
         def then(done: torch.futures.Future[list[Tensor]]) -> Tensor:

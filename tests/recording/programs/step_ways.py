@@ -77,11 +77,11 @@ def twelve() -> dict[str, Any]:
 
 def in_backward(*, marks: bool = False) -> dict[str, Any]:
     model = net()
-    optimizers = {p: torch.optim.SGD([p], lr=1e-2) for p in model.parameters()}
+    optimizers = {id(p): torch.optim.SGD([p], lr=1e-2) for p in model.parameters()}
 
     def step(parameter: Tensor) -> None:
-        optimizers[parameter].step()
-        optimizers[parameter].zero_grad()
+        optimizers[id(parameter)].step()
+        optimizers[id(parameter)].zero_grad()
         time.sleep(0.005)
         if marks and parameter.shape == (8, 4):
             probing.step()
@@ -130,6 +130,7 @@ def by_hand() -> dict[str, Any]:
         losses.append(2 * loss.item())
         with torch.no_grad():
             for parameter in model.parameters():
+                assert parameter.grad is not None
                 parameter.data -= 1e-2 * parameter.grad
                 parameter.grad = None if step % 2 else torch.zeros_like(parameter)
     return {"steps": 6, "losses": losses, "open": 1}
@@ -137,7 +138,7 @@ def by_hand() -> dict[str, Any]:
 
 def functional() -> dict[str, Any]:
     model, losses = net(), []
-    parameters = dict(model.named_parameters())
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
     for _ in range(6):
         loss = (torch.func.functional_call(model, parameters, (X,)) - Y).square().mean()
         gradients = torch.autograd.grad(loss, list(parameters.values()))
@@ -246,6 +247,33 @@ def clipped() -> dict[str, Any]:
     return {"steps": 4, "losses": losses, "norms": [before, after]}
 
 
+class Direct(nn.Module):
+    """Is called as `model.forward(x)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.rest = nn.ModuleList([nn.ReLU(), nn.Linear(8, 1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for layer in self.rest:
+            x = layer(x)
+        return x
+
+
+def forward() -> dict[str, Any]:
+    model = Direct()
+    optimizer, losses = sgd(model), []
+    for _ in range(4):
+        loss = (model.forward(X) - Y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 4, "losses": losses}
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -262,6 +290,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "teacher": teacher,
     "closure": closure,
     "clipped": clipped,
+    "forward": forward,
 }
 
 if __name__ == "__main__":

@@ -142,3 +142,44 @@ def test_shapes_are_read_without_the_code_of_what_holds_them() -> None:
         deep = [deep]
     assert read_tensors(deep, torch).text is None
     assert read_tensors("text", torch) == ((), None, None)
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "fused attention": lambda t: t.nn.functional.scaled_dot_product_attention(
+        t.randn(2, 4, 5, 8), t.randn(2, 4, 7, 8), t.randn(2, 4, 7, 6), is_causal=False
+    ),
+    "attention by names": lambda t: t.nn.functional.scaled_dot_product_attention(
+        query=t.randn(3, 5, 8), key=t.randn(3, 5, 8), value=t.randn(3, 5, 8)
+    ),
+    "linear": lambda t: t.nn.functional.linear(t.randn(2, 3, 4), t.randn(5, 4), t.randn(5)),
+    "matmul": lambda t: t.matmul(t.randn(2, 3, 4), t.randn(4, 5)),
+    "matmul in batches": lambda t: t.matmul(t.randn(6, 3, 4), t.randn(6, 4, 5)),
+    "vector": lambda t: t.matmul(t.randn(3, 4), t.randn(4)),
+    "bmm": lambda t: t.bmm(t.randn(2, 3, 4), t.randn(2, 4, 5)),
+    "baddbmm": lambda t: t.baddbmm(t.randn(2, 3, 5), t.randn(2, 3, 4), t.randn(2, 4, 5)),
+    "addmm": lambda t: t.addmm(t.randn(5), t.randn(3, 4), t.randn(4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_counted_as_torch_counts(name: str) -> None:
+    """What a module calls by itself gives what FlopCounterMode sees, and is as before behind it."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from probing.agent.sources.model.function_flops import FunctionFlops
+
+    counted: list[int] = []
+    functions, original = FunctionFlops(counted.append), torch.nn.functional.linear
+    functions.start()
+    try:
+        FUNCTIONS[name](torch)
+    finally:
+        functions.stop()
+    assert torch.nn.functional.linear is original
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        FUNCTIONS[name](torch)
+    # torch's counter takes no product of a matrix and a vector for one.
+    expected = 24 if name == "vector" else counter.get_total_flops()
+    assert counted == [expected]

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from probing.agent import safe_points
 from probing.agent.safe_points import AGENT_THREAD_PREFIX, SafePoints
 
 pytestmark = pytest.mark.anypython
@@ -74,6 +75,70 @@ def test_calls_of_roots_count_until_an_optimizer_steps() -> None:
     points.stepping = True
     points.root_called()
     assert job.left == 8
+
+
+class AtWork:
+    """Torch as the test says it is."""
+
+    def __init__(self, *, here: bool = False, elsewhere: bool = False) -> None:
+        self.here, self.elsewhere = here, elsewhere
+
+    def is_here(self) -> bool:
+        """See `safe_points.AtWork`."""
+        return self.here
+
+    def is_elsewhere(self) -> bool:
+        """See `safe_points.AtWork`."""
+        return self.elsewhere
+
+    def is_transformed(self) -> bool:
+        """See `safe_points.AtWork`."""
+        return False
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_no_job_runs_and_nobody_is_let_in_within_a_backward_pass(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this thread or in another one; when it is over, both are."""
+    monkeypatch.setattr(safe_points, "_OTHERS_PATIENCE_S", 0.01)
+    points, job = SafePoints(), Countdown(2)
+    points.at_work = AtWork(**{place: True})
+    points.begin_job(job)
+    visit = points.request(0.0)
+    points.step_ended()
+    assert (job.left, visit.is_held()) == (2, False)
+    points.at_work = AtWork()
+    points.step_ended()
+    assert (job.left, visit.is_held()) == (1, True)
+
+
+def test_other_threads_wait_while_one_is_held() -> None:
+    """What they would begin begins as soon as the visit is over."""
+    points, passed = SafePoints(), threading.Event()
+    visit = points.request(60.0)
+    held = threading.Thread(target=points.step_ended)
+    held.start()
+    visit.wait_held(60.0)
+    other = threading.Thread(target=lambda: (points.torch_called(), passed.set()))
+    other.start()
+    assert not passed.wait(0.05)
+    points.withdraw(visit)
+    assert passed.wait(60.0)
+    held.join()
+    other.join()
+    assert not points.closed
+
+
+def test_a_pass_within_a_pass_waits_for_nobody_who_waits_for_it() -> None:
+    """Else the thread at the safe point and the one in the pass would wait for each other."""
+    points = SafePoints()
+    points.at_work = AtWork(here=True)
+    with points.others_held_up():
+        other = threading.Thread(target=points.torch_called)
+        other.start()
+        other.join(60.0)
+        assert not other.is_alive()
 
 
 def test_the_agents_own_steps_do_not_count() -> None:

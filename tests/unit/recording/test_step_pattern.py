@@ -58,7 +58,13 @@ def test_a_late_start_finds_where_the_loop_begins() -> None:
 
 def test_a_long_training_keeps_its_pattern_cheap() -> None:
     """What is not foretold is asked for; what is, is not."""
-    pattern, asked = StepPattern(), []
+    pattern = StepPattern()
+    asked: list[int] = []
+
+    def expected() -> set[int]:
+        asked.append(1)
+        return {D, G}
+
     for who in [D, G] * 100:
-        pattern.stepped(who, lambda: asked.append(1) or {D, G})
+        pattern.stepped(who, expected)
     assert len(asked) <= 4
