@@ -175,6 +175,7 @@ class StrangeProcess:
         steps: int | None = None,
         timeout_s: float | None = None,
         tell: TellRecording | None = None,
+        first_step: int | None = None,
     ) -> Recording:
         """See `Process`."""
         raise self._no_agent()
