@@ -96,7 +96,8 @@ class MemoryRecordings:
                 return Taking(_in_thread(self._save_history))
             if self._is_taken or self._profiling is None or not self._is_of_use():
                 limit_s = request.timeout_s or DEFAULT_TIMEOUT_S
-                profiling = self._begin(training, request.steps, request.entries, limit_s)
+                first = request.first_step
+                profiling = self._begin(training, request.steps, request.entries, limit_s, first)
                 return Taking(profiling.future, profiling.cancel)
             if self._recorder is not None:
                 self._recorder.finish()
@@ -134,7 +135,8 @@ class MemoryRecordings:
         cost_s = None
         if status.step_s is not None and status.plain_step_s is not None:
             cost_s = max(0.0, status.step_s - status.plain_step_s)
-        return SourceReport("allocations", "on" if is_on else "off", cost_s, 0, None)
+        note = "recorded, and not fetched yet" if status.state == "recorded" else None
+        return SourceReport("allocations", "on" if is_on else "off", cost_s, 0, note)
 
     def close(self) -> None:
         """End what is on; `Profiles` ends its own."""
@@ -149,7 +151,12 @@ class MemoryRecordings:
         return self._profiling is not None and not self._profiling.is_over()
 
     def _begin(
-        self, training: TorchTraining, steps: int, entries: int, limit_s: float
+        self,
+        training: TorchTraining,
+        steps: int,
+        entries: int,
+        limit_s: float,
+        first_step: int | None = None,
     ) -> Profiling:
         """Record some steps on the CPU."""
         recorder = AllocationSteps(
@@ -158,6 +165,7 @@ class MemoryRecordings:
             recording=training.recording,
             census=take_census,
             entries=entries,
+            first_step=first_step,
         )
 
         def save() -> Path:

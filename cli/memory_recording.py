@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -30,7 +30,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def recording_options(function: F) -> F:
     """The options that both have."""
-    for decorate in (_STEPS_OPTION, _SNAPSHOT_OPTION, _RECORD_OPTION):
+    for decorate in (
+        _STEPS_OPTION,
+        _WHEN_OPTION,
+        _AT_STEP_OPTION,
+        _SNAPSHOT_OPTION,
+        _RECORD_OPTION,
+    ):
         function = decorate(function)
     return function
 
@@ -51,7 +57,19 @@ def change_recordings(target: Target, state: str, steps: int | None) -> int:
     return replies.exit_code
 
 
-def take_snapshots(target: Target, given: str, steps: int | None) -> int:
+class Awaited(NamedTuple):
+    """What a snapshot waits for.
+
+    Attributes:
+        step: The step that is to be recorded.
+        condition: Of SQL, over the columns of python.steps: of a step that has ended.
+    """
+
+    step: int | None = None
+    condition: str | None = None
+
+
+def take_snapshots(target: Target, given: str, steps: int | None, awaited: Awaited) -> int:
     """Write what was recorded to a file, and show the most of it.
 
     Args:
@@ -66,7 +84,7 @@ def take_snapshots(target: Target, given: str, steps: int | None) -> int:
     from .render.memory_recording import render_recording
 
     def ask(process: Process) -> tuple[Recording, Card]:
-        return _snapshot(process, target, steps), process.status()
+        return _snapshot(process, target, steps, awaited), process.status()
 
     replies = Replies(target, ask)
     for reply in replies:
@@ -100,7 +118,7 @@ def file_for(given: str, recording: Recording, card: Card, *, is_single: bool) -
     return str(path.with_name(f"{path.stem}{own}{path.suffix or '.pickle'}"))
 
 
-def _snapshot(process: Process, target: Target, steps: int | None) -> Recording:
+def _snapshot(process: Process, target: Target, steps: int | None, awaited: Awaited) -> Recording:
     """The recording, and meanwhile how far it is."""
     from .render.memory_recording import render_progress
 
@@ -109,11 +127,43 @@ def _snapshot(process: Process, target: Target, steps: int | None) -> Recording:
             terminal.progress(render_progress(status))
 
     try:
-        return process.snapshot(steps=steps, timeout_s=target.timeout_s, tell=tell)
+        first = _wait(process, target, awaited)
+        count = 1 if first is not None and steps is None else steps
+        return process.snapshot(
+            steps=count, timeout_s=target.timeout_s, tell=tell, first_step=first
+        )
     finally:
         terminal.progress("")
 
 
+def _wait(process: Process, target: Target, awaited: Awaited) -> int | None:
+    """Wait for what a snapshot waits for; returns the first step that is to be recorded.
+
+    An accelerator's allocator keeps a history, which must be on before what it is to show.
+    """
+    from ..awaited_steps import wait_for_condition, wait_until_before
+
+    def tell(step: int) -> None:
+        if target.is_single:
+            terminal.progress(f"step {step}: waiting")
+
+    if awaited.step is None and awaited.condition is None:
+        return None
+    on_device = bool(process.query(_ON_DEVICE).to_pylist()[0]["n"])
+    if on_device:
+        process.record_allocations("on")
+    if awaited.condition is not None:
+        wait_for_condition(process, awaited.condition, tell=tell)
+        return None
+    assert awaited.step is not None
+    if on_device:
+        wait_for_condition(process, f"step >= {awaited.step}", tell=tell)
+        return None
+    wait_until_before(process, awaited.step, timeout_s=target.limit_s, tell=tell)
+    return awaited.step
+
+
+_ON_DEVICE = "SELECT count(*) AS n FROM python.memory WHERE allocated_bytes IS NOT NULL"
 _RECORD_OPTION = click.option(
     "--record",
     type=click.Choice(["on", "off"]),
@@ -125,8 +175,22 @@ _SNAPSHOT_OPTION = click.option(
     help="Write what was recorded, or else record some steps first. In a folder, the file gets a"
     " name of its own.",
 )
+_AT_STEP_OPTION = click.option(
+    "--at-step",
+    "at_step",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --snapshot: wait for that step, and record it.",
+)
+_WHEN_OPTION = click.option(
+    "--when",
+    metavar="CONDITION",
+    help="With --snapshot: wait for a step of which it holds, in SQL over python.steps, as"
+    " 'loss > 10'.",
+)
 _STEPS_OPTION = click.option(
     "--steps",
     type=click.IntRange(1, MOST_STEPS),
     help="How many steps to record on the CPU.  [default: 10, or 3 for a snapshot of its own]",
 )
+_OPTIONS = (_RECORD_OPTION, _SNAPSHOT_OPTION, _AT_STEP_OPTION, _WHEN_OPTION, _STEPS_OPTION)

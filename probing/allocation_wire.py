@@ -40,11 +40,17 @@ class SnapshotRequest:
         steps: How many steps to record if there is no recording; only on the CPU.
         entries: How many events to keep of those, the newest.
         timeout_s: How long to wait for the end of any one step.
+        first_step: The first step to record; None for the next. Only on the CPU.
     """
 
     steps: int = SNAPSHOT_STEPS
     entries: int = MOST_ENTRIES
+<<<<<<< HEAD
     timeout_s: TimeLimit | None = None
+=======
+    timeout_s: float | None = None
+    first_step: int | None = None
+>>>>>>> commands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

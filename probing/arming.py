@@ -31,6 +31,10 @@ GRADIENTS = (
     " update_ratio, numel FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY"
     " step DESC, isfinite(norm), norm DESC"
 )
+_USUAL_NORM = (
+    "SELECT median(grad_norm) AS norm FROM (SELECT grad_norm FROM python.steps WHERE step < {first}"
+    " AND isfinite(grad_norm) ORDER BY step DESC LIMIT 64)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class Watch:
         evidence: The query that gives them.
         since: Since when the loss has not been finite; None while it is, and where not asked for.
         restart: From which checkpoint to start again, where it is not, and one is known.
+        usual_norm: The median norm of all gradients in the steps before; None where it is not on
+            record.
     """
 
     armed: wire.Armed
@@ -50,6 +56,7 @@ class Watch:
     evidence: str
     since: NotFinite | None = None
     restart: Restart | None = None
+    usual_norm: float | None = None
 
 
 def watch_numbers(
@@ -86,7 +93,8 @@ def sample_gradients(
     armed = arm_and_wait(process, "gradients", steps, timeout_s=timeout_s, tell=tell)
     evidence = GRADIENTS.format(first=armed.first_step or 0, last=armed.last_step or 0)
     rows = _rows(process, evidence) if armed.found else ()
-    return Watch(armed=armed, rows=rows, evidence=evidence)
+    usual = _rows(process, _USUAL_NORM.format(first=armed.first_step or 0))
+    return Watch(armed=armed, rows=rows, evidence=evidence, usual_norm=usual[0]["norm"])
 
 
 def arm_and_wait(

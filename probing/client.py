@@ -213,12 +213,14 @@ class Process(Protocol):
         steps: int | None = None,
         timeout_s: float | None = None,
         tell: TellRecording | None = None,
+        first_step: int | None = None,
     ) -> Recording:
         """The allocations that were recorded; where none were, those of its next steps.
 
         Args:
             timeout_s: How long any one step may take.
             tell: Called with how far it is, each time that has changed.
+            first_step: The first step to record, on the CPU; None for the next.
         """
 
     def tables(self) -> wire.TablesAnswer:

@@ -7,11 +7,14 @@ Rules of this file: records and arithmetic; no I/O. The records travel as JSON, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import FitRefused
 from .limits import TimeLimit
 
+MISSING = "beyond the simulation"
+"""What a recorded step took that its simulation does not have."""
+_LEAST_MISSING = 0.01
 MOST_RUNS = 8
 """How many batch sizes the search for the largest may try."""
 
@@ -77,7 +80,8 @@ class FitAnswer:
         block_class: The class of those blocks.
         config_field: What in the model's own configuration gives their number, if that is known.
         loss: The operations that make the loss, as they were simulated.
-        measured_bytes: What the device's allocator has measured as the most in use; None on a CPU.
+        measured_bytes: What the device's allocator has measured as the most in use; on a CPU, what
+            a step took of which every allocation was recorded; None where that was not done.
         fixed_bytes: What the process needs beside its tensors.
         room_bytes: How much this process may have in all; None where that is not known.
         room: What sets that limit, in words.
@@ -134,11 +138,36 @@ def needed_bytes(answer: FitAnswer) -> int:
     return answer.asked.bytes + (answer.fixed_bytes or 0)
 
 
+def with_missing(answer: FitAnswer) -> FitAnswer:
+    """The same with what a step really takes beyond the simulation of it, as a part of its own.
+
+    That is what kernels take and keep inside one operation, so it is taken to grow with the batch.
+    Too small a difference changes nothing, nor does a step that takes less than was predicted, nor
+    what an accelerator has measured, as that need not be of such a step.
+    """
+    if answer.device != "cpu":
+        return answer
+    missing = (answer.measured_bytes or 0) - answer.now.bytes
+    if missing < _LEAST_MISSING * answer.now.bytes:
+        return answer
+    now, asked = answer.now.shape, answer.asked.shape
+    ratio = asked.batch * (asked.seq or 1) / (now.batch * (now.seq or 1))
+    return replace(
+        answer, now=_with_part(answer.now, missing), asked=_with_part(answer.asked, missing * ratio)
+    )
+
+
+def _with_part(peak: FitPeak, size: float) -> FitPeak:
+    part = FitPart(category=MISSING, bytes=round(size))
+    return replace(peak, bytes=peak.bytes + part.bytes, parts=(*peak.parts, part))
+
+
 def error_of(answer: FitAnswer) -> float | None:
-    """By how much the prediction for the training's own step misses what was measured."""
+    """By how much the simulation of the training's own step misses what was measured."""
     if not answer.measured_bytes:
         return None
-    return answer.now.bytes / answer.measured_bytes - 1.0
+    added = sum(part.bytes for part in answer.now.parts if part.category == MISSING)
+    return (answer.now.bytes - added) / answer.measured_bytes - 1.0
 
 
 def find_largest(

@@ -8,12 +8,13 @@ accelerator's own figures, as python.memory has them, say what each forward pass
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .allocations.step_curve import StepCurve, StepPeak, curves_of
-from .errors import FitRefused
+from .errors import FitRefused, ProbingError
 from .fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
+from .tables import SOURCES
 
 if TYPE_CHECKING:
     from .client import Process
@@ -24,6 +25,9 @@ Row = Mapping[str, Any]
 _MOST_STEPS = 4
 """So many steps are recorded where batches differ in size, so that one can be held against
 another."""
+_LEAST_STEPS = 2
+"""What was there before the recording is not seen to go: the first step shows what variables keep
+of the step before for too long, and counts for nothing where there is another."""
 _FIGURES = (
     "SELECT device, phase, step, micro_batch, allocated_bytes, peak_bytes, reserved_bytes,"
     " peak_reserved_bytes, device_used_bytes, device_total_bytes, resident_bytes, cgroup_bytes,"
@@ -185,6 +189,46 @@ _NOTHING: dict[str, Any] = {
 """What an answer of this kind does not know."""
 
 
+def checked(
+    process: Process,
+    answer: FitAnswer,
+    *,
+    timeout_s: float | None = None,
+    tell: Tell | None = None,
+) -> FitAnswer:
+    """The same prediction with what the step that the training runs really takes.
+
+    An accelerator has measured it. On the CPU every allocation of one step is recorded, unless that
+    is not possible, or somebody records already; then a note says so.
+
+    Args:
+        timeout_s: How long any one step may take.
+        tell: Called with how far the recording is, now and then.
+    """
+    if answer.measured_bytes is not None or answer.device != "cpu":
+        return answer
+    try:
+        rows = [r for r in process.live(SOURCES.name).dicts() if r["source"] == "allocations"]
+        if any(row["state"] == "on" or row["note"] for row in rows):
+            return _unchecked(answer, "a recording of allocations is under way, or not fetched yet")
+        sightings, _, _ = _recorded(process, timeout_s, tell)
+    except ProbingError as error:
+        return _unchecked(answer, error.message)
+    own = [one.measured.peak().bytes for one in sightings if _size(one.shape) == _now(answer)]
+    if not own:
+        return _unchecked(answer, "the step that was recorded has another size")
+    return replace(answer, measured_bytes=max(own))
+
+
+def _unchecked(answer: FitAnswer, why: str) -> FitAnswer:
+    return replace(answer, notes=(*answer.notes, f"it was not checked against a step: {why}"))
+
+
+def _now(answer: FitAnswer) -> int:
+    """The size of the step that the training runs."""
+    return _size(answer.now.shape)
+
+
 def device_sightings(figures: Sequence[Row], shapes: Sequence[Row]) -> tuple[Sighting, ...]:
     """What the figures of a device say of each size of batch, the newest pass of each.
 
@@ -231,7 +275,7 @@ def _recorded(
 ) -> tuple[tuple[Sighting, ...], Sequence[Row], tuple[str, ...]]:
     """What some steps take on the CPU, every allocation recorded."""
     before = process.query(_SHAPES).to_pylist()
-    steps = _MOST_STEPS if len({_shape_of(row) for row in before}) > 1 else 1
+    steps = _MOST_STEPS if len({_shape_of(row) for row in before}) > 1 else _LEAST_STEPS
     recording = process.snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
     if recording.happened > recording.kept:
         raise FitRefused("a step makes more allocations than are kept", help=_WAY_OUT)
@@ -240,6 +284,7 @@ def _recorded(
     for row in shapes:
         own.setdefault(row["step"], []).append(row)
     curves: list[StepCurve] = list(curves_of(recording, 0))
+    curves = curves[1:] or curves
     sightings = tuple(
         Sighting(step=curve.step, shape=max(map(_shape_of, own[curve.step]), key=_size),
                  measured=curve)

@@ -237,6 +237,7 @@ class LocalProcess:
         steps: int | None = None,
         timeout_s: float | None = None,
         tell: TellRecording | None = None,
+        first_step: int | None = None,
     ) -> Recording:
         """See `Process`; what a process recorded that has ended is in its folder."""
         from .recording_client import last_recording
@@ -245,7 +246,9 @@ class LocalProcess:
             self._notes.append("the process has ended; this is the last that it recorded")
             return last
         with self._asking("nothing was recorded in it") as agent:
-            return agent.snapshot(steps=steps, timeout_s=timeout_s, tell=tell)
+            return agent.snapshot(
+                steps=steps, timeout_s=timeout_s, tell=tell, first_step=first_step
+            )
 
     def tables(self) -> wire.TablesAnswer:
         """See `Process`."""

@@ -43,7 +43,7 @@ class NotFinite:
 
     def sentence(self) -> str:
         """It in words."""
-        what = "NaN" if self.is_nan else "not finite"
+        what = "NaN" if self.is_nan else "infinite"
         since = f"since step {self.step}"
         if not self.is_whole:
             since += ", the first on record, or longer"

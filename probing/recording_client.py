@@ -42,7 +42,12 @@ def recording_status(address: Address, timeout_s: float) -> RecordStatus:
 
 
 def take_snapshot(
-    address: Address, steps: int | None, *, timeout_s: float, tell: Tell | None = None
+    address: Address,
+    steps: int | None,
+    *,
+    timeout_s: float,
+    tell: Tell | None = None,
+    first_step: int | None = None,
 ) -> Recording:
     """What has been recorded, or else what the next steps allocate.
 
@@ -50,12 +55,13 @@ def take_snapshot(
         steps: How many steps to record if none were; None for the usual number.
         timeout_s: How long any one step may take.
         tell: Called each time there is something new about how far it is.
+        first_step: The first step to record; None for the next.
 
     Raises:
         ProbingError: There is no snapshot; the sentence says why.
     """
     count = SNAPSHOT_STEPS if steps is None else steps
-    request = SnapshotRequest(steps=count, timeout_s=timeout_s)
+    request = SnapshotRequest(steps=count, timeout_s=timeout_s, first_step=first_step)
     recording = ask_and_watch(
         address,
         "snapshot",

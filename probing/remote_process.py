@@ -262,12 +262,17 @@ class RemoteProcess:
         steps: int | None = None,
         timeout_s: float | None = None,
         tell: TellRecording | None = None,
+        first_step: int | None = None,
     ) -> Recording:
         """See `Process`."""
         from .recording_client import take_snapshot
 
         return take_snapshot(
-            self._address, steps, timeout_s=timeout_s or self._timeout_s, tell=tell
+            self._address,
+            steps,
+            timeout_s=timeout_s or self._timeout_s,
+            tell=tell,
+            first_step=first_step,
         )
 
     def tables(self) -> wire.TablesAnswer:

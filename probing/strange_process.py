@@ -201,6 +201,7 @@ class StrangeProcess:
         steps: int | None = None,
         timeout_s: float | None = None,
         tell: TellRecording | None = None,
+        first_step: int | None = None,
     ) -> Recording:
         """See `Process`."""
         return self._found().snapshot(steps=steps, timeout_s=timeout_s, tell=tell)

@@ -43,6 +43,9 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
     "--from-measured", "from_measured", is_flag=True,
     help="Scale what steps were measured to take; runs none of the model's code.",
 )  # fmt: skip
+@click.option(
+    "--no-check", is_flag=True, help="On the CPU, record no step to check the prediction against."
+)
 @style_option("table", "json")
 @click.pass_context
 def command(
@@ -55,6 +58,7 @@ def command(
     margin: float,
     memory: str | None,
     from_measured: bool,
+    no_check: bool,
     style: str,
 ) -> None:
     """Predict the memory of a step in another shape, without running it.
@@ -62,7 +66,9 @@ def command(
     The agent waits for one whole step, copies the model and its optimizers without their data, and
     runs the step on the copy: forward, a loss made as the training makes its own, backward, and
     optimizer. The training stands still for that, some seconds at most, and its numbers stay the
-    same. The peak counts what tensors take; what the process needs beside them is measured.
+    same. The peak counts what tensors take, those that variables keep of the last step among them;
+    what the process needs beside them is measured. The prediction for the step as it is is checked:
+    against what the accelerator has measured, on the CPU against a step that is recorded for it.
 
     --max looks for the largest batch that fits, which takes several such runs, and shows how to
     keep the samples of a step by accumulating gradients.
@@ -78,12 +84,13 @@ def command(
     from ...fit import FitRequest, find_largest
 
     request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
+    checks = not no_check
 
     def ask(process: Process) -> FitAnswer:
-        return _predictor(process, target, from_measured=from_measured)(request)
+        return _predictor(process, target, from_measured=from_measured, checks=checks)(request)
 
     def search(process: Process) -> LargestFit:
-        predict = _predictor(process, target, from_measured=from_measured)
+        predict = _predictor(process, target, from_measured=from_measured, checks=checks)
 
         def try_batch(size: int | None) -> FitAnswer:
             return predict(dataclasses.replace(request, batch=size))
@@ -108,34 +115,61 @@ def command(
 
 
 def _predictor(
-    process: Process, target: Target, *, from_measured: bool
+    process: Process, target: Target, *, from_measured: bool, checks: bool
 ) -> Callable[[FitRequest], FitAnswer]:
     """What predicts: the process itself, or what was measured of it once."""
+    from ...fit import with_missing
+
     if from_measured:
         return _measured(process, target).answer
+    measured: list[FitAnswer] = []
 
     def simulate(request: FitRequest) -> FitAnswer:
         if target.is_single and request.batch is not None:
             terminal.progress(f"simulating a batch of {request.batch:,}")
         try:
-            return process.fit(request)
+            answer = process.fit(request)
         finally:
             terminal.progress("")
+        if not checks:
+            return answer
+        if not measured:
+            measured.append(_checked(process, target, answer))
+        first = measured[0]
+        return with_missing(
+            dataclasses.replace(answer, measured_bytes=first.measured_bytes, notes=first.notes)
+        )
 
     return simulate
 
 
-def _measured(process: Process, target: Target) -> MeasuredFit:
-    """What steps of a process take, and meanwhile how far that is."""
-    from ...fit_measured import measure
+def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
+    """A prediction beside what a real step takes, and meanwhile how far that is."""
+    from ...fit_measured import checked
+
+    try:
+        return checked(process, answer, timeout_s=target.timeout_s, tell=_teller(target))
+    finally:
+        terminal.progress("")
+
+
+def _teller(target: Target) -> Callable[[RecordStatus], None]:
+    """Shows how far a recording is."""
     from ..render.memory_recording import render_progress
 
     def tell(status: RecordStatus) -> None:
         if target.is_single:
             terminal.progress(render_progress(status))
 
+    return tell
+
+
+def _measured(process: Process, target: Target) -> MeasuredFit:
+    """What steps of a process take, and meanwhile how far that is."""
+    from ...fit_measured import measure
+
     try:
-        return measure(process, timeout_s=target.timeout_s, tell=tell)
+        return measure(process, timeout_s=target.timeout_s, tell=_teller(target))
     finally:
         terminal.progress("")
 

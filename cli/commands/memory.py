@@ -11,7 +11,7 @@ from ...errors import UsageError
 from .. import terminal
 from ..asking import Replies, show_json, tell_notes
 from ..memory_cleaning import clean_and_show, cleaning_options, cleanings
-from ..memory_recording import change_recordings, recording_options, take_snapshots
+from ..memory_recording import Awaited, change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def command(
     reset_peaks: bool,
     record: str | None,
     snapshot: str | None,
+    at_step: int | None,
+    when: str | None,
     steps: int | None,
     style: str,
 ) -> None:
@@ -78,19 +80,22 @@ def command(
     100 000 events, each with its Python stack, until --record off; on the CPU torch.profiler
     watches the next --steps steps. --snapshot FILE writes what was recorded, or else records
     --steps steps first, to a file that https://pytorch.org/memory_viz and `probing file memory-viz`
-    open. What was recorded last is also in python.alloc_events and python.alloc_blocks.
+    open. --at-step N waits for that step and records it; --when CONDITION waits until it holds of a
+    step that has ended, then records the next, or writes an accelerator's history of before.
+    What was recorded last is also in python.alloc_events and python.alloc_blocks.
 
     --gc, --empty-cache and --reset-peaks change something there, at the end of a step: with --line,
     a line of before and one of after are printed, else the report follows.
     """
     target = asked_target(context)
     wanted = cleanings(gc=gc, empty_cache=empty_cache, reset_peaks=reset_peaks)
-    if record is not None or snapshot is not None:
+    awaited = Awaited(at_step, when)
+    if record is not None or snapshot is not None or awaited != Awaited():
         if wanted:
             raise UsageError(
                 "memory is cleaned up by a command of its own, not by one that records."
             )
-        context.exit(_record(target, record, snapshot, steps))
+        context.exit(_record(target, record, snapshot, steps, awaited))
     if steps is not None:
         raise UsageError("--steps needs --record on or --snapshot FILE.")
     if line and style != "table":
@@ -117,13 +122,23 @@ def command(
     context.exit(replies.exit_code)
 
 
-def _record(target: Target, record: str | None, snapshot: str | None, steps: int | None) -> int:
+def _record(
+    target: Target,
+    record: str | None,
+    snapshot: str | None,
+    steps: int | None,
+    awaited: Awaited,
+) -> int:
     """Do what --record or --snapshot says."""
     if record is not None and snapshot is not None:
         raise UsageError("--record and --snapshot are two commands.", help=_TWO_COMMANDS)
+    if awaited.step is not None and awaited.condition is not None:
+        raise UsageError("--at-step and --when are two things to wait for.")
+    if snapshot is None and awaited != Awaited():
+        raise UsageError("--at-step and --when need --snapshot FILE.")
     if record is not None:
         return change_recordings(target, record, steps)
-    return take_snapshots(target, snapshot or "", steps)
+    return take_snapshots(target, snapshot or "", steps, awaited)
 
 
 def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float | None) -> int:

@@ -5,7 +5,7 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
-from ...fit import FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
+from ...fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
@@ -120,10 +120,12 @@ def _basis(answer: FitAnswer) -> list[str]:
     if answer.basis is not None:
         return _measured_basis(answer)
     error = error_of(answer)
-    checked = "not checked here: this device measures no peak of its own"
+    checked = "not checked"
     if error is not None and answer.measured_bytes is not None:
         measured = render_bytes(answer.measured_bytes)
         checked = f"{error:+.1%} for the step as it is, against {measured} that were measured"
+        if any(part.category == MISSING for part in answer.now.parts):
+            checked += "; what is missing is added, and taken to grow with the batch"
     lines = [
         f"rests on: the model's own code, run without data; loss: {escape_controls(answer.loss)}",
         f"prediction error: {checked}",

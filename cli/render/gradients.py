@@ -5,7 +5,8 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .table import Heading, render_table
@@ -26,10 +27,24 @@ _HEADINGS = (
 )
 
 
+_LARGE, _HUGE = 10.0, 100.0
+"""Norms of all gradients together beyond which most trainings are not stable."""
+_BEYOND_USUAL = 10.0
+
+
 def render_gradients(
-    rows: Sequence[Mapping[str, Any]], *, most: int, width: int | None, color: bool
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    most: int,
+    width: int | None,
+    color: bool,
+    usual_norm: float | None = None,
 ) -> str:
-    """The table, and in a line what is wrong in it."""
+    """The table, in a line what is wrong in it, and how large all are together.
+
+    Args:
+        usual_norm: The median norm of all in the steps before; None where it is not known.
+    """
     if not rows:
         return "no optimizer had a gradient that can be read in these steps"
     shown = rows[:most] if most else rows
@@ -43,7 +58,26 @@ def render_gradients(
     )
     bad = sum(1 for row in rows if row["nan_count"] or row["inf_count"])
     verdict = f"{plural(bad, 'gradient')} of {len(rows):,} with values that are not finite"
-    return f"{table}\n\n{verdict}"
+    return "\n".join([table, "", verdict, *_together(rows, usual_norm)])
+
+
+def _together(rows: Sequence[Mapping[str, Any]], usual: float | None) -> Iterator[str]:
+    """The norm of all gradients of the last step, beside what it was before, and what to do."""
+    last = max(row["step"] for row in rows)
+    own = [row["norm"] for row in rows if row["step"] == last]
+    norm = math.sqrt(math.fsum(value * value for value in own if value is not None))
+    if not math.isfinite(norm):
+        return
+    ratio = norm / usual if usual else None
+    beside = "" if ratio is None else f", {ratio:.2g} times the median of the steps before"
+    yield f"all together: norm {norm:.4g} in step {last}{beside}"
+    if norm > _HUGE or (ratio is not None and ratio > _BEYOND_USUAL):
+        yield (
+            "that is far too large: clip it (`act clip`), lower the rate (`act lr --scale 0.1`), or"
+            " warm up for longer"
+        )
+    elif norm > _LARGE:
+        yield "that is large: most trainings stay below 10; see whether it grows"
 
 
 def _cells(row: Mapping[str, Any]) -> list[str | None]:

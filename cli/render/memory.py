@@ -28,6 +28,7 @@ _SHOWN_AS = {_NOW: "at step end", _BEFORE_BACKWARD: "before backward"}
 _MIB = 2**20
 _GIB = 2**30
 _NOTHING = "no tensor was seen"
+_ADAPTERS = "  of it adapters"
 
 
 def render_memory(report: MemoryReport, *, width: int | None, color: bool) -> str:
@@ -160,6 +161,13 @@ def _categories(report: MemoryReport, device: Device) -> Section:
         cells = [cell for row in own for cell in (_size(row["bytes"]), f"{row['share']:.1%}")]
         name, largest = category.replace("_", " "), own[0]["largest"] or ""
         rows.append((name, *cells, str(own[0]["storages"]), largest))
+        adapters = [row.get("adapter_bytes", 0) for row in own]  # an older agent does not tell
+        if any(adapters):
+            parts = [
+                (_size(size), f"{size * row['share'] / row['bytes']:.1%}" if row["bytes"] else "")
+                for size, row in zip(adapters, own, strict=True)
+            ]
+            rows.append((_ADAPTERS, *(cell for part in parts for cell in part), "", ""))
     totals = [cell for m in moments for cell in (_size(device.total(m) or 0), "100.0%")]
     count = sum(row["storages"] for row in found[moments[0]].values())
     rows.append(("TOTAL", *totals, str(count), ""))
@@ -176,9 +184,11 @@ def _categories(report: MemoryReport, device: Device) -> Section:
 
 def _quantized(rows: Any) -> Iterator[str]:
     """What numbers of few bits save against those of 16."""
-    size = sum(r["quantized_bytes"] for r in rows if r["category"] in {"parameters", "buffers"})
+    weights = [r for r in rows if r["category"] in {"parameters", "buffers"}]
+    size = sum(r["quantized_bytes"] for r in weights)
+    whole = 2 * sum(r.get("quantized_numbers", r["quantized_bytes"]) for r in weights)
     if size:
-        yield f"quantized weights: {_size(size)}, in 16 bits they would take {_size(2 * size)}"
+        yield f"quantized weights: {_size(size)}, in 16 bits they would take {_size(whole)}"
 
 
 def _tensors(report: MemoryReport) -> Section:

@@ -132,6 +132,19 @@ MEMORY_CATEGORIES = Table(
             doc="What those of numbers of at most eight bits take; a mask of booleans is none.",
         ),
         Column(
+            name="quantized_numbers",
+            type="int64",
+            doc="How many numbers those are, however they are packed: in 16 bits each would take"
+            " two bytes.",
+        ),
+        Column(
+            name="adapter_bytes",
+            type="int64",
+            unit="bytes",
+            doc="What of it belongs to adapters, such as LoRA: parameters that are trained in a"
+            " model most of which is not, their gradients, and what optimizers keep of them.",
+        ),
+        Column(
             name="largest",
             type="text",
             doc="The three largest of at least 1 MiB, by name and size; NULL without any.",

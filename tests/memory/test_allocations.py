@@ -33,6 +33,7 @@ class Recorded(NamedTuple):
         tensors: The rows of python.tensors right after.
         status: What `status` said.
         output: All that the program printed.
+        at_step: The step that a further recording was to be of.
     """
 
     said: list[str]
@@ -43,6 +44,7 @@ class Recorded(NamedTuple):
     status: str
     threads: set[str]
     output: str
+    at_step: int
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +75,17 @@ def _recorded(target: Target) -> Recorded:
     tensors = process.query("SELECT * FROM python.tensors").to_pylist()
     threads = process.query("SELECT thread_name FROM python.threads").to_pylist()
     status = _run(target, pid, "status")
+    at_step = target.step() + 150
+    _run(target, pid, "memory", "--snapshot", "third.pickle", "--at-step", str(at_step))
+    _run(target, pid, "memory", "--snapshot", "fourth.pickle", "--when", "step % 7 = 0")
+    late = target.run(pid, "memory", "--snapshot", "fifth.pickle", "--at-step", "3")
+    assert "step 3 cannot be recorded any more" in late.stderr
     (target.cwd / "end").touch()
     target.wait_for_output("after")
     patch.undo()
     snapshot = target.cwd / "second.pickle"
     names = {row["thread_name"] for row in threads}
-    return Recorded(said, snapshot, events, blocks, tensors, status, names, target.output)
+    return Recorded(said, snapshot, events, blocks, tensors, status, names, target.output, at_step)
 
 
 def _run(target: Target, *args: str) -> str:
@@ -186,6 +193,15 @@ def test_the_commands_say_what_is_recorded(recorded: Recorded) -> None:
     other = read_snapshot(recorded.snapshot.read_bytes())
     assert one.marks[-1][0] <= other.marks[0][0]
     assert len(other.marks) == 4
+
+
+def test_a_step_is_waited_for(recorded: Recorded) -> None:
+    """Just the step that was asked for is recorded; after a condition, those that follow."""
+    folder = recorded.snapshot.parent
+    third = read_snapshot((folder / "third.pickle").read_bytes())
+    assert [step for step, _ in third.marks] == [recorded.at_step, recorded.at_step + 1]
+    assert len(read_snapshot((folder / "fourth.pickle").read_bytes()).marks) == 4
+    assert not (folder / "fifth.pickle").exists()
 
 
 def test_nothing_is_left_behind(recorded: Recorded) -> None:

@@ -142,6 +142,23 @@ def test_the_peak_is_that_of_a_real_run(
 
 @pytest.mark.torch
 @pytest.mark.slow
+def test_what_variables_keep_counts_and_the_prediction_is_checked(trained: Trained) -> None:
+    """Data and the last result are in it, the peak is that of a recorded step to 1 %."""
+    target = trained("keeping")
+    found = fit(target, "--batch", "512")
+    now, asked = found["now"], found["asked"]
+    assert now["bytes"] == pytest.approx(found["measured_bytes"], rel=0.01)
+    data, result = 8192 * 64 * 4, 256 * 4096 * 4
+    kept = [{p["category"]: p["bytes"] for p in peak["parts"]}["kept by variables"]
+            for peak in (now, asked)]  # fmt: skip
+    assert kept[0] == pytest.approx(data + result, rel=0.01)
+    assert kept[1] == pytest.approx(data + 2 * result, rel=0.01)
+    shown = target.run(str(target.pid), "fit", "--no-check")
+    assert "prediction error: not checked" in shown.stdout, shown.stderr
+
+
+@pytest.mark.torch
+@pytest.mark.slow
 def test_what_a_step_was_measured_to_take_tells_of_another(
     trained: Trained, tmp_path: Path
 ) -> None:
@@ -259,7 +276,7 @@ def test_the_loss_is_made_as_the_script_makes_it(way: str) -> None:
 
     step = Step(
         copies.module(model), [], ((copies.any(x),), {}), make_again,
-        kept_in_forward=False, kept_in_backward=False, keeps_result=False, contexts=[],
+        kept_in_forward=False, kept_in_backward=False, keeps_result=False, contexts=[], kept={},
     )  # fmt: skip
     predicted = run_step(step, mode, "cpu", lambda: None).bytes
     del result

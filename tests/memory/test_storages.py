@@ -449,3 +449,59 @@ def test_segments_add_up() -> None:
     assert parts == (1_024, 512, 2_095_616)
     assert sum(parts) == row["reserved_bytes"]
     assert (row["rounding_bytes"], row["largest_free_bytes"]) == (24, 2_095_616)
+
+
+def test_quantized_weights_are_known_by_the_numbers_they_hold() -> None:
+    """Packed by bitsandbytes or by GPTQ, or of float8: so many numbers, in whatever bytes."""
+
+    class Params4bit(torch.nn.Parameter):
+        """As that of bitsandbytes, which keeps the shape beside the bytes."""
+
+    class Words(torch.nn.Module):
+        """As a layer of GPTQ."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.bits = 4
+            self.register_buffer("qweight", torch.zeros(8, 32, dtype=torch.int32))
+
+    def packed() -> Any:
+        layer = torch.nn.Module()
+        weight: Any = Params4bit(torch.zeros(512, dtype=torch.uint8), requires_grad=False)
+        weight.quant_state = SimpleNamespace(shape=(32, 32))
+        layer.weight = weight
+        return layer
+
+    def eight() -> Any:
+        layer = torch.nn.Module()
+        numbers = torch.zeros(64, 64).to(torch.float8_e4m3fn)
+        layer.weight = torch.nn.Parameter(numbers, requires_grad=False)
+        return layer
+
+    found = {make: new_storages(make) for make in (packed, eight, Words)}
+    assert {(one.bytes, one.numbers) for one in found[packed]} == {(512, 1024)}
+    assert {(one.bytes, one.numbers) for one in found[eight]} == {(4096, 4096)}
+    assert {(one.bytes, one.numbers) for one in found[Words]} == {(1024, 2048)}
+
+
+def test_adapters_are_what_is_trained_of_a_frozen_model() -> None:
+    """Their weights, gradients and state are told apart; a model that is trained has none."""
+
+    def adapted() -> Any:
+        base = torch.nn.Linear(64, 64, bias=False).requires_grad_(requires_grad=False)
+        down, up = torch.nn.Linear(64, 4, bias=False), torch.nn.Linear(4, 64, bias=False)
+        model = torch.nn.ModuleList([base, down, up])
+        own = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.Adam(own)
+        x = torch.ones(2, 64)
+        (base(x) + up(down(x))).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    found = [one for one in new_storages(adapted) if one.is_adapter]
+    sums = bytes_of(found)
+    weights = 2 * 64 * 4 * 4
+    assert (sums["parameters"], sums["gradients"]) == (weights, weights)
+    assert sums["optimizer_state"] >= 2 * weights
+    trained = new_storages(lambda: torch.nn.Linear(8, 8))
+    assert not [one for one in trained if one.is_adapter]

@@ -145,6 +145,15 @@ def test_the_training_does_not_notice(start: Start, ask: Ask) -> None:
     assert set(said) <= {"ready", "waits for go"}, "no library has said anything"
 
 
+def test_a_profile_of_a_starved_training_begins_with_that(program: Start) -> None:
+    """Where most of a step is spent on waiting for data, that is told before any operator."""
+    target = program("starved")
+    target.wait_for_step(2)
+    done = target.run(str(target.pid), "profile", "--steps", "2")
+    assert done.stdout.startswith("the training waits for data"), done.stdout + done.stderr
+    assert "each step is waiting for data" in done.stdout
+
+
 def test_operators_are_those_that_torch_counts(shared: Start) -> None:
     """Three steps have as many calls of each operator as three under torch.profiler have."""
     found = connected(shared("forever")).profile(3).profile

@@ -29,6 +29,8 @@ from .tree import AllocationTree, Census
 
 _MOST_CALLS = 100_000
 """How many calls in Python are recorded; torch.profiler takes about a second for so many."""
+_STEPS_BEFORE = 2
+"""One is timed, in one the calls are counted."""
 _WARNINGS_OFF = 2
 """The level of torch's own log that lets errors pass, and no warnings."""
 
@@ -40,6 +42,7 @@ class AllocationSteps(StepsProfile):
         recording: Knows the modules.
         census: Lists the storages that are alive.
         entries: How many events are kept, the newest.
+        first_step: The first step to record; None for the next.
 
     Attributes:
         step_s: What a recorded step took on average, the start of the profiler and the lists of
@@ -58,11 +61,13 @@ class AllocationSteps(StepsProfile):
         recording: Recording,
         census: Callable[[Recording, int | None], Census],
         entries: int,
+        first_step: int | None = None,
     ) -> None:
         super().__init__(steps, step, 0)
         self.step_s: float | None = None
         self.plain_step_s: float | None = None
         self.entries = entries
+        self._timed_from = None if first_step is None else first_step - _STEPS_BEFORE
         self._recording = recording
         self._take_census = census
         self._censuses: list[tuple[int, Census]] = []
@@ -108,6 +113,9 @@ class AllocationSteps(StepsProfile):
 
     def _advance(self, step: int) -> None:
         """See `StepsProfile`; one step is timed before, and in a second one calls are counted."""
+        if self.state == "waiting" and self._timed_from is not None and step < self._timed_from:
+            self.moved_s = time.monotonic()
+            return
         now = time.perf_counter_ns()
         before, self._passed_ns = self._passed_ns, now
         if self.state == "waiting" and (not before or self.plain_step_s is None):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ....errors import FitRefused, FitTimedOut
@@ -24,6 +24,7 @@ from .reductions import Reductions
 CUDA_GRAIN = 512
 """The allocator of CUDA hands out multiples of this."""
 PHASES = ("forward", "loss", "backward", "optimizer")
+KEPT = "kept by variables"
 
 
 class Step(NamedTuple):
@@ -38,6 +39,7 @@ class Step(NamedTuple):
         kept_in_backward: Whether they still are as the backward pass begins.
         keeps_result: Whether the script still has what the model returned in the backward pass.
         contexts: What the model was called within, such as autocast.
+        kept: By phase, the bytes of what else is there up to it.
     """
 
     model: Any
@@ -48,6 +50,7 @@ class Step(NamedTuple):
     kept_in_backward: bool
     keeps_result: bool
     contexts: list[Any]
+    kept: Mapping[str, int]
 
 
 class Peak(NamedTuple):
@@ -100,6 +103,11 @@ class LiveBytes:
             if size:
                 parts["temporary"] = parts.get("temporary", 0) + size
             self.peak = Peak(self._total + size, self.phase, parts)
+
+    def keep(self, size: int) -> None:
+        """Count so many bytes more of what variables keep; fewer where it is negative."""
+        self._change(KEPT, size)
+        self.pass_through(0)
 
     def move(self, tensor: Any, category: str) -> None:
         """Count a storage under another category from now on."""
@@ -164,6 +172,7 @@ def _count_what_stays(step: Step, live: LiveBytes, torch: Any) -> None:
                     live.add(value, "optimizer state")
     for tensor in tensors_in(step.arguments, torch):
         live.add(tensor, "inputs")
+    live.keep(sum(step.kept.values()))
 
 
 def _run_phases(step: Step, live: LiveBytes, torch: Any) -> None:
@@ -180,22 +189,21 @@ def _run_phases(step: Step, live: LiveBytes, torch: Any) -> None:
         if parameter.is_leaf
     ]
     try:
-        _enter(live, "forward")
         args, kwargs = step.arguments
         with contextlib.ExitStack() as stack:
             for context in step.contexts:
                 stack.enter_context(context)
             result = step.model._call_impl(*args, **kwargs)
-            _enter(live, "loss")
+            _enter(live, "loss", step)
             loss = step.loss(result)
         if not step.kept_in_backward:
             for parameter in parameters:
                 parameter.grad = None
         if not step.keeps_result:
             result = None
-        _enter(live, "backward")
+        _enter(live, "backward", step)
         loss.backward()
-        _enter(live, "optimizer")
+        _enter(live, "optimizer", step)
         for optimizer in step.optimizers:
             _plain_step(optimizer)
         del result, loss
@@ -212,7 +220,9 @@ def _trained(step: Step) -> list[Any]:
     return list(found.values())
 
 
-def _enter(live: LiveBytes, phase: str) -> None:
+def _enter(live: LiveBytes, phase: str, step: Step) -> None:
+    """A phase begins: what variables kept up to the one before has gone."""
+    live.keep(-step.kept.get(live.phase, 0))
     live.phase = phase
 
 

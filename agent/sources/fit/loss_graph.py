@@ -95,6 +95,12 @@ def chain_of(loss: Any, results: list[Any]) -> list[Any]:
     return chain
 
 
+def labels_of(chain: list[Any]) -> list[Any]:
+    """What some nodes of a loss compare with."""
+    found = [getattr(node, "_saved_target", None) for node in chain]
+    return [label for label in found if label is not None]
+
+
 def read_loss(loss: Any, results: list[Any]) -> LossPlan:
     """The operations of that chain."""
     chain = chain_of(loss, results)

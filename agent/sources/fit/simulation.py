@@ -104,12 +104,23 @@ class Simulation:
                 kept_in_backward=seen.kept_in_backward,
                 keeps_result=seen.keeps_result,
                 contexts=[self._torch.autocast(d, dtype=t) for d, t in seen.autocasts],
+                kept=self._kept(shape),
             ),
             mode,
             self._device,
             self._check,
         )
         return _record(peak, shape)
+
+    def _kept(self, shape: FitShape) -> dict[str, int]:
+        """By phase, what variables keep up to it: that of the last step grows with the batch."""
+        batch, seq = self._sizes
+        ratio = shape.batch * (shape.seq or 1) / (batch * (seq or 1))
+        kept: dict[str, int] = {}
+        for one in self._seen.kept:
+            size = round(one.bytes * (1.0 if one.lasts else ratio))
+            kept[one.until] = kept.get(one.until, 0) + size
+        return kept
 
     def _make_loss(self, result: Any) -> Any:
         """The loss of what the copy has returned, made as the training's was."""

@@ -17,10 +17,12 @@ from ...guard import Guard
 from ..steps.recording import Recording
 from ..storage.living import living
 from .fake_step import tensors_in
-from .loss_graph import RESULT, LossPlan, chain_of, read_loss
+from .kept_tensors import Kept, KeptTensors
+from .loss_graph import RESULT, LossPlan, chain_of, labels_of, read_loss
 
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
+_LONG_NS = 4_000_000_000
 _TOKEN_TYPES = ("torch.int16", "torch.int32", "torch.int64")
 
 
@@ -49,6 +51,7 @@ class SeenStep:
         passes: Backward passes in the step.
         others: Classes of other models that were trained in the step.
         step: The training step.
+        kept: What else was in memory as it was called last.
     """
 
     def __init__(self, root: Any) -> None:
@@ -63,6 +66,7 @@ class SeenStep:
         self.passes = 0
         self.others: set[str] = set()
         self.step = 0
+        self.kept: tuple[Kept, ...] = ()
 
     def sizes(self) -> tuple[int, int | None]:
         """Samples, and tokens per sample where the model is given tokens."""
@@ -89,6 +93,7 @@ class StepLook:
         self._nodes: dict[int, list[Any]] = {}
         self._handles: list[Any] = []
         self._chains: list[_Chain] = []
+        self._kept: dict[int, KeptTensors] = {}
         self.seen: SeenStep | None = None
         self.guard = Guard("fit", lambda: None)
 
@@ -109,6 +114,9 @@ class StepLook:
         recording.after_backward = _without(recording.after_backward, self.backward_ended)
         self._nodes.clear()
         self._chains.clear()
+        for kept in self._kept.values():
+            kept.close()
+        self._kept.clear()
 
     def batch_came(self, batch: Any) -> None:
         """See `safe_points.Look`; the call of the model says more."""
@@ -155,6 +163,7 @@ class StepLook:
         seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
+        self._kept.setdefault(id(root), KeptTensors(self._recording)).called(root, (args, kwargs))
         self._watch_result(root)
 
     def _is_closed(self, root: Any) -> bool:
@@ -174,8 +183,19 @@ class StepLook:
         handle = root.register_forward_hook(left)
         self._handles.append(handle)
 
+    def _is_known(self, seen: SeenStep) -> bool:
+        """Whether it is known what lasts; where steps take long, that is not waited for."""
+        is_long = self._recording.rows.took_ns > _LONG_NS
+        return is_long or self._kept[id(seen.root())].calls > 1
+
+    def _enter(self, phase: str) -> None:
+        """A phase of the step begins: see what is still there."""
+        for kept in self._kept.values():
+            kept.entered(phase)
+
     def _read_loss(self, args: tuple[Any, ...]) -> None:
         """Note how the loss was made."""
+        self._enter("backward")
         nodes = dict(self._nodes)
         self._nodes.clear()
         tensors = args[0] if args else ()
@@ -186,7 +206,10 @@ class StepLook:
             root = seen.root() if seen is not None else None
             if seen is not None and root is not None:
                 seen.loss = read_loss(tensors[0], results)
-                self._chains.append(_Chain(seen, chain_of(tensors[0], results), results))
+                chain = chain_of(tensors[0], results)
+                self._chains.append(_Chain(seen, chain, results))
+                for label in labels_of(chain):
+                    self._kept[key].is_of_loss(label)
                 seen.passes += 1
                 has_any = any(p.grad is not None for p in root.parameters())
                 seen.kept_in_backward = seen.kept_in_backward or has_any
@@ -211,10 +234,12 @@ class StepLook:
     def _read_step(self, optimizer: Any) -> None:
         """The step is over, or the one begins that will be seen as a whole."""
         trained = [seen for seen in self._steps.values() if seen.loss and seen.root()]
-        if self._is_whole and trained:
-            largest = max(trained, key=lambda seen: _weight(seen.root()))
+        largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
+        if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
             alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            self._enter("optimizer")
+            largest.kept = self._kept[id(largest.root())].found()
             largest.optimizers = [weakref.ref(o) for o in (optimizer, *alive)]
             self.seen = largest
             self._done()

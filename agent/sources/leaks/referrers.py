@@ -98,7 +98,7 @@ class ReferrerSearch(ArmedJob):
         ids = {place: [id(tensor) for tensor in tensors] for place, tensors in over.items()}
         for at in sorted(self._addresses):
             device, size = there.get(at, (None, None))
-            own = [] if device is None else ids.get((device, at), [])
+            own: list[int | None] = [] if device is None else [*ids.get((device, at), [])]
             self.sought += [Asked(at, device, size, one) for one in own or [None]]
         self._search = HolderSearch(self._recording, [one.sought() for one in self.sought])
         self._ends_ns = time.perf_counter_ns() + _SEARCH_NS

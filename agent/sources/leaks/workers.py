@@ -20,9 +20,9 @@ def workers_now() -> dict[int, int]:
     module: Any = sys.modules.get("multiprocessing.process")
     found: dict[int, int] = {}
     for child in list(getattr(module, "_children", ())):
-        pid = getattr(getattr(child, "_popen", None), "pid", None)
+        pid: int | None = getattr(getattr(child, "_popen", None), "pid", None)
         size = None if pid is None else _anonymous_bytes(pid)
-        if size is not None:
+        if pid is not None and size is not None:
             found[pid] = size
     return found
 

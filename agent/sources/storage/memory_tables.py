@@ -25,9 +25,6 @@ from .storages import Storage
 
 Row = tuple[str | int | float | bool | None, ...]
 
-_QUANTIZED = frozenset(
-    {"int8", "uint8", "qint8", "quint8", "quint4x2", "quint2x4", "int4", "uint4"}
-)
 _LARGE = 2**20
 _LARGEST = 3
 
@@ -79,7 +76,9 @@ def category_rows(moments: Sequence[Moment]) -> Iterator[Row]:
                     size,
                     size / total,
                     len(own),
-                    sum(one.bytes for one in own if one.dtype in _QUANTIZED),
+                    sum(one.bytes for one in own if one.numbers is not None),
+                    sum(one.numbers for one in own if one.numbers is not None),
+                    sum(one.bytes for one in own if one.is_adapter),
                     _largest(own),
                     moment.held_s,
                 )

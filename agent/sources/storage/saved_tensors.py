@@ -98,15 +98,29 @@ def _kept_by(node: Any, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
             continue
         packed = saved if type(saved) in (tuple, list) else (saved,)
         if all(one is None or _is_plain(one) for one in packed):
-            try:
-                yield getattr(node, unpacked)
+            values = _unpacked(node, unpacked)
+            if values is not None:
+                yield from values
                 continue
-            except (RuntimeError, AttributeError):  # freed, or changed in place since
-                pass
         yield from [_packed(one) for one in packed if one is not None]
     own = getattr(node, "__dict__", None)  # of a user's own autograd function
     if own:
         yield from list(own.values())
+
+
+def _unpacked(node: Any, name: str) -> list[Any] | None:
+    """What a node has saved under a name; None where it has to be taken as it was packed.
+
+    That is so of what was changed in place since, and of wrappers without memory of their own: with
+    the dispatch to their class disabled, one of them would come without what it consists of.
+    """
+    try:
+        value = getattr(node, name)
+        values = list(value) if type(value) in (tuple, list) else [value]
+        whole = all(one is None or one.untyped_storage().data_ptr() for one in values)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return None
+    return values if whole else None
 
 
 def _is_plain(saved: Any) -> bool:

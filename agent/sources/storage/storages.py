@@ -22,6 +22,7 @@ from ..steps.recording import Recording
 from .births import Sight
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
+from .quantized import numbers_in, numbers_in_words
 from .saved_tensors import Saved, saved_tensors, tensors_in
 from .tensor_parts import parts_of
 
@@ -59,6 +60,9 @@ class Storage(NamedTuple):
         identity: What tells it from all others that are alive; None where births are not noted.
         born: The step in which it came; None where that was not seen.
         frame: The line of the program that made it; None where that was not seen.
+        numbers: How many numbers of eight bits or fewer it holds; None where it holds others.
+        is_adapter: Whether it belongs to parameters that are trained in a model of which most are
+            not.
     """
 
     address: int
@@ -76,6 +80,8 @@ class Storage(NamedTuple):
     identity: int | None = None
     born: int | None = None
     frame: str | None = None
+    numbers: int | None = None
+    is_adapter: bool = False
 
 
 def storages_now(
@@ -111,7 +117,10 @@ def _wanted(torch: Any) -> list[type]:
 class _Claim:
     """What is known of one storage so far."""
 
-    __slots__ = ("bytes", "module", "name", "number", "rank", "tensor", "tensor_id", "tensors")
+    __slots__ = (
+        "bytes", "is_adapter", "module", "name", "number", "numbers", "rank", "tensor",
+        "tensor_id", "tensors",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.bytes, self.tensors, self.rank = 0, 0, len(_FIRST_WINS)
@@ -120,6 +129,8 @@ class _Claim:
         self.name: str | None = None
         self.number: int | None = None
         self.tensor_id: int | None = None
+        self.numbers: int | None = None
+        self.is_adapter = False
 
 
 class _Look:
@@ -132,6 +143,7 @@ class _Look:
         self._met: set[int] = set()  # tensors, by identity
         self._parameters: list[Any] = []
         self._names: dict[int, tuple[str, str]] = {}  # of parameters, by identity
+        self._adapters: set[int] = set()  # parameters, by identity
 
     def storages(
         self, results: Iterable[Any], survey: Survey | None, sight: Sight | None
@@ -147,6 +159,7 @@ class _Look:
         attributes = self._modules(roots, modules)
         self._optimizers(optimizers)
         self._gradients({id(t): t for t in (*self._parameters, *tensors)}.values())
+        self._mark_adapters()
         self._all("inputs", recording.inputs.alive() if recording is not None else ())
         self._datasets([dataset for own in datasets for dataset in own])
         nodes = [node for t in (*tensors, *results) if (node := t.grad_fn) is not None]
@@ -172,8 +185,10 @@ class _Look:
         seen: set[int] = set()
         whole = [module for module in modules if "_parameters" in vars(module)]
         for root in (*outermost(called), *outermost(whole)):
+            first = len(self._parameters)
             for path, module in walk(root, "", seen):
                 self._module(module, path or class_name(module), attributes)
+            self._adapters.update(adapters_among(self._parameters[first:]))
         return attributes
 
     def _module(self, module: Any, place: str, attributes: list[tuple[str, str, Any]]) -> None:
@@ -186,9 +201,16 @@ class _Look:
         for name, tensor in list(module._buffers.items()):
             if tensor is not None:
                 self._claim("buffers", tensor, place, name)
+                self._count_words(module, name, tensor)
         for name, value in list(vars(module).items()):
             if type(value) is self._torch.Tensor:
                 attributes.append((place, name, value))
+
+    def _count_words(self, module: Any, name: str, tensor: Any) -> None:
+        """See whether a buffer of words is full of smaller numbers."""
+        for part in parts_of(tensor):
+            claim = self._claims[part.device, part.address]
+            claim.numbers = claim.numbers or numbers_in_words(module, name, part.bytes)
 
     def _optimizers(self, optimizers: list[Any]) -> None:
         """Claim the states, and the parameters that belong to no module."""
@@ -218,6 +240,15 @@ class _Look:
             if tensor.requires_grad and tensor.is_leaf and (gradient := tensor.grad) is not None:
                 module, name = self._names.get(id(tensor), (None, None))
                 self._claim("gradients", gradient, module, name)
+
+    def _mark_adapters(self) -> None:
+        """Say of what belongs to adapters that it does."""
+        places = {self._names[key] for key in self._adapters if key in self._names}
+        state = _RANKS["optimizer_state"]
+        lasting = {_RANKS[each] for each in ("parameters", "gradients", "optimizer_state")}
+        for claim in self._claims.values():
+            own = (claim.name or "").rpartition(".")[0] if claim.rank == state else claim.name
+            claim.is_adapter = claim.rank in lasting and (claim.module, own) in places
 
     def _datasets(self, datasets: list[Any]) -> None:
         """Claim what batches are made from."""
@@ -258,11 +289,21 @@ class _Look:
             claim.tensors += is_new
             earlier = number is not None and (claim.number is None or number < claim.number)
             is_better = rank < claim.rank or (rank == claim.rank and earlier)
+            if claim.numbers is None:
+                claim.numbers = numbers_in(tensor, part.tensor, part.bytes)
             if is_better:
                 claim.rank, claim.tensor, claim.number = rank, part.tensor, number
                 claim.module, claim.name = module, name
             if is_python and (is_better or claim.tensor_id is None):
                 claim.tensor_id = id(part.tensor)
+
+
+def adapters_among(parameters: list[Any]) -> set[int]:
+    """The parameters that are trained in a model most of which is not, by identity."""
+    sizes = {id(p): p.numel() for p in parameters}
+    trained = {id(p) for p in parameters if p.requires_grad}
+    own = sum(sizes[key] for key in trained)
+    return trained if trained and own < sum(sizes.values()) - own else set()
 
 
 def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
@@ -281,6 +322,8 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
         tensors=claim.tensors,
         number=claim.number,
         tensor_id=claim.tensor_id,
+        numbers=claim.numbers,
+        is_adapter=claim.is_adapter,
     )
 
 

@@ -144,6 +144,25 @@ def regression(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+def keeping(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """What the model returned in the last step is kept through the next; so is all data."""
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 4096))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data, labels = torch.randn(8192, 64), torch.randint(4096, (batch,))
+    last: dict[str, Tensor] = {}
+
+    def step() -> Tensor:
+        last["scores"] = model(data[torch.randint(8192, (batch,))])
+        loss = functional.cross_entropy(last["scores"], labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        last["before"] = last["scores"].detach()
+        return loss.detach()
+
+    return step
+
+
 def asking(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """A model that reads a number out of a tensor."""
     model = Asking()
@@ -165,6 +184,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "gpt": (gpt, (4, 64, 6)),
     "cnn": (cnn, (16, 0, 0)),
     "regression": (regression, (512, 0, 0)),
+    "keeping": (keeping, (256, 0, 0)),
     "asking": (asking, (4, 0, 0)),
 }
 

@@ -7,9 +7,11 @@ would go on from there.
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--resume")
 parser.parse_args()
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+model: Any = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 optimizer = torch.optim.AdamW(model.parameters())
 step = 0
 while True:
@@ -33,7 +35,7 @@ while True:
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
         torch.save(state, f"ck-{step}.pt")
     if step == 1:
-        import torch.distributed.checkpoint as dcp
+        dcp: Any = importlib.import_module("torch.distributed.checkpoint")
     if step == 4:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

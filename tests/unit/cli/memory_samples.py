@@ -23,6 +23,8 @@ def _rows(moment: str, sizes: dict[str, int], total: int) -> tuple[dict[str, Any
             "share": sizes.get(category, 0) / total,
             "storages": 7 if category in sizes else 0,
             "quantized_bytes": 256 * _MIB if category == "parameters" else 0,
+            "quantized_numbers": 512 * _MIB if category == "parameters" else 0,
+            "adapter_bytes": 16 * _MIB if category == "parameters" else 0,
             "largest": "h.0.mlp.weight 64.0 MiB" if category in sizes else None,
         }
         for category in CATEGORIES

@@ -1,0 +1,118 @@
+"""What is in memory beside model, optimizers and batch as a step begins, and how long it stays.
+
+Rules of this file: runs in the training thread, on request. Holds no memory of any tensor: a weak
+reference of torch's own tells whether a storage is still there, and is let go of at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..steps.recording import Recording
+from ..storage.storages import Storage, storages_now
+from ..storage.tensor_parts import parts_of
+from .fake_step import tensors_in
+
+Place = tuple[str, int]
+
+
+class Kept(NamedTuple):
+    """A storage that is there as a model is called, and is none of what a copy has.
+
+    Attributes:
+        place: Where it lies.
+        lasts: Whether it was there as the model was called before, too: it does not grow with the
+            batch. What a variable keeps of the last step does.
+        until: The phase in which it was last there.
+    """
+
+    place: Place
+    bytes: int
+    lasts: bool
+    until: str
+
+
+class KeptTensors:
+    """Notes what is there at each call of a model, and what of it has gone later.
+
+    Attributes:
+        calls: How many calls there were: from the second on it is known what lasts.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._storage_class: Any = sys.modules["torch"].UntypedStorage
+        self.calls = 0
+        self._earlier: set[int] = set()
+        self._there: dict[int, Kept] = {}
+
+    def called(self, root: Any, arguments: Any) -> None:
+        """A model is about to be called."""
+        self.calls += 1
+        torch: Any = sys.modules["torch"]
+        device = str(next(iter(root.parameters())).device)
+        known = self._known_places(root, arguments, torch)
+        found: dict[int, Kept] = {}
+
+        def sight(storage: Storage, tensor: Any) -> Storage:
+            place = storage.device, storage.address
+            if storage.device == device and place not in known:
+                own = tensor.untyped_storage()
+                own._weak_ref()
+                key = own._cdata
+                found[key] = Kept(place, storage.bytes, key in self._there, "forward")
+            return storage
+
+        storages_now(self._recording, (), None, sight)
+        self._free(self._earlier)
+        self._earlier = set(self._there)
+        self._there = found
+
+    def entered(self, phase: str) -> None:
+        """A later phase of the step begins: what is there now was there in all before it."""
+        expired = self._storage_class._expired
+        for key, kept in self._there.items():
+            if not expired(key):
+                self._there[key] = kept._replace(until=phase)
+
+    def is_of_loss(self, tensor: Any) -> None:
+        """A tensor is what the loss compares with, which the copy makes itself."""
+        torch: Any = sys.modules["torch"]
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            places = {(part.device, part.address) for part in parts_of(tensor)}
+        for key, kept in self._there.items():
+            if kept.place in places:
+                self._there[key] = kept._replace(bytes=0)
+
+    def found(self) -> tuple[Kept, ...]:
+        """What was there at the last call."""
+        return tuple(self._there.values())
+
+    def close(self) -> None:
+        """Let go of the weak references."""
+        self._free(self._earlier)
+        self._free(self._there)
+        self._earlier, self._there = set(), {}
+
+    def _free(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._storage_class._free_weak_ref(key)
+
+    def _known_places(self, root: Any, arguments: Any, torch: Any) -> set[Place]:
+        """Where all that is lies that a copy of the step has, too."""
+        parameters = list(root.parameters())
+        tensors = [*parameters, *root.buffers(), *tensors_in(arguments, torch)]
+        for optimizer in self._recording.optimizers.alive():
+            for group in optimizer.param_groups:
+                parameters += group["params"]
+            for state in list(optimizer.state.values()):
+                tensors += tensors_in(state, torch)
+        tensors += [p.grad for p in parameters if p.grad is not None]
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return {
+                (part.device, part.address)
+                for tensor in (*tensors, *parameters)
+                for part in parts_of(tensor)
+            }

@@ -1,0 +1,62 @@
+"""Verdicts that commands add to their tables, from figures made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probing.card import Card
+from probing.cli.render.gradients import render_gradients
+from probing.cli.render.status import render_status
+from probing.cli.status_report import StatusReport
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "says"),
+    [
+        (0.004, 0.01, "0.4 %, within the limit of 1 % (median of the last 9; estimated)"),
+        (0.031, 0.01, "3.1 %, more than the limit of 1 %"),
+        (0.031, None, "3.1 % (median of the last 9; estimated)"),
+    ],
+)
+def test_the_cost_stands_beside_its_limit(share: float, limit: float | None, says: str) -> None:
+    """A cost within the limit says so; one beyond it says that, and why; else none is promised."""
+    card = Card(
+        pid=1, start_time=1, boot_id="", pid_namespace=0, uid=0, host="here",
+        command=("python", "train.py"), executable="", python="", version="", started_ns=0,
+        rank=None, local_rank=None, world_size=None,
+    )  # fmt: skip
+    report = StatusReport(
+        card=card, sources=(), silence=None, steps=9, cost_s=0.001, share=share, limit=limit
+    )
+    assert says in render_status(report, width=None, color=False)
+
+
+def _row(norm: float) -> dict[str, Any]:
+    figures = dict.fromkeys(("max_abs", "zero_share", "weight_norm", "update_ratio"), 0.0)
+    return {"step": 7, "parameter": "w", "norm": norm, "nan_count": 0, "inf_count": 0,
+            "numel": 4, **figures}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("norms", "usual", "says", "advises"),
+    [
+        ((3.0, 4.0), 5.0, "all together: norm 5 in step 7, 1 times the median", ""),
+        ((30.0, 40.0), 45.0, "norm 50", "most trainings stay below 10"),
+        ((3.0, 4.0), 0.1, "50 times the median", "far too large"),
+        ((300.0,), None, "all together: norm 300 in step 7", "far too large"),
+    ],
+)
+def test_all_gradients_together_are_judged(
+    norms: tuple[float, ...], usual: float | None, says: str, advises: str
+) -> None:
+    """By themselves, and by what they were in the steps before; what is usual gets no advice."""
+    rows = [_row(norm) for norm in norms]
+    shown = render_gradients(rows, most=30, width=None, color=False, usual_norm=usual)
+    assert says in shown
+    assert advises in shown
+    if not advises:
+        assert "large" not in shown

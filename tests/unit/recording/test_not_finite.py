@@ -1,0 +1,54 @@
+"""Since when a loss has not been finite, from rows made by hand; and how to start again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.not_finite import since_of
+from probing.restarting import _line_with
+
+pytestmark = pytest.mark.anypython
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], None),
+        ([(3, 0.5)], None),
+        ([(3, 0.5), (4, NAN)], "the loss has been NaN since step 4"),
+        ([(3, 0.5), (6, INF)], "the loss has been infinite since step 6"),
+        ([(9, NAN), (10, NAN)],
+         "the loss has been NaN since step 9, the first on record, or longer"),
+    ],
+)  # fmt: skip
+def test_the_first_step_after_the_last_good_one_is_told(
+    rows: list[tuple[int, float]], sentence: str | None
+) -> None:
+    """A finite newest loss is no finding; without a finite one on record, that is said."""
+    found = since_of([{"step": step, "loss": loss} for step, loss in rows])
+    assert (None if found is None else found.sentence()) == sentence
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "line"),
+    [
+        ('parser.add_argument("--resume")', ["--lr", "1"], "--lr 1 --resume ck.pt"),
+        ('add("--ckpt", default=None)', ["--ckpt", "old.pt"], "--ckpt ck.pt"),
+        ('add("--ckpt")', ["--ckpt=old.pt", "-v"], "-v --ckpt ck.pt"),
+        ("print(1)", [], None),
+        ('add("--resume"); add("--load")', [], None),
+    ],
+)
+def test_the_way_back_is_the_command_with_its_own_option(
+    source: str, words: list[str], line: str | None, tmp_path: Path
+) -> None:
+    """The option is the one that the script itself has; of none, or of several, none is guessed."""
+    script = tmp_path / "train.py"
+    script.write_text(source, encoding="utf-8")
+    found: Any = _line_with(("python", str(script), *words), "ck.pt")
+    assert found == (None if line is None else f"python {script} {line}")
