@@ -78,6 +78,8 @@ def _tables_of_losses() -> list[str]:
 def judge_record(training: Training, account: Account, record: Record) -> list[Cell]:
     """Judge everything that the record of a whole run says."""
     steps = account.steps
+    if training.rates == "of no optimizer" and len(record.steps) == len(steps) - 1:
+        steps = steps[:-1]  # without an optimizer a step has ended when the next has begun
     return [
         judge_steps(steps, record.steps),
         _judge_loss(steps, record),
@@ -142,7 +144,7 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
             pairs[phase] = (sum(saids) / len(steps), sum(trues) / len(steps), _TOLERANCE)
             continue
         pairs[phase] = (*_medians(saids, trues), _TOLERANCE)
-        for where, few in _beside_evaluation(steps).items():
+        for where, few in _beside_evaluation(steps).items() if phase == "forward" else ():
             some = _medians([saids[i] for i in few], [trues[i] for i in few])
             pairs[f"{phase} {where}"] = (*some, _TOLERANCE_OF_FEW)
     asked = {name: pair for name, pair in pairs.items() if pair[1] >= _ASKED_FROM_S}
