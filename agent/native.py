@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ring import NULL_INT
 
@@ -70,12 +70,13 @@ class PlainThread:
     facts: list[bytes]
 
 
-Words: Any = PlainWords if IN_C is None else IN_C.Words
-Moment: Any = PlainMoment if IN_C is None else IN_C.Moment
-Thread: Any = PlainThread if IN_C is None else IN_C.Thread
+if TYPE_CHECKING or IN_C is None:
+    Words, Moment, Thread = PlainWords, PlainMoment, PlainThread
+else:
+    Words, Moment, Thread = IN_C.Words, IN_C.Moment, IN_C.Thread
 
 
-def new_moment() -> Any:
+def new_moment() -> PlainMoment:
     """A moment before the first sample."""
     moment = Moment()
     moment.bytes = NULL_INT

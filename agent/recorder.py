@@ -329,8 +329,7 @@ class RingWriter:
 
     def newest_word(self) -> int:
         """The word of the row opened last; 0 before the first."""
-        newest: int = self.words.next - 4
-        return newest
+        return self.words.next - 4
 
     def started_ns(self, word: int) -> int:
         """When a row was opened, by its `start_ns`."""

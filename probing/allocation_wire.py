@@ -45,12 +45,8 @@ class SnapshotRequest:
 
     steps: int = SNAPSHOT_STEPS
     entries: int = MOST_ENTRIES
-<<<<<<< HEAD
     timeout_s: TimeLimit | None = None
-=======
-    timeout_s: float | None = None
     first_step: int | None = None
->>>>>>> commands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

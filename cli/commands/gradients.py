@@ -33,18 +33,11 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, steps: int, rows: int, style: str) -> None:
     """Show the gradient of every parameter in the next training steps.
 
-    <<<<<<< HEAD
-        As the optimizer is about to use it, after unscaling and clipping: its norm (also that before
-        clipping), its largest value, NaN and infinite elements, zeros, and how much the step changed
-        the weights. The worst come
-        first: those that are not finite, then the largest. The rows stay in python.gradients. For these
-    =======
-        As the optimizer is about to use it, after unscaling and clipping: its norm, its largest value,
-        NaN and infinite elements, zeros, and how much the step changed the weights. The worst come
-        first: those that are not finite, then the largest; the last line says how large all are
-        together, beside the steps before. The rows stay in python.gradients. For these
-    >>>>>>> commands
-        steps the training waits for its device; Ctrl-C ends it.
+    As the optimizer is about to use it, after unscaling and clipping: its norm (also that before
+    clipping), its largest value, NaN and infinite elements, zeros, and how much the step changed
+    the weights. The worst come first: those that are not finite, then the largest; the last line
+    says how large all are together, beside the steps before. The rows stay in
+    python.gradients. For these steps the training waits for its device; Ctrl-C ends it.
     """
     from ..render.numerics import progress_of
 

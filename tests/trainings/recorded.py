@@ -78,6 +78,8 @@ def _tables_of_losses() -> list[str]:
 def judge_record(training: Training, account: Account, record: Record) -> list[Cell]:
     """Judge everything that the record of a whole run says."""
     steps = account.steps
+    if training.rates == "of no optimizer" and len(record.steps) == len(steps) - 1:
+        steps = steps[:-1]  # without an optimizer a step has ended when the next has begun
     return [
         judge_steps(steps, record.steps),
         _judge_loss(steps, record),
@@ -142,12 +144,9 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
             pairs[phase] = (sum(saids) / len(steps), sum(trues) / len(steps), _TOLERANCE)
             continue
         pairs[phase] = (*_medians(saids, trues), _TOLERANCE)
-        beside = [
-            i for i, step in enumerate(steps) if step.phases.keys() & {"evaluation", "rollout"}
-        ]
-        if beside and len(beside) < len(steps):
-            few = _medians([saids[i] for i in beside], [trues[i] for i in beside])
-            pairs[f"{phase} beside evaluation"] = (*few, _TOLERANCE_OF_FEW)
+        for where, few in _beside_evaluation(steps).items() if phase == "forward" else ():
+            some = _medians([saids[i] for i in few], [trues[i] for i in few])
+            pairs[f"{phase} {where}"] = (*some, _TOLERANCE_OF_FEW)
     asked = {name: pair for name, pair in pairs.items() if pair[1] >= _ASKED_FROM_S}
     off = {n: p for n, p in asked.items() if abs(p[0] - p[1]) > p[2] * p[1]}
     if not off:
@@ -157,6 +156,13 @@ def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]
         ", ".join(f"{name} {said * 1e3:.1f} ms" for name, (said, _, _) in off.items()),
         ", ".join(f"{name} {true * 1e3:.1f} ms a step" for name, (_, true, _) in off.items()),
     )
+
+
+def _beside_evaluation(steps: Sequence[Step]) -> dict[str, list[int]]:
+    """Give the steps which an evaluation may be taken for a part of."""
+    beside = [i for i, step in enumerate(steps) if step.phases.keys() & {"evaluation", "rollout"}]
+    groups = {"with evaluation": beside, "behind it": [i + 1 for i in beside if i + 1 < len(steps)]}
+    return {where: few for where, few in groups.items() if few and len(beside) < len(steps)}
 
 
 def _medians(saids: Sequence[float], trues: Sequence[float]) -> tuple[float, float]:

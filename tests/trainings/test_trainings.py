@@ -36,7 +36,8 @@ def test_the_record_is_what_the_script_knows_of_itself(
 ) -> None:
     """Steps, losses, phases, names and rates are true, and the training is the same to the bit."""
     monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
-    _compare(training, judge_run(training, tmp_path))
+    tries = 1 if "phases" in WRONG.get(training.name, {}) else 3
+    _compare(training, judge_run(training, tmp_path, tries=tries))
 
 
 @pytest.mark.parametrize("training", _cases(_LIVE))

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
-from ...native import new_moment
+from ...native import PlainMoment, new_moment
 from ..accelerator import Accelerator
 
 _LEAST_INTERVAL_NS = 2_000_000
@@ -55,7 +54,7 @@ class MemorySampler:
     def __init__(
         self,
         accelerator: Accelerator,
-        now: Any = None,
+        now: PlainMoment | None = None,
         *,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -78,14 +77,12 @@ class MemorySampler:
     @property
     def bytes(self) -> int:
         """The newest sample; `NULL_INT` before the first."""
-        newest: int = self.now.bytes
-        return newest
+        return self.now.bytes
 
     @property
     def due_ns(self) -> int:
         """When the next one is due."""
-        due: int = self.now.due_ns
-        return due
+        return self.now.due_ns
 
     def hurry(self) -> None:
         """More may soon be in use: take samples often until the step ends."""

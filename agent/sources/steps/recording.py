@@ -55,7 +55,7 @@ class Clip(NamedTuple):
     tensors: int
 
 
-class ThreadState(Thread):  # type: ignore[misc] - a class of C, or one of Python
+class ThreadState(Thread):
     """What one thread is in the middle of.
 
     Attributes:
@@ -227,8 +227,7 @@ class Recording:
     @property
     def step(self) -> int:
         """The number of the step in progress, from 0."""
-        number: int = self.now.step
-        return number
+        return self.now.step
 
     @step.setter
     def step(self, number: int) -> None:
