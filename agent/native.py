@@ -71,7 +71,9 @@ class PlainThread:
 
 
 if TYPE_CHECKING or IN_C is None:
-    Words, Moment, Thread = PlainWords, PlainMoment, PlainThread
+    Words = PlainWords
+    Moment = PlainMoment
+    Thread = PlainThread
 else:
     Words, Moment, Thread = IN_C.Words, IN_C.Moment, IN_C.Thread
 

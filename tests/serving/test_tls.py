@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,7 @@ def test_a_node_server_with_a_certificate(
         }
         for name, told in answers.items():
             token = (node.home / name).read_text()
-            away = {"PROBING_HOME": str(tmp_path), "PROBING_TOKEN": token}
+            away: Any = {"PROBING_HOME": str(tmp_path), "PROBING_TOKEN": token}
             done = node.run(
                 *words,
                 "--timeout",

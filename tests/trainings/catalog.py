@@ -47,8 +47,8 @@ class Training:
         return self.rates != "none"
 
 
-_HAND = "set by the script"
-_NO_OPTIMIZER = "of no optimizer"
+_HAND: Literal["set by the script"] = "set by the script"
+_NO_OPTIMIZER: Literal["of no optimizer"] = "of no optimizer"
 
 TRAININGS = (
     Training(name="nanogpt", rates=_HAND, default=True),

@@ -56,5 +56,5 @@ def expectations(names: list[str] | None = None) -> list[Expectation]:
 
 
 def _expectation(name: str, entry: dict[str, Any]) -> Expectation:
-    lists = {key: tuple(entry[key]) for key in ("also", "lines") if key in entry}
+    lists: dict[str, Any] = {k: tuple(entry[k]) for k in ("also", "lines") if k in entry}
     return Expectation(name=name, **{**entry, **lists})

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,7 +51,7 @@ class OwnCall(nn.Module):
 class OwnAttributes(nn.Module):
     """Looks its attributes up by itself."""
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return 7 if name == "seven" else super().__getattr__(name)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from probing.agent.sources.steps.step_rows import StepRows
 from probing.names import decode_names
 from probing.ring_peek import RingPeek
 from probing.rundir import ProcessFolder
-from probing.tables import DEVICES, MICRO_BATCHES, STEPS, TORCH_TRACE
+from probing.tables import DEVICES, MICRO_BATCHES, OPTIMIZER_STEPS, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.targets import wait_until
 
@@ -52,13 +52,16 @@ class Polled:
         self.times += 1
 
 
+_TABLES = (TORCH_TRACE, STEPS, MICRO_BATCHES, OPTIMIZER_STEPS)
+
+
 @pytest.fixture
 def recording(tmp_path: Path) -> Iterator[Recording]:
     """One of no training."""
-    rings = [RingWriter(tmp_path / t.name, t, 64) for t in (TORCH_TRACE, STEPS, MICRO_BATCHES)]
-    trace, steps, batches = rings
+    rings = [RingWriter(tmp_path / t.name, t, 64) for t in _TABLES]
+    trace, steps, batches, optimizers = rings
     names = Names(tmp_path / "names")
-    rows = StepRows(steps, batches, NoAccelerator())
+    rows = StepRows(steps, batches, optimizers, NoAccelerator())
     yield Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
     names.close()
     for ring in rings:

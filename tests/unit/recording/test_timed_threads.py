@@ -20,13 +20,15 @@ from probing.agent.sources.steps.recording import Recording  # noqa: E402
 from probing.agent.sources.steps.step_rows import StepRows  # noqa: E402
 from probing.ring_peek import RingPeek  # noqa: E402
 from probing.rundir import ProcessFolder  # noqa: E402
-from probing.tables import DEVICE_TIMES, MICRO_BATCHES, STEPS, TORCH_TRACE  # noqa: E402
+from probing.tables import DEVICE_TIMES, MICRO_BATCHES, OPTIMIZER_STEPS, STEPS, TORCH_TRACE  # noqa: E402
 from tests.harness.fake_cuda import FakeCuda  # noqa: E402
 from tests.harness.fake_torch import installed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 LAYER = IDS.pack(1, 2, 3)
+
+_TABLES = (TORCH_TRACE, STEPS, MICRO_BATCHES, OPTIMIZER_STEPS)
 
 
 @pytest.fixture
@@ -40,10 +42,10 @@ def cuda() -> Iterator[FakeCuda]:
 @pytest.fixture
 def times(cuda: FakeCuda, tmp_path: Path) -> Iterator[DeviceTimes]:
     """A step is being timed."""
-    rings = [RingWriter(tmp_path / t.name, t, 64) for t in (TORCH_TRACE, STEPS, MICRO_BATCHES)]
-    trace, steps, batches = rings
+    rings = [RingWriter(tmp_path / t.name, t, 64) for t in _TABLES]
+    trace, steps, batches, optimizers = rings
     names, seam = Names(tmp_path / "names"), Cuda()
-    rows = StepRows(steps, batches, seam)
+    rows = StepRows(steps, batches, optimizers, seam)
     recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
     made = DeviceTimes(recording, ProcessFolder(tmp_path, 1, 1), seam, 1e9)
     made.start()
