@@ -155,8 +155,8 @@ class Server:
         assert runner.server is not None  # it is made by the line before
         silence(runner.server)
         find: Any = runner.server.request_handler
-        finding: Any = _finding(find, other)
-        runner.server.request_handler = finding
+        leading: Any = _finding(find, other)
+        runner.server.request_handler = leading
         tasks = [asyncio.ensure_future(self._accept(runner, server)) for server in sockets]
         for connection in waiting:
             await self._connect(runner, connection)

@@ -72,7 +72,7 @@ class WorkerProcess:
                 env=_environment(),
             )
         except OSError as error:
-            raise SqlWorkerDied(f"it cannot be started: {error}") from error
+            raise SqlWorkerDied(str(error), has_begun=False) from error
         assert self._popen.stdin is not None  # both are pipes, see above
         assert self._popen.stdout is not None
         self._requests, self._answers = self._popen.stdin.fileno(), self._popen.stdout.fileno()
@@ -179,7 +179,7 @@ class WorkerProcess:
             await _wait_for(self._answers, is_writing=False)
             part = os.read(self._answers, size - len(self._arrived))
             if not part:
-                raise SqlWorkerDied(await self._how_it_ended())
+                raise SqlWorkerDied(await self._how_it_ended(), has_begun=self._is_ready)
             self._arrived += part
 
     async def _send(self, data: bytes) -> None:

@@ -107,8 +107,9 @@ class SqlWorkerDied(SqlError):
     code = "sql_worker_died"
     status = 500
 
-    def __init__(self, how: str) -> None:
-        super().__init__(f"the statement ended the SQL worker process ({how})")
+    def __init__(self, how: str, *, has_begun: bool = True) -> None:
+        what = "the statement ended the SQL worker process"
+        super().__init__(f"{what if has_begun else 'the SQL worker process did not start'} ({how})")
 
 
 class SqlWorkerRests(SqlError):

@@ -484,7 +484,7 @@ def test_a_python_that_is_not_there_is_reported(
 ) -> None:
     """When the interpreter cannot be started again, the client is told."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(SqlWorkerDied, match="cannot be started"):
+    with pytest.raises(SqlWorkerDied, match="SQL worker process did not start"):
         WorkerProcess(folder, 64)
 
 
