@@ -82,10 +82,7 @@ def test_memory_of_a_device(
     ends = [row["allocated_bytes"] for row in rows if row["phase"] == "after_step"]
     assert min(ends) >= 16 * parameters, "parameters, gradients and both moments of AdamW"
     has_nvml = importlib.util.find_spec("pynvml") is not None
-    known = [row["device_used_bytes"] is not None for row in rows]
-    assert known == [has_nvml] * len(rows)
-    if has_nvml:
-        assert all(
-            row["reserved_bytes"] < row["device_used_bytes"] <= row["device_total_bytes"]
-            for row in rows
-        )
+    known = [row for row in rows if row["device_used_bytes"] is not None]
+    assert has_nvml or not known
+    for row in known:  # from the first look of the agent's thread on, which may come after the last
+        assert row["reserved_bytes"] < row["device_used_bytes"] <= row["device_total_bytes"]

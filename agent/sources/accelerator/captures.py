@@ -50,5 +50,9 @@ def quiet() -> Iterator[bool]:
 
     For threads of the agent's own: they cannot see from a stream of theirs what others capture.
     """
-    with _asking:
-        yield not _under_way
+    is_ours = _asking.acquire(timeout=_LONGEST_WAIT_S)  # in a forked child it may be nobody's
+    try:
+        yield is_ours and not _under_way
+    finally:
+        if is_ours:
+            _asking.release()

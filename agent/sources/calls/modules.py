@@ -167,6 +167,8 @@ class ModuleCalls:
             self._backward.attach,
             self._memory.sample,
             self._recording.trace.still_holds,
+            DeviceTimes.entered,
+            DeviceTimes.left,
             type(self._recording.threads).__init__,
         )
         dynamo.leave_out(code, [helper.__code__ for helper in helpers])

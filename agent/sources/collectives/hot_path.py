@@ -54,7 +54,8 @@ class HotPath:
         rows, phases = self._rows, self._recording.rows.phases
         mine = (self._learn, self._issued, self._failed, self._note_wait)
         others = (rows.callers.line_at, rows.poll_seldom, rows.replace, phases.synchronized)
-        return [*mine, *others, rows.ring.still_holds, call_of, flat_tensors, _key_of]
+        ours = (rows.ring.still_holds, rows.accelerator.mark, call_of, flat_tensors, _key_of)
+        return [*mine, *others, *ours]
 
     def maker_for(self, operation: Operation) -> Maker | None:
         """What makes the function for a method; None for one that is left to `usual`."""
