@@ -12,7 +12,8 @@ from tests.harness.targets import Target
 
 pytestmark = pytest.mark.torch
 
-WAYS = ("tensors", "modules", "worker", "trainers", "transformed", "parallel")
+OFTEN, SELDOM = ("tensors", "trainers", "parallel"), ("modules", "worker", "transformed")
+WAYS = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
 TIMES = 15
 
 

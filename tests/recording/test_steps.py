@@ -14,10 +14,10 @@ pytestmark = pytest.mark.torch
 
 Runs = Callable[[str], Run]
 NEAR = 1e-5
-WITH_LOSSES = (
-    *("twelve", "in_backward", "marked_in_backward", "shared", "by_hand", "functional"),
-    *("evaluated", "rollouts", "teacher", "clipped", "forward"),
-)
+OFTEN = ("in_backward", "by_hand", "evaluated", "teacher", "clipped", "forward")
+SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
+WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
+PAIRS = ("gan", "critics", pytest.param("actor_first", marks=pytest.mark.nightly))
 SETTLED = 3
 """After how many steps a pattern is known that could not be foretold."""
 
@@ -39,7 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 @pytest.mark.parametrize(
-    "way", [*WITH_LOSSES, "gan", "critics", "actor_first", "phases", "closure"]
+    "way", [*WITH_LOSSES, *PAIRS, "phases", pytest.param("closure", marks=pytest.mark.nightly)]
 )
 def test_steps_are_those_of_the_script(way: str, runs: Runs) -> None:
     """As many as it made, with the number of optimizer steps that one has in the end."""
@@ -65,7 +65,7 @@ def test_losses_are_those_of_the_script(way: str, runs: Runs) -> None:
     assert [row["loss"] for row in rows] == pytest.approx(wanted, rel=NEAR)
 
 
-@pytest.mark.parametrize("way", ["gan", "critics", "actor_first"])
+@pytest.mark.parametrize("way", PAIRS)
 def test_losses_of_two_optimizers_are_kept_apart(way: str, runs: Runs) -> None:
     """Each is in the row of its own optimizer, with its rate and its model; no mean is made."""
     run = runs(way)
@@ -125,6 +125,7 @@ def test_an_optimizer_in_a_backward_pass_ends_no_step_within_it(runs: Runs) -> N
     assert [row["step"] for row in passes] == list(range(6))
 
 
+@pytest.mark.nightly
 def test_the_first_loss_is_what_a_closure_gives_back(runs: Runs) -> None:
     """LBFGS computes several per step; the script sees the first."""
     run = runs("closure")

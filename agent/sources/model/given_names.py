@@ -2,7 +2,7 @@
 
 Rules of this file: runs in any thread, once per object; keeps nothing alive. An object goes by
 the variable that holds it when its name is first asked for, where that is known, else by its class;
-of several with one name the later ones have a number.
+of several with one name the later ones have a number, up to a limit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from ....names import joined
 from ..calls.class_names import class_name, unwrap
 from .variables import variable_of
 
+_FEW = 64
+_MOST_NUMBERED = 100
+"""How many of one name are told apart: beyond that, what is made anew in each step would fill the
+record with names."""
+
 
 class GivenNames:
     """The names of some kind of objects."""
@@ -23,6 +28,7 @@ class GivenNames:
         self._class_of = class_of
         self._known: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._given: dict[str, int] = {}
+        self._most = _FEW
 
     def name_of(self, thing: Any) -> str:
         """The name of an object, that it keeps."""
@@ -31,9 +37,19 @@ class GivenNames:
             return known[1]
         wanted = variable_of(thing) or self._class_of(thing)
         count = self._given[wanted] = self._given.get(wanted, 0) + 1
-        name = wanted if count == 1 else f"{wanted} {count}"
+        is_numbered = 1 < count <= _MOST_NUMBERED
+        name = f"{wanted} {count}" if is_numbered else wanted
         self._known[id(thing)] = (weakref.ref(thing), name)
+        if len(self._known) > self._most:
+            self._forget_dead()
         return name
+
+    def _forget_dead(self) -> None:
+        """Forget what lives no more: some programs make a model anew in each step."""
+        for key, (reference, _) in list(self._known.items()):
+            if reference() is None:
+                self._known.pop(key, None)
+        self._most = max(_FEW, 2 * len(self._known))
 
 
 class ModelNames(GivenNames):

@@ -20,6 +20,7 @@ Ids = tuple[int, int, int]
 
 _NOT_THE_SCRIPT = ("torch.", "probing.", "contextlib.", "functools.")
 _DEEPEST = 60
+_FEW = 64
 
 
 class _Numbered(NamedTuple):
@@ -48,6 +49,7 @@ class Members:
         self._recording = recording
         self._numbered: dict[int, _Numbered] = {}
         self._count = 0
+        self._most = _FEW
         self._groups: dict[int, set[int]] = {}
         self._parts: dict[int, _Parts] = {}
         self._called: dict[int, tuple[weakref.ref[Any], Ids]] = {}
@@ -71,7 +73,20 @@ class Members:
             self._count += 1
             known = _Numbered(weakref.ref(optimizer), self._count)
             self._numbered[id(optimizer)] = known
+            if len(self._numbered) > self._most:
+                self._forget_dead()
         return known.number
+
+    def _forget_dead(self) -> None:
+        """Forget optimizers that live no more, and what is known of them."""
+        alive = {k: v for k, v in self._numbered.items() if v.reference() is not None}
+        numbers = {known.number for known in alive.values()}
+        self._numbered = alive
+        self._roots = {n: roots for n, roots in self._roots.items() if n in numbers}
+        self._parts = {k: v for k, v in self._parts.items() if v.reference() is not None}
+        for members in self._groups.values():
+            members.intersection_update(numbers)
+        self._most = max(_FEW, 2 * len(alive))
 
     def group_of(self, numbers: set[int]) -> int:
         """The number of those that step in one backward pass: one group, though some may vary."""

@@ -121,11 +121,11 @@ def test_other_threads_wait_while_one_is_held() -> None:
     held.start()
     visit.wait_held(60.0)
 
-    def pass_by() -> None:
+    def go_by() -> None:
         points.torch_called()
         passed.set()
 
-    other = threading.Thread(target=pass_by)
+    other = threading.Thread(target=go_by)
     other.start()
     assert not passed.wait(0.05)
     points.withdraw(visit)
