@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...allocation_wire import RecordStatus
     from ...allocations import Difference, History, Recording
 
-_SITES = 12
+_SITES, _MODULES = 12, 6
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -58,7 +58,32 @@ def render_recording(recording: Recording, *, width: int | None, color: bool) ->
     head += [_line(recording, history) for history in shown]
     head += [cost] if (cost := _cost(recording.step_s, recording.plain_step_s)) else []
     sections = [_sites(recording, history, len(shown) > 1) for history in shown]
+    sections += [section for history in shown if (section := _temporaries(history)) is not None]
     return render_sections(head, sections, width=width, color=color)
+
+
+def _temporaries(history: History) -> Section | None:
+    """The most that was there for a moment only, by module."""
+    from ...allocations import temporary_peaks
+
+    peaks = temporary_peaks(history)
+    if not peaks:
+        return None
+    rows = [
+        (each.module or "ALL TOGETHER", render_bytes(each.peak_bytes), f"{each.count:,}")
+        for each in peaks[: _MODULES + 1]
+    ]
+    left = len(peaks) - len(rows)
+    return Section(
+        title="Temporary memory",
+        headings=(
+            Heading(name="temporary memory, by module"),
+            Heading(name="at most", is_number=True),
+            Heading(name="made", is_number=True),
+        ),
+        rows=tuple(rows),
+        note=f"{plural(left, 'module')} more with less" if left > 0 else "",
+    )
 
 
 def render_difference(

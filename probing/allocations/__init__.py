@@ -9,6 +9,7 @@ everything else is computed from those.
     history     what became of each allocation; sites, peaks
     rows        the rows of python.alloc_events and python.alloc_blocks
     difference  two recordings side by side
+    temporaries the most that was there for a moment, by module
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .history import Allocation, History, Site, history_of
 from .recording import Event, Frame, Recording, read_recording
 from .rows import block_rows, event_rows
 from .snapshots import read_snapshot, write_snapshot
+from .temporaries import TemporaryPeak, temporary_peaks
 
 __all__ = [
     "Allocation",
@@ -27,6 +29,7 @@ __all__ = [
     "History",
     "Recording",
     "Site",
+    "TemporaryPeak",
     "block_rows",
     "compare",
     "event_rows",
@@ -34,5 +37,6 @@ __all__ = [
     "read_recording",
     "read_snapshot",
     "shared_devices",
+    "temporary_peaks",
     "write_snapshot",
 ]

@@ -197,10 +197,10 @@ def test_looking_leaves_no_tensor_behind(keeping: Target) -> None:
         "import gc, torch\nsum(type(t) is torch.Tensor and t.shape == (7, 13) for t in"
         " gc.get_objects())"
     )
-    before = process.eval(count)
+    before = process.eval(count, timeout_s=DEADLINE_S)
     watch(keeping, "plain", steps=3)
     list(process.live("tensors", wait_s=DEADLINE_S).dicts())
-    after = process.eval(count)
+    after = process.eval(count, timeout_s=DEADLINE_S)
     assert (after.value, after.error) == (before.value, None) == ("2", None)
 
 
@@ -249,9 +249,10 @@ def test_the_command_shows_it_and_leaves_nothing_behind(
         "import collections, gc; gc.collect(); print(collections.Counter("
         "type(thing).__qualname__ for thing in gc.get_objects()"
         " if type(thing).__name__ in {'_Node', 'Storage'}"
-        " and type(thing).__module__.startswith('probing.')))"
+        " and type(thing).__module__.startswith('probing.')))",
+        timeout_s=DEADLINE_S,
     )
-    assert left.output == "Counter()\n"
+    assert (left.output, left.error) == ("Counter()\n", None)
 
 
 def test_the_steps_that_were_watched_make_ages_known(keeping: Target) -> None:

@@ -454,10 +454,10 @@ def test_segments_add_up() -> None:
 def test_quantized_weights_are_known_by_the_numbers_they_hold() -> None:
     """Packed by bitsandbytes or by GPTQ, or of float8: so many numbers, in whatever bytes."""
 
-    class Params4bit(torch.nn.Parameter):  # type: ignore[misc,name-defined]
+    class Params4bit(nn.Parameter):
         """As that of bitsandbytes, which keeps the shape beside the bytes."""
 
-    class Words(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Words(nn.Module):
         """As a layer of GPTQ."""
 
         def __init__(self) -> None:

@@ -29,6 +29,7 @@ from probing.allocations import (
     read_recording,
     read_snapshot,
     shared_devices,
+    temporary_peaks,
     write_snapshot,
 )
 from probing.card import Card
@@ -411,3 +412,19 @@ def test_no_two_processes_write_the_same_file(tmp_path: Path) -> None:
     assert file_for("m.pickle", RECORDING, cards[0], is_single=True) == "m.pickle"
     with pytest.raises(UsageError, match="no folder"):
         file_for("nowhere/", RECORDING, cards[0], is_single=True)
+
+
+def test_the_most_that_was_there_for_a_moment_is_told_by_module() -> None:
+    """Of what nothing held as a step ended: two at a time in one module, one after another."""
+    events = (
+        event("alloc", 1, 4 * KIB, 1100, module="a"),
+        event("alloc", 2, 2 * KIB, 1200, module="a"),
+        event("free_completed", 1, 4 * KIB, 1300),
+        event("alloc", 3, 3 * KIB, 1400, module="b"),
+        event("free_completed", 2, 2 * KIB, 1500),
+        event("free_completed", 3, 3 * KIB, 1600),
+        event("alloc", 4, 9 * KIB, 1700, module="b", category="gradients"),
+    )
+    recording = replace(RECORDING, events=events, happened=len(events))
+    peaks = [(p.module, p.peak_bytes, p.count) for p in temporary_peaks(history_of(recording, 0))]
+    assert peaks == [(None, 6 * KIB, 3), ("a", 6 * KIB, 2), ("b", 3 * KIB, 1)]
