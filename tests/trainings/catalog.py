@@ -47,8 +47,8 @@ class Training:
         return self.rates != "none"
 
 
-_HAND = "set by the script"
-_NO_OPTIMIZER = "of no optimizer"
+_HAND: Rates = "set by the script"
+_NO_OPTIMIZER: Rates = "of no optimizer"
 
 TRAININGS = (
     Training(name="nanogpt", rates=_HAND, default=True),
