@@ -76,9 +76,6 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     "accumulation": {
         "loss": "The mean is there; what the script prints, the last one undivided, is nowhere.",
     },
-    "fsdp2": {
-        "gradients": "Gradients of DTensor are left out.",
-    },
     "zero": {
         "phases": "Only the step of the inner optimizer is counted, not the exchange behind it.",
         "act lr": "The rate of the inner optimizer is changed, and the outer one sets it back.",
@@ -129,13 +126,12 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     },
     "evaluation": {
         "phases": "Evaluation is counted as the step's own forward.",
-        "undo": "$ probing -t 8860 act lr --scale 0.5",
     },
     "warmup_inference": {
         "steps": "Calls under no_grad before the first optimizer step are counted as steps.",
     },
     "rate_per_epoch": {
-        "act lr": "One optimizer of several is changed, and the answer says done.",
+        "undo": "$ probing -t 15490 act lr --scale 0.5",
     },
     "resume": {
         "number": "After a late attach steps count from 1, though a count of theirs is there.",
