@@ -131,7 +131,7 @@ WRONG: Mapping[str, Mapping[str, str]] = {
         "steps": "Calls under no_grad before the first optimizer step are counted as steps.",
     },
     "rate_per_epoch": {
-        "undo": "$ probing -t 15490 act lr --scale 0.5",
+        "undo": "Harm: a rate that the script has overwritten becomes twice the script's.",
     },
     "resume": {
         "number": "After a late attach steps count from 1, though a count of theirs is there.",
