@@ -47,15 +47,15 @@ class Training:
         return self.rates != "none"
 
 
-_HAND: Literal["set by the script"] = "set by the script"
-_NO_OPTIMIZER: Literal["of no optimizer"] = "of no optimizer"
+_HAND: Rates = "set by the script"
+_NO_OPTIMIZER: Rates = "of no optimizer"
 
 TRAININGS = (
     Training(name="nanogpt", rates=_HAND, default=True),
     Training(name="hf_llama", numbered=True),
     Training(name="hf_bert_trainer", numbered=True),
     Training(name="hf_bert_loop"),
-    Training(name="lstm", default=True),
+    Training(name="lstm"),
     Training(name="gan", default=True),
     Training(name="wgan", default=True),
     Training(name="reinforce", default=True),
@@ -69,7 +69,7 @@ TRAININGS = (
     Training(name="worker_thread", numbered=True, default=True),
     Training(name="asyncio_loop", default=True),
     Training(name="compiled", layers=False),
-    Training(name="amp_bf16", default=True),
+    Training(name="amp_bf16"),
     Training(name="accumulation", default=True),
     Training(name="fsdp2", ranks=2),
     Training(name="ddp_unused", ranks=2),
@@ -96,9 +96,9 @@ TRAININGS = (
     Training(name="inference", rates="none"),
     Training(name="data_bound"),
     Training(name="clipping"),
-    Training(name="rate_by_hand", rates=_HAND, default=True),
+    Training(name="rate_by_hand", rates=_HAND),
     Training(name="rate_per_epoch", rates=_HAND, default=True),
-    Training(name="resume", numbered=True, default=True),
+    Training(name="resume", numbered=True),
     Training(name="sequential_lambda"),
     Training(name="forward_direct", default=True),
     Training(name="weight_tying"),

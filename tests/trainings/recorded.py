@@ -133,16 +133,14 @@ def _judge_loss(steps: Sequence[Step], record: Record) -> Cell:
 def _judge_phases(training: Training, steps: Sequence[Step], rows: Sequence[Row]) -> Cell:
     """Phases are as long as the script measures them, and so where it evaluates in between."""
     placed = _placed(rows, steps)
-    is_aligned = [index for index, _ in placed] == list(range(len(steps)))
+    if [index for index, _ in placed] != list(range(len(steps))):
+        return not_asked("phases")  # no two of them are times of the same thing
     pairs = {}
     for phase, columns in _PHASES.items():
         if phase == "optimizer" and training.rates == "of no optimizer":
             continue  # its update is a line of the script like any other
         trues = [step.phases.get(phase, 0.0) for step in steps]
         saids = [math.fsum(row[column] or 0.0 for column in columns) for _, row in placed]
-        if not is_aligned:
-            pairs[phase] = (sum(saids) / len(steps), sum(trues) / len(steps), _TOLERANCE)
-            continue
         pairs[phase] = (*_medians(saids, trues), _TOLERANCE)
         for where, few in _beside_evaluation(steps).items() if phase == "forward" else ():
             some = _medians([saids[i] for i in few], [trues[i] for i in few])

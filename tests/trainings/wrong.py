@@ -1,0 +1,142 @@
+"""What is told wrong of which training today, and what is wrong about it.
+
+Each entry must be wrong as long as it stands here: the tests fail when it becomes right, so that it
+is taken out by who has mended it. Nothing is added for a thing that was right before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+WRONG: Mapping[str, Mapping[str, str]] = {
+    "nanogpt": {
+        "steps": "Calls under no_grad before the first optimizer step are counted as steps.",
+        "loss": "The mean is there; what the script prints, the last one undivided, is nowhere.",
+    },
+    "hf_llama": {
+        "number": "After a late attach steps count from 1, though a count of theirs is there.",
+    },
+    "hf_bert_trainer": {
+        "number": "After a late attach steps count from 1, though a count of theirs is there.",
+    },
+    "hf_bert_loop": {
+        "phases": "Evaluation is counted as the step's own forward.",
+    },
+    "gan": {
+        "loss": "One loss is the average of D's and G's.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+        "rates": "Only the rate of one optimizer is on record.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "wgan": {
+        "steps": "Each step of the critic is a step of its own.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+        "rates": "Only the rate of one optimizer is on record.",
+        "attach": "Each step of the critic is a step of its own.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "ppo": {
+        "steps": "Calls under no_grad before the first optimizer step are counted as steps.",
+        "names": "Actor and critic, called by a method, are taken for models of no name.",
+    },
+    "actor_critic": {
+        "loss": "One loss is the average of the actor's and the critics'.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+        "rates": "Only the rate of one optimizer is on record.",
+        "attach": "Rows do not begin and end where the script's steps do.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "lbfgs": {
+        "gradients": "It never answers, while steps go on.",
+    },
+    "optimizer_in_backward": {
+        "phases": "What optimizers leave of the backward pass is not counted as backward.",
+        "attach": "A step ends at some optimizer of the twelve, in the midst of the backward pass.",
+        "gradients": "Gradients of a few parameters are shown, as of a whole step.",
+        "profile": "Harm: the training dies by SIGSEGV.",
+    },
+    "functional_call": {
+        "loss": "Without an optimizer of torch no loss is on record.",
+        "phases": "Without an optimizer of torch no backward pass is on record.",
+        "attach": "Without an optimizer of torch no loss is on record.",
+        "gradients": "Without an optimizer of torch no step ends for it.",
+    },
+    "vmap_ensemble": {
+        "loss": "Without an optimizer of torch no loss is on record.",
+    },
+    "handwritten_update": {
+        "loss": "Without an optimizer of torch no loss is on record.",
+        "phases": "Without an optimizer of torch no backward pass is on record.",
+        "attach": "Without an optimizer of torch no loss is on record.",
+        "gradients": "Without an optimizer of torch no step ends for it.",
+    },
+    "worker_thread": {
+        "number": "After a late attach steps count from 1, though a count of theirs is there.",
+    },
+    "accumulation": {
+        "loss": "The mean is there; what the script prints, the last one undivided, is nowhere.",
+    },
+    "zero": {
+        "phases": "Only the step of the inner optimizer is counted, not the exchange behind it.",
+        "act lr": "The rate of the inner optimizer is changed, and the outer one sets it back.",
+    },
+    "dpo": {
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+    },
+    "distillation": {
+        "loss": "The first call of the teacher is taken for a step, and the first loss is lost.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+        "rates": "The first call of the teacher is taken for a step, and the first rate is lost.",
+    },
+    "ema": {
+        "phases": "Evaluation is counted as the step's own forward.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+    },
+    "moe_sparse": {
+        "rates": "Only the rate of one optimizer is on record.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "diffusion": {
+        "phases": "Evaluation is counted as the step's own forward.",
+    },
+    "lightning_gan": {
+        "loss": "One loss is the average of D's and G's.",
+        "rates": "Only the rate of one optimizer is on record.",
+        "attach": "Rows do not begin and end where the script's steps do.",
+        "gradients": "It never answers, while steps go on.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "accelerate_loop": {
+        "loss": "The mean is there; what the script prints, the last one undivided, is nowhere.",
+    },
+    "kfold": {
+        "phases": "Evaluation is counted as the step's own forward.",
+    },
+    "alternating": {
+        "steps": "A step waits for the other optimizer, whose phase it is not.",
+        "loss": "Several steps share a row, and the losses of some are lost.",
+        "names": "Models of one class are not told apart, and none has the name of its variable.",
+        "rates": "Only the rate of one optimizer is on record.",
+        "attach": "A step waits for the other optimizer, whose phase it is not.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "several_optimizers": {
+        "rates": "Only the rate of one optimizer is on record.",
+        "act lr": "One optimizer of several is changed, and the answer says done.",
+    },
+    "evaluation": {
+        "phases": "Evaluation is counted as the step's own forward.",
+    },
+    "warmup_inference": {
+        "steps": "Calls under no_grad before the first optimizer step are counted as steps.",
+    },
+    "rate_per_epoch": {
+        "undo": "Harm: a rate that the script has overwritten becomes twice the script's.",
+    },
+    "resume": {
+        "number": "After a late attach steps count from 1, though a count of theirs is there.",
+    },
+    "forward_direct": {
+        "names": "What model.forward(x) calls is taken for models of their own.",
+    },
+}
