@@ -56,5 +56,7 @@ def expectations(names: list[str] | None = None) -> list[Expectation]:
 
 
 def _expectation(name: str, entry: dict[str, Any]) -> Expectation:
-    lists: dict[str, Any] = {k: tuple(entry[k]) for k in ("also", "lines") if k in entry}
-    return Expectation(name=name, **{**entry, **lists})
+    values: dict[str, Any] = dict(entry)
+    for key in ("also", "lines"):
+        values[key] = tuple(entry.get(key, ()))
+    return Expectation(name=name, **values)

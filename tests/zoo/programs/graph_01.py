@@ -14,7 +14,7 @@ class Paper:
         self.meta = {"year": 1990 + number % 30, "tags": [number % 7, number % 11]}
 
 
-def citation_graph(count=20_000):
+def citation_graph(count=8_000):
     rng = random.Random(4)
     papers = [Paper(number) for number in range(count)]
     for paper in papers[1:]:

@@ -50,7 +50,8 @@ def main():
         predicted = model(kinds, adjacency)
         loss = nn.functional.mse_loss(predicted, energy)
         penalty = predicted.pow(2).mean() * 1e-4
-        running = 0.95 * running + 0.05 * (loss + penalty).log1p()
+        if step % 20 == 0:
+            running = 0.95 * running + 0.05 * (loss + penalty).log1p()
         optimizer.zero_grad()
         (loss + penalty).backward(retain_graph=True)
         optimizer.step()

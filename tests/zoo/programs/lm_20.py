@@ -26,10 +26,9 @@ class Texts:
         self.rows = []
         for _ in range(count):
             length = min(200, 8 + int(rng.expovariate(1 / 40)))
-            words = [rng.randrange(1, 400) for _ in range(length)]
-            self.rows.append(
-                (torch.tensor(words), sum(word < 130 for word in words) * 3 // (length + 1))
-            )
+            mood = rng.randrange(3)
+            words = [rng.randrange(1 + 100 * mood, 200 + 100 * mood) for _ in range(length)]
+            self.rows.append((torch.tensor(words), mood))
 
     def batches(self, rng, size=16):
         """Texts of like length come together, the batches in random order."""

@@ -49,7 +49,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     activities = [ProfilerActivity.CPU]
     with profile(activities=activities, record_shapes=True, with_stack=True) as profiler:
-        for step in range(20_000):
+        for step in range(3000):
             loss = train_step(model, optimizer, utterances(generator))
             profiler.step()
             if step % 10 == 0:

@@ -26,7 +26,7 @@ class Balance:
 
     def act(self, action):
         drift = 0.05 * torch.randn(self.state.shape, generator=self.generator)
-        self.state = (self.state + self.push[action] + drift).clamp(-3, 3)
+        self.state = (0.9 * self.state + self.push[action] + drift).clamp(-3, 3)
         return -self.state.abs().mean(1)
 
 

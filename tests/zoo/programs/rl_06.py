@@ -23,12 +23,16 @@ class Grid:
         return image
 
     def move(self, action):
+        before = self.distance()
         axis, direction = action // 2, 1 if action % 2 else -1
         self.position[axis] = min(7, max(0, self.position[axis] + direction))
-        reached = self.position == self.target
-        if reached:
+        if self.position == self.target:
             self.target = [self.rng.randrange(8), self.rng.randrange(8)]
-        return 1.0 if reached else -0.02
+            return 1.0
+        return 0.1 * (before - self.distance()) - 0.02
+
+    def distance(self):
+        return sum(abs(here - there) for here, there in zip(self.position, self.target))
 
 
 def network():
