@@ -167,9 +167,7 @@ def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path:
     assert rows_of(tmp_path, "steps")[0]["loss"] == 3.0
 
 
-def test_a_step_that_its_optimizer_leaves_out_is_counted(
-    rings: tuple[RingWriter, RingWriter], tmp_path: Path
-) -> None:
+def test_a_step_that_its_optimizer_leaves_out_is_counted(rings: Rings, tmp_path: Path) -> None:
     """A fused optimizer's step runs always; whether it did anything comes from the device."""
     rows = StepRows(*rings, NoAccelerator())
     for found in (None, Number(0.0), Number(1.0), Number(NULL_FLOAT, JustComing(1.0))):
