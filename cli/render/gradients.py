@@ -12,11 +12,12 @@ from typing import Any
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
+_UNCLIPPED = 3
+"""Before which column the norms before clipping stand, where the script clips."""
 _HEADINGS = (
     Heading(name="step", is_number=True),
     Heading(name="parameter"),
     Heading(name="norm", is_number=True),
-    Heading(name="before clipping", is_number=True),
     Heading(name="max", is_number=True),
     Heading(name="NaN", is_number=True),
     Heading(name="Inf", is_number=True),
@@ -48,9 +49,14 @@ def render_gradients(
     if not rows:
         return "no optimizer had a gradient that can be read in these steps"
     shown = rows[:most] if most else rows
+    headings, cells = list(_HEADINGS), [_cells(row) for row in shown]
+    if any(row.get("unclipped_norm") is not None for row in rows):
+        headings.insert(_UNCLIPPED, Heading(name="before clipping", is_number=True))
+        for row, line in zip(shown, cells, strict=True):
+            line.insert(_UNCLIPPED, _short(row.get("unclipped_norm")))
     table = render_table(
-        _HEADINGS,
-        [_cells(row) for row in shown],
+        headings,
+        cells,
         width=width,
         color=color,
         more_rows=len(rows) - len(shown),
@@ -86,7 +92,6 @@ def _cells(row: Mapping[str, Any]) -> list[str | None]:
         str(row["step"]),
         escape_controls(row["parameter"] or ""),
         _short(row["norm"]),
-        _short(row.get("unclipped_norm")),
         _short(row["max_abs"]),
         _count(row["nan_count"]),
         _count(row["inf_count"]),

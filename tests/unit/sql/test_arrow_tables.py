@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from probing import ring, wire
 from probing.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
 from probing.errors import BadRequest, RingError
+from probing.names import joined
 from probing.ring_reader import read_ring
 from probing.rundir import ProcessFolder
 from probing.tables import BACKTRACE, RECORDED_TABLES, STEPS, TABLES, TORCH_TRACE, Column, Table
@@ -41,6 +42,7 @@ def test_a_completed_row_has_every_declared_column(tmp_path: Path) -> None:
         "allocated": 2.0,
         "class": "Net",
         "root": "Net",
+        "model": "Net",
         "depth": 2,
         "recomputed": False,
         "training": True,
@@ -186,3 +188,11 @@ def test_live_rows_that_make_no_sense_are_refused(live: wire.LiveRows) -> None:
     """An answer that does not fit its table is an error, not a crash."""
     with pytest.raises(BadRequest):
         live_to_arrow(live)
+
+
+def test_a_text_of_two_parts_is_shown_in_two_columns(tmp_path: Path) -> None:
+    """The class of a root, and its name where it has one of its own."""
+    texts = [text and joined(text, "generator") for text in TEXTS]
+    snapshot = read_ring(trace_writer(rows=2).save(tmp_path / "x.ring"))
+    row = to_arrow(snapshot, texts, {"root", "model"}).to_pylist()[1]
+    assert (row["root"], row["model"]) == ("Net", "generator")
