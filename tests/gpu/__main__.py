@@ -70,7 +70,8 @@ def main() -> int:
             results[name] = [findings.left_out("the check", "the nine minutes are over")]
             continue
         started = time.monotonic()
-        results[name] = run(name, limit_s=min(NAMES[name], left_s), is_fake=options.fake)
+        limit_s = NAMES[name] if options.fake else min(NAMES[name], left_s)
+        results[name] = run(name, limit_s=limit_s, is_fake=options.fake)
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     seconds = time.monotonic() - begin
     print(findings.plain(results))

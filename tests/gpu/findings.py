@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 HOLDS, MISSED, FAILED, SEEN, LEFT_OUT = "holds", "**MISSED**", "**FAILED**", "seen", "not here"
 _HEADINGS = ("check", "what", "found", "must", "verdict")
+_LONGEST = 120
 _FAKE = "On a made-up CUDA: this shows that the checks run, and nothing of a device."
 
 
@@ -41,7 +42,7 @@ def limit(what: str, found: float, *, most: float, unit: str = "") -> Finding:
 
 def seen(what: str, found: object) -> Finding:
     """Something that is only told."""
-    return Finding(what, str(found), "", SEEN)
+    return Finding(what, str(found)[:_LONGEST], "", SEEN)
 
 
 def left_out(what: str, why: str) -> Finding:
