@@ -63,6 +63,8 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     },
     "vmap_ensemble": {
         "loss": "Without an optimizer of torch no loss is on record.",
+        "attach": "Without an optimizer of torch no loss is on record.",
+        "gradients": "Without an optimizer of torch no step ends for it.",
     },
     "handwritten_update": {
         "loss": "Without an optimizer of torch no loss is on record.",
