@@ -17,7 +17,7 @@ class DocumentPool:
         for _ in range(count):
             length = self.rng.randint(20, 40)
             if self.served == 150 * count:
-                length = 512
+                length = 320
             topic = self.rng.randrange(4)
             words = [self.rng.randrange(1 + 60 * topic, 120 + 60 * topic) for _ in range(length)]
             documents.append((words, topic))

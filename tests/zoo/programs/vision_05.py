@@ -34,7 +34,7 @@ class Segmenter(nn.Module):
         return self.head(torch.relu(self.body(hidden)))
 
 
-def shapes(generator, count=8, size=48):
+def shapes(generator, count=4, size=48):
     images = torch.rand(count, 1, size, size, generator=generator)
     labels = (images[:, 0] * 4).long().clamp(0, 3)
     return images, labels
