@@ -17,7 +17,7 @@
 #include <structmember.h>
 #include <time.h>
 
-#define HEADER_SIZE 8192
+#define HEADER_SIZE 16384
 #define MAX_DEPTH 255
 #define DONE 1
 #define FACTS_SIZE 24 /* the thread's part of a row, down to the columns that close it */

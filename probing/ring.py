@@ -31,10 +31,10 @@ from .tables import Column, Table
 from .tables.columns import FAILED as FAILED_COLUMN
 from .tables.columns import SEQ
 
-MAGIC = b"PRBRING2"
+MAGIC = b"PRBRING3"
 MOST_BYTES = 1 << 30
 """What a ring file may have; a longer one is none of an agent's."""
-HEADER_SIZE = 8192
+HEADER_SIZE = 16384
 OPEN, DONE, FAILED = 0, 1, 2
 
 NULL_INT = -(2**63)
