@@ -43,7 +43,6 @@ WRONG: Mapping[str, Mapping[str, str]] = {
         "loss": "One loss is the average of the actor's and the critics'.",
         "names": "Models of one class are not told apart, and none has the name of its variable.",
         "rates": "Only the rate of one optimizer is on record.",
-        "attach": "Rows do not begin and end where the script's steps do.",
         "act lr": "One optimizer of several is changed, and the answer says done.",
     },
     "lbfgs": {
@@ -51,7 +50,6 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     },
     "optimizer_in_backward": {
         "phases": "What optimizers leave of the backward pass is not counted as backward.",
-        "attach": "A step ends at some optimizer of the twelve, in the midst of the backward pass.",
         "gradients": "Gradients of a few parameters are shown, as of a whole step.",
         "profile": "Harm: the training dies by SIGSEGV.",
     },
@@ -104,7 +102,6 @@ WRONG: Mapping[str, Mapping[str, str]] = {
     "lightning_gan": {
         "loss": "One loss is the average of D's and G's.",
         "rates": "Only the rate of one optimizer is on record.",
-        "attach": "Rows do not begin and end where the script's steps do.",
         "gradients": "It never answers, while steps go on.",
         "act lr": "One optimizer of several is changed, and the answer says done.",
     },
