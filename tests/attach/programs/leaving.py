@@ -36,6 +36,7 @@ LOADER = DataLoader(TensorDataset(X), batch_size=1)
 BATCHES = iter(LOADER)
 FED_BY = (LOADER, LOADER.batch_sampler, LOADER.dataset, BATCHES)
 FORKS = "probing.agent.forks"
+IN_C = "probing.agent._native"
 
 
 def train(steps: int = 2) -> None:
@@ -108,9 +109,8 @@ def loaded() -> set[str]:
 def modules_in_memory() -> list[str]:
     """The modules of ours that are there, also those that nobody can import any more."""
     modules = [o for o in gc.get_objects() if type(o) is types.ModuleType]
-    return sorted(
-        m.__name__ for m in modules if m.__name__.startswith("probing.") and m.__name__ != FORKS
-    )
+    ours = {m.__name__ for m in modules if m.__name__.startswith("probing.")}
+    return sorted(ours - {FORKS, IN_C})
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, object]:
