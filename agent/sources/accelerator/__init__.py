@@ -16,6 +16,7 @@ from .cuda import free_bytes as free_bytes
 from .cuda import graph_class as graph_class
 from .cuda import is_in_use as is_in_use
 from .cuda import out_of_memory_error as out_of_memory_error
+from .cuda import random_state as random_state
 from .history import CudaHistory as CudaHistory
 from .history import HistoryKeeper as HistoryKeeper
 from .nvml import DeviceSample as DeviceSample

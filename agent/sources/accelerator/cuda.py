@@ -51,6 +51,17 @@ def graph_class() -> Any:
     return sys.modules["torch"].cuda.CUDAGraph
 
 
+def random_state() -> bytes | None:
+    """The state of the random generator of the device in use; None where none is.
+
+    To read it waits for no work of the device: it lies in main memory.
+    """
+    cuda = sys.modules["torch"].cuda
+    if not cuda.is_initialized() or is_capturing():
+        return None
+    return bytes(cuda.get_rng_state().tolist())
+
+
 def free_bytes(device: Any) -> int | None:
     """What is free on a tensor's device; None for one that is no accelerator."""
     if device.type != KIND or is_capturing():

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..accelerator import random_state
 from ..steps.found import found_optimizers
 from ..steps.recording import Recording
 
@@ -56,8 +57,9 @@ def random_states(*, reads_devices: bool) -> Iterator[Same]:
     if numpy is not None:
         states["numpy"] = repr(numpy.get_state(legacy=False)["state"]["key"].tobytes()).encode()
     states["torch"] = bytes(torch.get_rng_state().tolist())
-    if reads_devices and torch.cuda.is_initialized():
-        states["torch device"] = bytes(torch.cuda.get_rng_state().tolist())
+    on_device = random_state() if reads_devices else None
+    if on_device is not None:
+        states["torch device"] = on_device
     for name, data in states.items():
         yield Same("random", "", name, f"crc32:{zlib.crc32(data):08x}")
 
