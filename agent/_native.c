@@ -4,7 +4,7 @@
  * behind a Python function, as that function's vectorcall: torch.compile, inspect and other tools
  * see the Python function, whose code does the same and writes the same rows; what is run is this.
  * Whatever is rare (the call of a root, a module that is met for the first time, a step that is
- * timed on the device) is left to the Python function. It holds the interpreter lock from end to
+ * timed on the device, a thread that is traced) is left to the Python function. It holds the interpreter lock from end to
  * end, keeps no reference longer than a call but those that `install` was given, and whatever goes
  * wrong in it, the user's module is called exactly once, and its result or exception passed on.
  */
@@ -145,9 +145,9 @@ static void note_fault(void)
 }
 
 /* What this thread is in the middle of, borrowed; NULL where that is for Python to find out. */
-static inline Thread *this_thread(void)
+static inline Thread *this_thread(PyThreadState *state)
 {
-    uint64_t id = PyThreadState_GetID(PyThreadState_Get());
+    uint64_t id = PyThreadState_GetID(state);
     if (here.installed == hot.installed && here.state_id == id)
         return here.thread;
     PyObject *found = PyObject_CallNoArgs(hot.state_of_thread);
@@ -303,7 +303,11 @@ static PyObject *call(
 {
     if (!hot.is_installed || PyVectorcall_NARGS(nargsf) < 1)
         return hot.python(function, args, nargsf, kwnames);
-    Thread *thread = this_thread();
+    PyThreadState *state = PyThreadState_Get();
+    /* Who traces Python, as torch.profiler does for modules, is to see the function's frame. */
+    if (state->c_profilefunc != NULL || state->c_tracefunc != NULL)
+        return hot.python(function, args, nargsf, kwnames);
+    Thread *thread = this_thread(state);
     if (thread == NULL || thread->depth <= 0)
         return hot.python(function, args, nargsf, kwnames);
     const Known *known = find(args[0]);

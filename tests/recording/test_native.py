@@ -137,6 +137,55 @@ print("ok")
 """
 
 
+TRACED = """
+import sys
+from probing.agent.native import IN_C, Words, Moment
+from probing.ring import HEADER_SIZE, layout_of
+from probing.tables import TORCH_TRACE
+
+class State(IN_C.Thread):
+    __slots__ = ()
+
+def call(self):
+    return "by Python"
+
+class Module:
+    __call__ = call
+
+module, state = Module(), State()
+state.depth, state.facts = 1, [bytes(24)] * 256
+ring = memoryview(bytearray(HEADER_SIZE + 64 * 64))
+IN_C.install(
+    function=call, original=lambda self: "by C", is_direct=False,
+    layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
+    ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)}, hooked={}, hook=print,
+    state_of_thread=lambda: state, sample=lambda: None, failed=print, fault=print,
+)
+IN_C.run(is_on=True)
+print(module())
+sys.setprofile(lambda *event: None)
+traced = module()
+sys.setprofile(None)
+print(traced)
+print(module())
+print(bytes(ring[HEADER_SIZE:]).count(bytes(7)) > 0, state.depth)
+"""
+
+
+@pytest.mark.anypython
+@in_c
+def test_who_traces_python_sees_the_call(tmp_path: Path) -> None:
+    """torch.profiler finds modules by the frames of their calls: a traced thread has them."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED],
+        env=clean_env(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines() == ["by C", "by Python", "by C", "True 1"], done.stderr
+
+
 @pytest.mark.anypython
 @in_c
 def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
