@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from probing.agent.sources.data.inputs import Inputs
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
+from probing.agent.sources.model.given_names import ModelNames
 from probing.agent.sources.steps.met import Met
 from probing.agent.sources.storage.births import Births
 from probing.agent.sources.storage.memory_look import MemoryLook
@@ -51,7 +52,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.codes = torch.randint(0, 14, (4, 16))
         self.recording: Any = SimpleNamespace(
-            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None
+            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None, models=ModelNames()
         )
         self.recording.roots.add(self.model)
         self.recording.inputs.batch_came({"codes": self.codes})
