@@ -23,7 +23,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from ..own_files import PACKAGE
+from ..own_files import AGENT
 
 _SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_APPEND
@@ -123,7 +123,7 @@ class FatalSignals:
 
 def _head() -> bytes:
     """The first line of the file: what the reader cannot learn from faulthandler's text."""
-    head = {"main": threading.main_thread().ident, "agent": PACKAGE}
+    head = {"main": threading.main_thread().ident, "agent": AGENT[0]}
     return json.dumps(head).encode() + b"\n"
 
 

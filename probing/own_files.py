@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 
-PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
-"""The folder of the package, as it is imported from."""
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
-OURS = tuple(
-    dict.fromkeys(
-        os.path.join(path, "")
-        for name in ("", "agent", "cli")
-        for path in (os.path.join(PACKAGE, name), os.path.realpath(os.path.join(PACKAGE, name)))
-    )
-)
+
+def _folders(*names: str) -> tuple[str, ...]:
+    """How the names of files in folders of the package begin."""
+    paths = [os.path.join(_PACKAGE, name) for name in names]
+    both = [either for path in paths for either in (path, os.path.realpath(path))]
+    return tuple(dict.fromkeys(os.path.join(path, "") for path in both))
+
+
+OURS = _folders("", "agent", "cli")
 """How the names of our files begin."""
+AGENT = _folders("agent")
+"""The same of the agent's alone. The program itself may have been started by a file of ours."""
 
 
 def is_ours(file: str) -> bool:

@@ -19,7 +19,8 @@ def tiny_modules(program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
     """Starts a training of 2,000 modules that do nothing and a large one, with a budget."""
 
     def start(overhead: str) -> tuple[Target, probing.Process]:
-        target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD=overhead)
+        # By Python: what C adds to a call is hardly ever too much.
+        target = program("tiny_modules", PROBING="1", PROBING_OVERHEAD=overhead, PROBING_NATIVE="0")
         target.wait_for_output("ready")
         monkeypatch.setenv("PROBING_HOME", str(target.home))
         return target, probing.connect(target.pid)

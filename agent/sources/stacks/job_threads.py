@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import NamedTuple
 
-from ....own_files import is_ours
+from ....own_files import AGENT
 from ...safe_points import AGENT_THREAD_PREFIX
 from ...training_thread import is_main, number_of
 
@@ -99,4 +99,4 @@ def _is_agents(frame: FrameType | None) -> bool:
     while frame is not None:
         files.append(frame.f_code.co_filename)
         frame = frame.f_back
-    return any(is_ours(file) for file in files[-_OUTERMOST:])
+    return any(file.startswith(AGENT) for file in files[-_OUTERMOST:])
