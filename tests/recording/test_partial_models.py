@@ -25,6 +25,7 @@ from probing.agent.sources.actions.blocks import (  # noqa: E402
 from probing.agent.sources.actions.bypass import Bypass, Bypasses, read_call  # noqa: E402
 from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E402
 from probing.agent.sources.actions.scene import Scene  # noqa: E402
+from probing.agent.sources.model.given_names import ModelNames  # noqa: E402
 from probing.errors import ActRefused, ProbingError  # noqa: E402
 from tests.harness.targets import Target, start_program  # noqa: E402
 from tests.programs.deep import WIDTH, Block, Deep  # noqa: E402
@@ -255,7 +256,9 @@ def _scene(model: nn.Module) -> Scene:
     alive = SimpleNamespace(alive=lambda: [optimizer])
     training: Any = SimpleNamespace(
         names=lambda: {"model": model, "optimizer": optimizer},
-        recording=SimpleNamespace(optimizers=alive),
+        recording=SimpleNamespace(
+            optimizers=alive, roots=SimpleNamespace(alive=lambda: [model]), models=ModelNames()
+        ),
     )
     rings: Any = SimpleNamespace()  # asked for by none of these
     return Scene(training, {}, rings, 0.0, ring=rings)
