@@ -51,7 +51,7 @@ def test_the_description_is_kept_to(
         done = subprocess.run(
             command,
             cwd=tmp_path,
-            env=clean_env(tmp_path / "home"),
+            env={**clean_env(tmp_path / "home"), "SCHEMATHESIS_HOOKS": "tests.serving.described"},
             capture_output=True,
             text=True,
             timeout=most_s,
