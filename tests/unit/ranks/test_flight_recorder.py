@@ -65,6 +65,7 @@ def test_an_entry_is_told() -> None:
         "created_ns": 1_795_300_378_270_257_266,
         "started_ns": None,
         "completed_ns": None,
+        "device_s": None,
     }
 
 

@@ -20,7 +20,7 @@ from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumber
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.errors import RingError
 from probing.names import decode_names, encode_names
-from probing.ring import DONE, FAILED, NULL_INT, OPEN, layout_of
+from probing.ring import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
 from probing.ring_peek import RingPeek
 from probing.ring_reader import read_ring
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
@@ -121,7 +121,9 @@ def test_no_space_is_a_clear_refusal(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.startswith("ring torch_trace: 67,117,056 bytes in"), done.stderr
+    assert done.stdout.startswith(f"ring torch_trace: {HEADER_SIZE + (64 << 20):,} bytes in"), (
+        done.stderr
+    )
     assert os.strerror(errno.EFBIG) in done.stdout
     assert not path.exists()
 
@@ -349,14 +351,14 @@ def test_safe_points_hold_one_visitor_after_the_other() -> None:
 def test_peeking_at_nonsense_tells_it(tmp_path: Path) -> None:
     """A file that is no ring, or is cut short, is an error with a sentence, never a crash."""
     path = tmp_path / "steps.ring"
-    for data in (b"", b"x" * 100, b"PRBRING1" + b"\xff" * 9000):
+    for data in (b"", b"x" * 100, b"PRBRING1" + b"\xff" * 2 * HEADER_SIZE):
         path.write_bytes(data)
         with pytest.raises(RingError, match=r"ring steps\.ring"):
             RingPeek(path)
     ring = RingWriter(path, STEPS, 64)
     ring.open_row(1, 1, 1)
     ring.close()
-    os.truncate(path, 8192 + 10)
+    os.truncate(path, HEADER_SIZE + 10)
     with RingPeek(path) as peek:
         assert peek.row(1) is None
         assert peek.newest_seq() == 0
@@ -392,14 +394,14 @@ def damage(path: Path) -> None:
 
 def move_row(path: Path) -> None:
     """A row's number where another one belongs."""
-    data, at = path.read_bytes(), 8192 + layout_of(STEPS).row_size
+    data, at = path.read_bytes(), HEADER_SIZE + layout_of(STEPS).row_size
     path.write_bytes(data[:at] + (8).to_bytes(8, "little") + data[at + 8 :])
 
 
 UNUSABLE: dict[str, Callable[[Path], object]] = {
     "a damaged header": damage,
     "a row in another's place": move_row,
-    "cut short": lambda path: os.truncate(path, 8192 + 640),
+    "cut short": lambda path: os.truncate(path, HEADER_SIZE + 640),
     "another table": lambda path: RingWriter(path, TORCH_TRACE, 64).close(),
     "a link": lambda path: os.symlink(path.rename(path.with_name("there")), path),
     "too few rows": lambda _: None,

@@ -28,11 +28,10 @@ def error_of(sql: str) -> SqlError:
 
 FAULTS = [
     ("SELECT * FROM python.torch_trce", "there is no table torch_trce", "python.torch_trace", 14),
-    ("FROM torch_trace", "there is no table torch_trace", "python.torch_trace", 5),
     ("FROM foo.steps", "there is no table foo.steps", "python.steps", 5),
     ("SELECT duraton FROM python.steps", "there is no column duraton", "duration", 7),
     ("SELECT s.stp FROM python.steps s", "there is no column stp", "step", 7),
-    ("SELECT step\nFROM python.steps\nWHERE modul = 1", "there is no column modul", None, 36),
+    ("SELECT step\nFROM python.steps\nWHERE modul = 1", "there is no column modul", "model", 36),
     ("SELECT 'é', '日本', duraton FROM python.steps", "there is no column", "duration", 18),
     ("EXPLAIN SELECT duraton FROM python.steps", "there is no column", "duration", 15),
     ("SELECT cout(step) FROM python.steps", "there is no function cout", "count", 7),
