@@ -97,7 +97,7 @@ def _held(
                 question=HASTY_ATTACH,
                 shows="waits",
                 code=5,
-                says=("is in process {pid} but cannot start yet", holder, "It starts by itself"),
+                says=("the agent of process {pid} cannot start yet", holder, "It starts by itself"),
             ),
             Cell(question=LATER_EVAL, shows="no: waits", code=5, says=(holder,)),
             Cell(question=BACKTRACE, shows="yes, native", says=native),

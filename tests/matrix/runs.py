@@ -131,7 +131,8 @@ def run_row(row: Row, folder: Path, *, python: str = sys.executable) -> list[Out
     for with_agent in (False, True):
         cells = [cell for cell in row.cells if cell.question.is_of_agent == with_agent]
         if cells:
-            cwd = folder / f"{row.name}-{'prepared' if with_agent else 'unprepared'}"
+            # Short: the code for a queue of calls, with the path of a run folder, has little room.
+            cwd = folder / f"{row.name}-{'with' if with_agent else 'no'}"
             with _started(row, cwd, with_agent=with_agent, python=python) as asked:
                 outcomes += [_run_cell(asked, cell) for cell in cells]
     return outcomes
@@ -181,7 +182,7 @@ def _started(row: Row, cwd: Path, *, with_agent: bool, python: str) -> Iterator[
     """The process of a row, ready to be asked, and ended afterwards."""
     cwd.mkdir(parents=True)
     extra = {"PROBING": "all"} if with_agent else {}
-    target = Target(_argv(row, python, with_agent=with_agent), cwd / "home", cwd, **extra)
+    target = Target(_argv(row, python, with_agent=with_agent), cwd / "h", cwd, **extra)
     try:
         pid = _wait_ready(row, target, with_agent=with_agent)
         yield Asked(row=row, target=target, pid=pid)

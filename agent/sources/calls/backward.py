@@ -136,12 +136,16 @@ class BackwardPasses:
         is_outermost = not thread.passes
         trains = recording.training_thread = recording.training_thread or thread.native_id
         counts = is_outermost and thread.native_id == trains
+        creates_graph = bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False
         if counts:
-            self._progress.pass_begins(thread, has_optimizer=self._boundary.has_optimizer())
+            self._progress.pass_begins(
+                thread,
+                has_optimizer=self._boundary.has_optimizer(),
+                creates_graph=creates_graph,
+            )
             recording.rows.phases.ensure_batch(entered)
             if recording.memory_look is not None:
                 self._look_at_memory(args)
-        creates_graph = bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False
         if counts and kwargs.get("accumulate_grad"):
             self._note_begin(args)
         elif counts and self._progress.hand.is_on and not creates_graph:

@@ -164,9 +164,11 @@ class Progress:
         self._end_by_hand(time.perf_counter_ns(), thread)
         return True
 
-    def pass_begins(self, thread: ThreadState, *, has_optimizer: bool) -> None:
+    def pass_begins(self, thread: ThreadState, *, has_optimizer: bool, creates_graph: bool) -> None:
         """A backward pass of the training thread is about to begin, outside of any other."""
         self._passes += 1
+        if creates_graph and not has_optimizer and not self.hand.is_on:
+            return  # as of `torch.func.grad`: what comes of it is not seen, so it ends no step
         self._members.is_fresh = True
         self._go_on()
         self.hand.pass_begins(has_optimizer=has_optimizer)
