@@ -222,7 +222,9 @@ def test_a_held_interpreter_lock_is_told(hung: Callable[[str], probing.Process])
     start = time.monotonic()
     with pytest.raises(NotAnswering, match="interpreter lock") as caught:
         job.eval("1")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 25, (
+        "as long as a busy machine may need, and far from the limit"
+    )
     assert "backtrace" in caught.value.help
     assert caught.value.exit_code == 5
 
