@@ -73,6 +73,7 @@ class Agent:
         self._initial = settings
         self.problems: list[str] = []
         self._place: Place | None = None
+        self._card_facts: tuple[int, int, int] | None = None
         self._started_ns = time.time_ns()
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
@@ -265,11 +266,20 @@ class Agent:
     def write_card(self) -> None:
         """Put the card into the run folder."""
         self.folder.write_card(self.card())
+        self._card_facts = self._facts_of_card()
+
+    def _facts_of_card(self) -> tuple[int, int, int] | None:
+        """What tells the card that was written from another; opens no file, for a child to keep."""
+        try:
+            found = os.stat(self.folder.path / "card.json")
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def refresh_card(self) -> None:
         """Write the card anew when what it says has changed since, or it is damaged."""
         has_changed = self._place != self._place_now() or bool(self.training.problems())
-        if has_changed or self.folder.read_card() is None:
+        if has_changed or self._facts_of_card() != self._card_facts:
             self.write_card()
 
     def prune(self) -> None:
