@@ -19,7 +19,7 @@ from typing import NoReturn
 import click
 
 from ..errors import InternalError, ProbingError, UsageError
-from . import terminal
+from . import terminal, time_limit
 from .group import COMPLETE_VARIABLE, probing
 
 INTERRUPTED = 130
@@ -35,9 +35,9 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see `probing.__main__`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(sys.argv[1:])
-    if threading.active_count() > 1:
-        # A statement that cannot be interrupted still holds its thread; neither waiting for it
-        # nor taking the interpreter down under it is an option.
+    if threading.active_count() > 1 or time_limit.is_over():
+        # A statement that cannot be interrupted still holds its thread, or an alarm interrupted an
+        # import: neither waiting for it nor taking the interpreter down under it is an option.
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from types import FrameType
@@ -18,6 +19,12 @@ from ..errors import QueryTimedOut
 _AGAIN_S = 1.0
 """How soon the alarm comes again, should something have swallowed its error."""
 _AT_ONCE_S = 1e-3
+_rung: list[float] = []
+
+
+def is_over() -> bool:
+    """Whether an alarm came: then whatever was interrupted, such as an import, is half done."""
+    return bool(_rung)
 
 
 @contextlib.contextmanager
@@ -32,15 +39,18 @@ def within(limit_s: float, *, grace_s: float) -> Iterator[None]:
     """
 
     def ring(_: int, __: FrameType | None) -> None:
+        _rung.append(limit_s)
+        sys.unraisablehook = _say_nothing
         raise QueryTimedOut(limit_s)
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before, hook = signal.signal(signal.SIGALRM, ring), sys.unraisablehook
     signal.setitimer(signal.ITIMER_REAL, limit_s + grace_s, _AGAIN_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
 
 
 @contextlib.contextmanager
@@ -58,3 +68,7 @@ def held_back(*, is_counted: bool) -> Iterator[None]:
         if left_s:
             taken_s = time.monotonic() - started if is_counted else 0.0
             signal.setitimer(signal.ITIMER_REAL, max(_AT_ONCE_S, left_s - taken_s), again_s)
+
+
+def _say_nothing(_: object) -> None:
+    """Print nothing where the alarm's error could not be raised; the next alarm raises it again."""

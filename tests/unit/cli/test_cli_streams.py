@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -172,6 +173,20 @@ def test_a_statement_that_cannot_be_stopped_ends_with_its_limit() -> None:
     finally:
         release.set()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_alarm_that_was_swallowed_comes_again_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Where its error cannot be raised, as in a destructor, nothing of it is printed."""
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(0.3)
+
+    with pytest.raises(QueryTimedOut), within(0.05, grace_s=0):
+        _make_and_wait(Slow)
+    assert capfd.readouterr().err == ""
 
 
 def test_writing_without_an_end_ends_with_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,3 +489,9 @@ def test_numbers_are_short_for_the_eye_only() -> None:
     column = pa.array([1 / 3])
     assert short_texts(column) == ["0.333333"]
     assert plain_texts(column) == json_texts(column) == ["0.3333333333333333"]
+
+
+def _make_and_wait(thing: type) -> None:
+    """Make one that goes at once, and wait for an alarm."""
+    thing()
+    time.sleep(60)
