@@ -33,8 +33,8 @@ class DistributionWithData(Distribution):
 
 
 IN_C = Extension(
-    "probing.agent._native",
-    ["agent/_native.c"],
+    "probing.ring._native",
+    ["probing/ring/_native.c"],
     extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra"],
     optional=True,  # where there is no compiler, Python does the same
 )

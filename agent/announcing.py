@@ -13,11 +13,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import node_card, process, rundir
-from ..registration import Registration, as_reached, register
+from ..cluster.registration import Registration, as_reached, register
+from ..linux import process
+from ..rundir import folders as rundir, node_card
+from ..server.sql_worker_process import places_of
 from ..settings import Settings
 from .state import Agent
-from .worker_process import places_of
 
 _START_S = 20.0
 _LEFT_OUT = frozenset({"PROBING", "PROBING_LISTEN", "PYTHONPATH", "PYTHONSTARTUP"})
@@ -56,7 +57,7 @@ def start_node(directory: rundir.RunDirectory, tokens: Mapping[str, str]) -> Non
     """
     if node_card.read_node(directory) is not None:
         return
-    argv = [sys.executable, "-m", "probing.node", "--detach", "--until-idle"]
+    argv = [sys.executable, "-m", "probing.cluster.node", "--detach", "--until-idle"]
     with subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

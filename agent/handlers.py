@@ -1,7 +1,7 @@
 """What each route does.
 
-Rules of this file: one method per route of `probing.routes`, by the route's name; runs on the
-agent's event loop. Nothing here waits for the training: what may take long runs in a thread or
+Rules of this file: one method per route of `probing.messages.routes`, by the route's name; runs on
+the agent's event loop. Nothing here waits for the training: what may take long runs in a thread or
 process of its own, and a client that goes away takes its work with it.
 """
 
@@ -15,32 +15,38 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from .. import act_wire, allocation_wire, eval_wire, labels_wire, wire
 from .._version import VERSION
 from ..errors import BadRequest, InternalError
-from ..fit import FitRequest
-from ..ring_peek import tables_answer
-from ..routes import openapi
+from ..messages import (
+    act as act_wire,
+    allocation as allocation_wire,
+    common as wire,
+    eval as eval_wire,
+    labels as labels_wire,
+)
+from ..messages.fit import FitRequest
+from ..messages.routes import openapi
+from ..ring.peek import tables_answer
+from ..safety.guard import try_each
+from ..server.sql_worker import SqlWorker
 from ..settings import SETTINGS
-from .acting import Actions
-from .arming import Arming
-from .eval_stream import sender_of, stream_results
-from .evaluator import Evaluator
-from .guard import try_each
-from .kept_action import Kept
-from .live import LiveQuestion, live_rows, rows_in_thread
-from .live_answer import encode_live
-from .memory_recording import MemoryRecordings
-from .profiling import Profiles
+from .actions.actions import Actions
+from .actions.pending import Kept
+from .eval.evaluator import Evaluator
+from .eval.stream import sender_of, stream_results
+from .live.encode import encode_live
+from .live.live import LiveQuestion, live_rows, rows_in_thread
+from .on_demand.arming import Arming
+from .on_demand.memory_recording import MemoryRecordings
+from .on_demand.profiling import Profiles
 from .sources.stacks.look import take_backtrace
 from .state import Agent
-from .worker import SqlWorker
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from .fitting import Fits
+    from .on_demand.fitting import Fits
     from .sources.data.labels import LabelReading
 
 T = TypeVar("T")
@@ -140,7 +146,7 @@ class Handlers:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """See the route. Looks at frames and attributes, and runs nothing."""
-        from .completion import complete
+        from .eval.completion import complete
 
         question = await _body(request, eval_wire.CompleteRequest)
         last = self._evaluator.last_value(question.session)
@@ -242,7 +248,7 @@ class Handlers:
 
     async def fit(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        from .fitting import Fits
+        from .on_demand.fitting import Fits
 
         question = await _body(request, FitRequest)
         self._fits = self._fits or Fits(lambda: self._agent.training)

@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from .. import __name__ as _PACKAGE  # noqa: N812
-from .safe_points import AGENT_THREAD_PREFIX
+from .recording.safe_points import AGENT_THREAD_PREFIX
 
 _KEPT_MODULE = f"{_PACKAGE}.agent.forks"
 _PATIENCE_S = 5.0

@@ -15,21 +15,22 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import process, rundir
 from ..errors import ProbingError
-from ..run_places import Chosen, choose, way_out
-from ..rundir import ProcessFolder, write_private
+from ..linux import process
+from ..rundir import folders as rundir
+from ..rundir.folders import ProcessFolder, write_private
+from ..rundir.places import Chosen, choose, way_out
+from ..safety import forks
+from ..safety.file_limit import require_room
+from ..safety.guard import try_each
+from ..server.sockets import bind_tcp, bind_unix
 from ..settings import Settings
-from . import forks
-from .crashes import CrashRecorder
-from .file_limit import require_room
-from .guard import try_each
+from .crash.crashes import CrashRecorder
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
-from .safe_points import AGENT_THREAD_PREFIX
-from .sockets import bind_tcp, bind_unix
+from .recording.safe_points import AGENT_THREAD_PREFIX
+from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
-from .training_thread import correct_main_thread
 
 if TYPE_CHECKING:
     from .withheld import Withheld
@@ -114,7 +115,7 @@ class Running:
 
 def _listen_on_tcp(agent: Agent) -> socket.socket:
     """A TCP socket as the settings ask for, with the tokens in their files."""
-    from .tokens import tokens_for  # not needed by most processes
+    from ..server.tokens import tokens_for  # not needed by most processes
 
     agent.token, agent.read_token = tokens_for(agent.settings)
     bound = bind_tcp(agent.settings, int_from_env("LOCAL_RANK") or 0)
@@ -127,10 +128,10 @@ def _listen_on_tcp(agent: Agent) -> socket.socket:
 def _make_server(agent: Agent) -> Serving:
     """The HTTP server; it and aiohttp are loaded only when somebody asks."""
     with forks.held_back(timeout_s=1.0):  # the agent may be about to leave
-        from ..routes import ROUTES
-        from . import worker_process
+        from ..messages.routes import ROUTES
+        from ..server import sql_worker_process as worker_process
+        from ..server.server import Server
         from .handlers import Handlers
-        from .server import Server
 
         agent.asked()
         worker_process.borrowed_places = agent.places
@@ -310,7 +311,7 @@ def _ended() -> None:
     global _running
     running, _running = _running, None
     if running is not None:
-        from ..pruning import shrink
+        from ..rundir.pruning import shrink
 
         running.end()
         try_each((lambda: shrink(running.agent.folder),))

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..card import Pong
-from ..codec import encode
-from . import forks
+from ..messages.card import Pong
+from ..messages.codec import encode
+from ..safety import forks
+from ..safety.guard import try_each
+from ..server.sockets import is_welcome
 from .genuine import genuine, has_own_threads
-from .guard import try_each
-from .safe_points import AGENT_THREAD_PREFIX
-from .sockets import is_welcome
+from .recording.safe_points import AGENT_THREAD_PREFIX
 from .state import Agent
 
 _POLL, _POLLIN = genuine("select", "poll"), genuine("select", "POLLIN")

@@ -16,29 +16,30 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .. import process, rundir
 from .._version import VERSION
-from ..card import Card
+from ..cluster.launchers import Place, place_in
 from ..errors import ProbingError
-from ..file_systems import unfit_for_records
-from ..launchers import Place, place_in
-from ..rundir import ProcessFolder
+from ..linux import process
+from ..linux.file_systems import unfit_for_records
+from ..messages.card import Card
+from ..rundir import folders as rundir
+from ..rundir.folders import ProcessFolder
+from ..safety import forks
+from ..safety.guard import try_each
+from ..server.liveness import Hold
+from ..server.sockets import remove_socket
 from ..settings import Setting, Settings, find
-from . import forks
-from .guard import try_each
-from .hold import Hold
 from .leaving import Leaving
-from .no_training import NoTraining, torch_is_ready
-from .sockets import remove_socket
+from .recording.no_training import NoTraining, torch_is_ready
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..ring.writer import Names, RingWriter
+    from ..server.certificate import Certificate
     from ..tables import Table
-    from .certificate import Certificate
-    from .change_record import ChangeRecord
-    from .recorder import Names, RingWriter
-    from .training import TorchTraining
+    from .audit.change_log import ChangeRecord
+    from .recording.training import TorchTraining
 
 
 _RINGS_MIB = 64
@@ -57,7 +58,7 @@ class Agent:
         token: What TCP requests must carry; empty without a TCP listener.
         read_token: What those may carry that only read; likewise.
         problems: What could not be done, one sentence each.
-        listen: Where it listens for TCP, if it does, see `probing.card.Card`.
+        listen: Where it listens for TCP, if it does, see `probing.messages.card.Card`.
         certificate: What it shows there, if that is encrypted.
         places: Folders of the operator's who attached: they hold what may be missing here.
         depart: Makes ready to leave the process, keeping the record or not.
@@ -94,7 +95,7 @@ class Agent:
         if self.settings.sampling_hz or not self.settings.recording:
             self.record()
         elif type(self.training) is NoTraining and torch_is_ready():
-            from .first_use import AwaitedTraining
+            from .recording.first_use import AwaitedTraining
 
             self.training = AwaitedTraining(self.record)
             self.training.start()
@@ -123,7 +124,7 @@ class Agent:
 
     def _made_names(self) -> Names:
         """The names, with their file and the limit of the rings that refer to them."""
-        from .recorder import Names, limit_rings
+        from ..ring.writer import Names, limit_rings
 
         folder = self.folder.path
         why = unfit_for_records(folder)
@@ -149,7 +150,7 @@ class Agent:
 
     def changes(self) -> ChangeRecord:
         """The record of what is asked of the agent itself; its file is made with the first row."""
-        from .change_record import ChangeRecord
+        from .audit.change_log import ChangeRecord
 
         if self._changes is None:
             self._changes = ChangeRecord(self)
@@ -175,7 +176,7 @@ class Agent:
 
     def _record(self, *, late: bool) -> None:
         """Put the training that records in its place."""
-        from .training import TorchTraining
+        from .recording.training import TorchTraining
 
         try:
             training = TorchTraining(self.folder, self.settings, interned=self.names())
@@ -220,7 +221,7 @@ class Agent:
         Raises:
             RingError: The space cannot be had.
         """
-        from .recorder import RingWriter
+        from ..ring.writer import RingWriter
 
         with forks.held_back(timeout_s=_MAKING_S):  # else a child would keep it
             ring = RingWriter(self.folder.ring(table.name), table, rows)
@@ -288,7 +289,7 @@ class Agent:
         if directory.folders() == [self.folder]:
             return
         with forks.held_back(timeout_s=_MAKING_S):  # no child is made in the middle of an import
-            from ..pruning import prune
+            from ..rundir.pruning import prune
         keep = self.settings
         prune(directory, keep_hours=keep.keep_hours, keep_bytes=keep.keep_mib << 20)
 

@@ -11,7 +11,7 @@ import functools
 import select
 import sys
 
-from .guard import try_each
+from ..safety.guard import try_each
 
 
 def warn(*sentences: str) -> None:

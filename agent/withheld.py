@@ -14,8 +14,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import node_card, process
-from ..rundir import ProcessFolder, RunDirectory, write_private
+from ..linux import process
+from ..rundir import node_card
+from ..rundir.folders import ProcessFolder, RunDirectory, write_private
 from ..settings import Settings, find
 
 _NAMES = tuple(find(name).env for name in ("token", "read_token"))

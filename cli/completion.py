@@ -14,7 +14,7 @@ from ..errors import ProbingError
 
 def complete_endpoints(incomplete: str) -> list[CompletionItem]:
     """The pids of the running processes that have a run folder."""
-    from .. import rundir
+    from ..rundir import folders as rundir
 
     try:
         folders = rundir.from_env().folders()

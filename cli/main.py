@@ -19,7 +19,8 @@ from typing import NoReturn
 import click
 
 from ..errors import InternalError, ProbingError, UsageError
-from . import terminal, time_limit
+from . import terminal
+from .ask import time_limit
 from .group import COMPLETE_VARIABLE, probing
 
 INTERRUPTED = 130

@@ -21,7 +21,7 @@ from . import terminal
 from .completion import complete_endpoint_option
 
 if TYPE_CHECKING:
-    from ..client import Process
+    from ..client.base import Process
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +68,7 @@ class Target:
     @property
     def has_many(self) -> bool:
         """Whether one of the endpoints stands for several processes."""
-        from .many import stands_for_many
+        from .ask.many import stands_for_many
 
         return any(stands_for_many(self, word) for word in self.endpoints)
 
@@ -78,7 +78,7 @@ class Target:
         Raises:
             ProbingError: It cannot be reached, or attached to where that was asked for.
         """
-        from ..client import connect
+        from ..client.base import connect
 
         if self.attaches:
             from .render.attached import render_attached
@@ -185,7 +185,7 @@ def _set_variable(ctx: click.Context, parameter: click.Parameter, value: str | N
     if value is None or ctx.resilient_parsing:
         return
     if parameter.name == "tls_fingerprint":
-        from ..trust import read_fingerprint
+        from ..reach.trust import read_fingerprint
 
         read_fingerprint(value)
     os.environ[f"PROBING_{parameter.name}".upper()] = value

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
+from .ask.time_limit import held_back
 from .render.errors import render_error
 from .render.text import CONTROLS, escape_controls, harmless, json_value
-from .time_limit import held_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,21 +22,21 @@ from typing import Any
 
 import click
 
-import probing.union.errors  # noqa: F401 - that all errors are in the tree
-from probing import (
-    act_wire,
-    allocation_wire,
-    eval_wire,
-    job_wire,
-    labels_wire,
-    tree_wire,
-    union_wire,
-    wire,
-)
+import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.group import probing as cli
 from probing.cli.render.catalog import sql_type
 from probing.errors import ProbingError, error_classes
-from probing.routes import NODE_ROUTES, ROUTES, Route, openapi
+from probing.messages import (
+    act as act_wire,
+    allocation as allocation_wire,
+    common as wire,
+    eval as eval_wire,
+    job as job_wire,
+    labels as labels_wire,
+    tree as tree_wire,
+    union as union_wire,
+)
+from probing.messages.routes import NODE_ROUTES, ROUTES, Route, openapi
 from probing.settings import SETTINGS, Setting
 from probing.tables import TABLES, Column
 

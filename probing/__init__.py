@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__  # noqa: N811
 
 if TYPE_CHECKING:
-    from .client import Process, connect
+    from .client.base import Process, connect
+    from .client.listing import list_processes
+    from .cluster.union.job import connect_many
     from .errors import ProbingError
     from .host import start, stop
-    from .listing import list_processes
-    from .marks import metric, see_memory, span, step
-    from .union.job import connect_many
+    from .script.marks import metric, see_memory, span, step
 
 __all__ = [
     "ProbingError",
@@ -45,16 +45,16 @@ __all__ = [
 
 _HOMES = {
     "ProbingError": "errors",
-    "Process": "client",
-    "connect": "client",
-    "connect_many": "union.job",
-    "list_processes": "listing",
+    "Process": "client.base",
+    "connect": "client.base",
+    "connect_many": "cluster.union.job",
+    "list_processes": "client.listing",
     "load_ipython_extension": "magic",
-    "metric": "marks",
-    "see_memory": "marks",
-    "span": "marks",
+    "metric": "script.marks",
+    "see_memory": "script.marks",
+    "span": "script.marks",
     "start": "host",
-    "step": "marks",
+    "step": "script.marks",
     "stop": "host",
 }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import off_switch
+from .safety import off_switch
 
 TYPE_CHECKING = False  # `typing` is not worth importing at the start of every interpreter
 if TYPE_CHECKING:

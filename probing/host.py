@@ -31,14 +31,15 @@ def start(**settings: object) -> None:
         ProbingError: The run directory is not safe to use.
         OSError: The run folder or the socket cannot be made.
     """
-    from . import _boot, off_switch
+    from . import _boot
+    from .safety import off_switch
 
     if off_switch.is_off(os.environ):
         return
     from .agent import lifecycle
     from .agent.leaving import Arrival
-    from .setting_values import parse
     from .settings import Settings, find
+    from .settings.values import parse
 
     given = {find(name): value for name, value in settings.items()}
     texts = {setting.env: str(value) for setting, value in given.items()}
@@ -82,7 +83,7 @@ def start_attached(
     Raises:
         Exception: The agent could not start.
     """
-    from .agent import forks
+    from .safety import forks
 
     try:
         refused = _why_refused(uid, pid)
@@ -102,12 +103,12 @@ def start_attached(
 
 def _why_refused(uid: int | None, pid: int | None) -> str:
     """Why no agent may start here, which the operator may not have been able to see."""
-    from .agent import forks
+    from .safety import forks
 
     with forks.held_back():  # a hook may take its time, and then a fork need not wait
-        from . import off_switch
-        from .agent.audit import ask_hooks
+        from .agent.audit.audit import ask_hooks
         from .errors import Vetoed
+        from .safety import off_switch
 
     closed = off_switch.why_closed(os.environ, sys._xoptions)  # noqa: SLF001 - as its docs say
     if closed is not None:
@@ -127,13 +128,13 @@ def _start_late(
     is_guest = "probing._boot" not in loaded  # the start-up hook, and whoever has used `probing`
     from . import _boot
     from .agent import lifecycle
-    from .agent.asked_record import Sender
+    from .agent.audit.request_log import Sender
     from .agent.leaving import Arrival
     from .settings import Settings
 
     if places:
         # They can be looked into as long as this lasts, and later no more.
-        from .agent import server, worker_process  # noqa: F401
+        from .server import server, sql_worker_process as worker_process  # noqa: F401
 
     if lifecycle.current() is None:
         settings = Settings.from_env({**os.environ, "PROBING": "1", "PROBING_HOME": home})

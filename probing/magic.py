@@ -11,7 +11,7 @@ import shlex
 import sys
 from typing import Any, NoReturn
 
-from .client import connect
+from .client.base import connect
 from .errors import ProbingError
 
 _SESSION = "notebook"

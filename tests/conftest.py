@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import stacks
+from probing.stacks import text as stacks
 from tests import faults
 from tests.harness import sharing, warm
 from tests.harness.jobs import Job, StartJob, start_job

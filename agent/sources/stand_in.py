@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from ..guard import Guard
+from ...safety.guard import Guard
 from .calls import dynamo
 
 Wrapper = Callable[..., Any]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...reading import Reading
+from ...messages.reading import Reading
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...act_wire import Acts, Asked
-    from ...client import Process
+    from ...client.base import Process
+    from ...messages.act import Acts, Asked
 
 
 _optimizer_option = click.option(
@@ -76,7 +76,7 @@ def lr(
     steps; --hold stands up to that. Undone, a rate is what it would be by now without the action;
     one that the script has overwritten meanwhile is left as it is.
     """
-    from ...act_wire import Lr
+    from ...messages.act import Lr
 
     if (value is None) == (scale is None):
         raise UsageError("say a rate or --scale: `act lr 1e-5` or `act lr --scale 0.1`.")
@@ -95,7 +95,7 @@ def clip(context: click.Context, *, max_norm: str, optimizer: str | None, style:
     With a gradient scaler it is the norm of the unscaled gradients. Gradients whose norm is not
     finite are left as they are.
     """
-    from ...act_wire import Clip
+    from ...messages.act import Clip
 
     try:
         limit = None if max_norm == "off" else float(max_norm)
@@ -126,7 +126,7 @@ def checkpoint(
 
     Under DDP rank 0 writes. A sharded training (FSDP, DeepSpeed, tensor parallelism) is refused.
     """
-    from ...act_wire import Checkpoint
+    from ...messages.act import Checkpoint
 
     _act(context, Checkpoint(path=path, force=force, copy_first=copy_first), style)
 
@@ -140,7 +140,7 @@ def cleanup(context: click.Context, *, style: str) -> None:
 
     Says what each of these has freed.
     """
-    from ...act_wire import Cleanup
+    from ...messages.act import Cleanup
 
     _act(context, Cleanup(), style)
 
@@ -170,7 +170,7 @@ def nan_guard(
     ranks must be asked by one command, and skip the same steps; skip is refused where each rank
     has a part of the gradients.
     """
-    from ...act_wire import NanGuard
+    from ...messages.act import NanGuard
 
     _act(context, NanGuard(do=do, consecutive=consecutive, optimizer=optimizer), style)
 
@@ -192,7 +192,7 @@ def keep_layers(
     that input and output are shaped alike. Their parameters get no gradient, so that torch's
     optimizers leave them as they are. `act undo` has all blocks run again.
     """
-    from ...act_wire import KeepLayers
+    from ...messages.act import KeepLayers
 
     _act(context, KeepLayers(count=count, inside=inside, model=model), style)
 
@@ -215,7 +215,7 @@ def skip_attention(
     What follows computes with values of the right shape that mean nothing, connected to the graph:
     enough to debug with long sequences. Refused, and undone, as keep-layers is.
     """
-    from ...act_wire import SkipAttention
+    from ...messages.act import SkipAttention
 
     _act(context, SkipAttention(keep=keep, inside=inside, model=model), style)
 
@@ -228,7 +228,7 @@ def skip_attention(
 @click.pass_context
 def undo(context: click.Context, *, number: int | None, alone: bool, style: str) -> None:
     """Take back an action: the last that can be, or that of the number."""
-    from ...act_wire import Undo
+    from ...messages.act import Undo
 
     _act(context, Undo(number=number, alone=alone), style)
 
@@ -257,6 +257,6 @@ def list_(context: click.Context, *, style: str) -> None:
 
 def _act(context: click.Context, asked: Asked, style: str) -> None:
     """Have it applied, and say what came of it."""
-    from ..acting import act_on
+    from ..ask.acting import act_on
 
     context.exit(act_on(asked_target(context), asked, as_json=style == "json"))

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...reading import Reading
-from ...wire import ARMABLE, MOST_STEPS
+from ...messages.common import ARMABLE, MOST_STEPS
+from ...messages.reading import Reading
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...arming import Watch
-    from ...client import Process
-    from ...wire import Armed, ArmedAnswer
+    from ...client.base import Process
+    from ...diagnosis.arming import Watch
+    from ...messages.common import Armed, ArmedAnswer
 
 
 @click.command("arm")
@@ -82,7 +82,7 @@ def _watch(target: Target, steps: int, style: str) -> int:
             terminal.progress(progress_of(armed))
 
     def ask(process: Process) -> tuple[str, Watch]:
-        from ...arming import watch_numbers
+        from ...diagnosis.arming import watch_numbers
 
         try:
             watch = watch_numbers(process, steps, timeout_s=target.limit_s, tell=tell)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ...injection.names import AUTO, NAMES
-from ..asking import show_each
+from ...attach.injectors.names import AUTO, NAMES
+from ..ask.asking import show_each
 from ..render.attached import render_attached
 from ..target import target_options, target_with
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...reading import Reading
+from ...messages.reading import Reading
 from .. import terminal
-from ..asking import Replies, show_each, show_json, tell_notes
+from ..ask.asking import Replies, show_each, show_json, tell_notes
 from ..render.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...wire import Backtrace
+    from ...client.base import Process
+    from ...messages.common import Backtrace
 
 
 @click.command("backtrace")
@@ -88,10 +88,10 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
 
 def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:
     """Print the stacks of all processes, equal ones once."""
-    from ...ranks.gathering import gather_stacks
-    from ...ranks.stack_classes import merge_stacks
-    from ..many import tell_coverage
-    from ..ranks import asking_of, exit_code
+    from ...cluster.ranks.gathering import gather_stacks
+    from ...cluster.ranks.stack_classes import merge_stacks
+    from ..ask.many import tell_coverage
+    from ..ask.ranks import asking_of, exit_code
     from ..render.stack_classes import render_folded_classes, render_stack_classes
 
     stacks, outcomes = gather_stacks(asking_of(target), looks=looks, native=native)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...reading import Reading
+from ...messages.reading import Reading
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..completion import complete_settings
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...wire import SettingsAnswer, SettingValue
+    from ...client.base import Process
+    from ...messages.common import SettingsAnswer, SettingValue
 
 
 @click.command("config")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...reading import Reading
+from ...messages.reading import Reading
 from ...tables import DATALOADERS
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...dataloading import LoaderReport
+    from ...client.base import Process
+    from ...diagnosis.dataloading import LoaderReport
 
 
 @click.command("dataloaders")
@@ -37,7 +37,7 @@ def command(context: click.Context, *, style: str) -> None:
 
 
 def _ask(process: Process) -> LoaderReport:
-    from ...dataloading import report_on
+    from ...diagnosis.dataloading import report_on
 
     return report_on(process)
 
@@ -50,7 +50,7 @@ def _render(report: LoaderReport) -> str:
 
 
 def _plain(report: LoaderReport) -> Any:
-    from ...dataloading import sentence_of
+    from ...diagnosis.dataloading import sentence_of
 
     stalls = [
         {

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..asking import show_each
+from ..ask.asking import show_each
 from ..target import target_options, target_with
 
 if TYPE_CHECKING:
-    from ...wire import Detached
+    from ...messages.common import Detached
 
 
 @click.command("detach")

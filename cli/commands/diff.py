@@ -26,10 +26,10 @@ def command(context: click.Context, *, parameters: bool, style: str) -> None:
     and switches of torch. Shards of a parameter differ by their nature and are left out. Of a
     secret no more is told than that it differs.
     """
-    from ...ranks.differences import compare_facts
-    from ...ranks.gather_facts import gather_facts
-    from ...ranks.naming import rank_words
-    from ..ranks import asking_of, exit_code, tell_outcomes
+    from ...cluster.ranks.differences import compare_facts
+    from ...cluster.ranks.gather_facts import gather_facts
+    from ...cluster.ranks.naming import rank_words
+    from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.differences import render_differences
 
     asking = asking_of(asked_target(context))

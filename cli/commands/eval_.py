@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...cluster.ranks.sent_code import Code
 from ...errors import EvalTimedOut, UsageError
-from ...eval_wire import MOST_TIMES
-from ...ranks.sent_code import Code
-from ...wire import EVAL_INTERRUPTED
+from ...messages.common import EVAL_INTERRUPTED
+from ...messages.eval import MOST_TIMES
 from .. import terminal
-from ..asking import Replies, tell_notes
+from ..ask.asking import Replies, tell_notes
+from ..ask.text_input import TextCommand, read_text
 from ..render.errors import render_failure
 from ..render.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
 from ..target import asked_target, attach_option, style_option, target_options
-from ..text_input import TextCommand, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...client import Process
-    from ...wire import EvalResult
+    from ...client.base import Process
+    from ...messages.common import EvalResult
     from ..target import Target
 
 _FAILED = 1
@@ -102,7 +102,7 @@ def command(
     have no step in common each runs it by itself, and a note says why. Code that one rank runs by
     itself is kept out of collectives, which would hang the job.
     """
-    from ..syntax import find_syntax_error
+    from ..ask.syntax import find_syntax_error
 
     target = asked_target(context)
     source = read_text("code", code, path)
@@ -161,9 +161,9 @@ def command(
 
 def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     """Run the code in all processes and show equal results once; returns the exit code."""
-    from ...ranks.evaluations import fold_results
-    from ...ranks.gather_evaluations import gather_results
-    from ..ranks import asking_of, exit_code, tell_outcomes
+    from ...cluster.ranks.evaluations import fold_results
+    from ...cluster.ranks.gather_evaluations import gather_results
+    from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.evaluations import plain_results, render_results
 
     results, outcomes, why = gather_results(

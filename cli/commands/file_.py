@@ -44,7 +44,7 @@ def memory_viz(*, file: str, output: str | None) -> None:
     FILE is a snapshot of `memory --snapshot` or of torch's own. It is read as data: a file that
     would run code as it is opened is refused.
     """
-    from ..output import write_file
+    from ..ask.output import write_file
     from ..render.memory_viz import render_page
 
     page = output or str(Path(file).with_suffix(".html"))
@@ -86,7 +86,7 @@ def checkpoint(*, file: str, style: str) -> None:
     FILE is one of torch.save, by `act checkpoint` or by anybody. It is read as data, without torch:
     nothing that it holds is run, and classes of a script are only named.
     """
-    from ...checkpoints import read_checkpoint
+    from ...diagnosis.checkpoints import read_checkpoint
     from ..render.checkpoint import render_checkpoint
 
     content = read_checkpoint(file)

@@ -11,14 +11,14 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..asking import show_each, show_json
+from ..ask.asking import show_each, show_json
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...allocation_wire import RecordStatus
-    from ...client import Process
-    from ...fit import FitAnswer, FitRequest, LargestFit
-    from ...fit_measured import MeasuredFit
+    from ...client.base import Process
+    from ...diagnosis.fit_measured import MeasuredFit
+    from ...messages.allocation import RecordStatus
+    from ...messages.fit import FitAnswer, FitRequest, LargestFit
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -81,7 +81,7 @@ def command(
     limit = None if memory is None else parse_size(memory)
     if largest and batch is not None:
         raise UsageError("--max looks for the batch itself; leave out --batch.")
-    from ...fit import FitRequest, find_largest
+    from ...messages.fit import FitRequest, find_largest
 
     request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
     checks = not no_check
@@ -118,7 +118,7 @@ def _predictor(
     process: Process, target: Target, *, from_measured: bool, checks: bool
 ) -> Callable[[FitRequest], FitAnswer]:
     """What predicts: the process itself, or what was measured of it once."""
-    from ...fit import with_missing
+    from ...messages.fit import with_missing
 
     if from_measured:
         return _measured(process, target).answer
@@ -145,7 +145,7 @@ def _predictor(
 
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
     """A prediction beside what a real step takes, and meanwhile how far that is."""
-    from ...fit_measured import checked
+    from ...diagnosis.fit_measured import checked
 
     try:
         return checked(process, answer, timeout_s=target.timeout_s, tell=_teller(target))
@@ -166,7 +166,7 @@ def _teller(target: Target) -> Callable[[RecordStatus], None]:
 
 def _measured(process: Process, target: Target) -> MeasuredFit:
     """What steps of a process take, and meanwhile how far that is."""
-    from ...fit_measured import measure
+    from ...diagnosis.fit_measured import measure
 
     try:
         return measure(process, timeout_s=target.timeout_s, tell=_teller(target))

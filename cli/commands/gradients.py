@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...wire import MOST_STEPS
+from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...arming import Watch
-    from ...client import Process
-    from ...wire import Armed
+    from ...client.base import Process
+    from ...diagnosis.arming import Watch
+    from ...messages.common import Armed
 
 
 @click.command("gradients")
@@ -48,7 +48,7 @@ def command(context: click.Context, *, steps: int, rows: int, style: str) -> Non
             terminal.progress(progress_of(armed))
 
     def ask(process: Process) -> Watch:
-        from ...arming import sample_gradients
+        from ...diagnosis.arming import sample_gradients
 
         try:
             watch = sample_gradients(process, steps, timeout_s=target.limit_s, tell=tell)

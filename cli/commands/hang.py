@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from .. import terminal
-from ..many import membership_of
+from ..ask.many import membership_of
 from ..target import asked_target, style_option, target_options
 
 _CODES = {"fine": 0, "hang": 1, "crashed": 6, "slow": 7}
@@ -37,7 +37,7 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
     Ends with 0, whatever the verdict. With `--check` that is: 0 all is well, 1 a job hangs, 6 a job
     has crashed, 7 a job is slow; of several jobs, the gravest of these in the order 1, 6, 7.
     """
-    from ...hang.diagnosis import diagnose
+    from ...diagnosis.hang.diagnosis import diagnose
     from ..render.hang import render_verdicts
 
     target = asked_target(context)

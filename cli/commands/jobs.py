@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...reading import Reading
-from ..asking import show
+from ...messages.reading import Reading
+from ..ask.asking import show
 from ..target import asked_target, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...eval_wire import EvalJobs
+    from ...client.base import Process
+    from ...messages.eval import EvalJobs
 
 
 @click.command("jobs")

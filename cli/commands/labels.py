@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...labels_wire import LabelsAnswer
+    from ...client.base import Process
+    from ...messages.labels import LabelsAnswer
 
 
 @click.command("labels")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...leaks.growth import WAYS
-from ...wire import MOST_STEPS
+from ...diagnosis.leaks.growth import WAYS
+from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...leaks.report import LeakReport
-    from ...wire import Armed
+    from ...client.base import Process
+    from ...diagnosis.leaks.report import LeakReport
+    from ...messages.common import Armed
 
 
 @click.command("leak")
@@ -53,7 +53,7 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
             terminal.progress(progress_of(armed))
 
     def ask(process: Process) -> LeakReport:
-        from ...leaking import find_leaks
+        from ...diagnosis.leaking import find_leaks
 
         try:
             report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell, by=by)

@@ -40,7 +40,7 @@ def command(
         _list_job(Target.of(context), job, style)
         return
     refuse_target(context)
-    from ...listing import list_processes
+    from ...client.listing import list_processes
 
     processes = list_processes(dead=dead, every=every)
     if style == "json":
@@ -68,7 +68,7 @@ def command(
 
 def _tell_passed() -> None:
     """Say where was looked, if that is not where it was asked for."""
-    from ...rundir import chosen_by_env
+    from ...rundir.folders import chosen_by_env
 
     path, passed = chosen_by_env()
     for place, why in passed[:1]:
@@ -77,8 +77,8 @@ def _tell_passed() -> None:
 
 def _tell_given_up() -> None:
     """Say of which processes there is no record any more."""
-    from ...pruning import given_up
-    from ...rundir import from_env
+    from ...rundir.folders import from_env
+    from ...rundir.pruning import given_up
 
     gone = given_up(from_env())
     if gone:
@@ -88,7 +88,7 @@ def _tell_given_up() -> None:
 
 def _list_job(target: Target, job: str, style: str) -> None:
     """Expected ranks beside those that were seen."""
-    from ..many import membership_of
+    from ..ask.many import membership_of
 
     if not target.endpoints:
         target = dataclasses.replace(target, endpoints=(f"job:{job}" if job else "all",))

@@ -9,14 +9,14 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..asking import Replies, show_json, tell_notes
-from ..memory_cleaning import clean_and_show, cleaning_options, cleanings
-from ..memory_recording import Awaited, change_recordings, recording_options, take_snapshots
+from ..ask.asking import Replies, show_json, tell_notes
+from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
+from ..reports.memory_recording import Awaited, change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...memory_report import MemoryReport
+    from ...client.base import Process
+    from ...diagnosis.memory_report import MemoryReport
 
 _SHARE_OF_LIMIT = 0.4
 """How much of the time that the user gives is spent on waiting for the model's next step; twice
@@ -153,7 +153,7 @@ def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float 
         return clean_and_show(target, wanted, out=line)
     if not line:
         return 0
-    from ..memory_line import show_line
+    from ..reports.memory_line import show_line
 
     return show_line(target, every_s=watch)
 
@@ -161,7 +161,7 @@ def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float 
 def _ask(
     process: Process, target: Target, top: int, *, theory: bool, referrers: bool
 ) -> MemoryReport:
-    from ...memory_report import report_on
+    from ...diagnosis.memory_report import report_on
 
     given = target.timeout_s
     timeout_s = None if given is None else given * _SHARE_OF_LIMIT

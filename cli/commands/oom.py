@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ...out_of_memory import OomReport
+    from ...client.base import Process
+    from ...diagnosis.out_of_memory import OomReport
 
 
 @click.command("oom")
@@ -39,7 +39,7 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
     target = asked_target(context)
 
     def ask(process: Process) -> OomReport:
-        from ...out_of_memory import report_on
+        from ...diagnosis.out_of_memory import report_on
 
         return report_on(process, number)
 
@@ -49,6 +49,6 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
         screen = terminal.screen()
         return render_oom(report, most=rows, width=screen.width, color=screen.color)
 
-    from ...out_of_memory import readings
+    from ...diagnosis.out_of_memory import readings
 
     context.exit(show(target, style, ask, render, ahead=readings(target.limit_s)))

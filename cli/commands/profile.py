@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...wire import MOST_STEPS
+from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..asking import Replies, tell_notes
-from ..output import write_file
-from ..profile_formats import PROFILE_FORMATS, choose_profile_format
+from ..ask.asking import Replies, tell_notes
+from ..ask.output import write_file
+from ..ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ..profiling import Shown
+    from ...client.base import Process
+    from ..reports.profiling import Shown
 
 _HIGHEST_HZ = 1000
 
@@ -67,7 +67,7 @@ def command(
     `flamegraph.html` for a page that needs nothing else; they show modules and operators, or
     functions.
     """
-    from ..profiling import ask_for_samples, ask_for_steps
+    from ..reports.profiling import ask_for_samples, ask_for_steps
 
     target = asked_target(context)
     form = choose_profile_format(given, output)

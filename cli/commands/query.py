@@ -6,10 +6,10 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..formats import FORMATS, choose_format
-from ..shield import go_on_in_a_child
+from ..ask.formats import FORMATS, choose_format
+from ..ask.shield import go_on_in_a_child
+from ..ask.text_input import TextCommand, read_text
 from ..target import Target, asked_target, attach_option, target_options
-from ..text_input import TextCommand, read_text
 
 ROWS_ON_A_TERMINAL = 40
 
@@ -79,7 +79,7 @@ def command(
         max_rows = ROWS_ON_A_TERMINAL if form == "table" and screen.is_terminal else 0
     go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
-    from ..answering import Question, answer
+    from ..ask.answering import Question, answer
 
     if explain:
         _explain(target, statement)
@@ -106,6 +106,6 @@ def _explain(target: Target, statement: str) -> None:
             "--explain shows what is pushed to many processes, and one is asked.",
             help="`probing PID query 'EXPLAIN SELECT ...'` shows the plan of a statement.",
         )
-    from ..answering_many import explain_many
+    from ..ask.answering_many import explain_many
 
     terminal.write(explain_many(statement))

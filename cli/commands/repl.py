@@ -23,7 +23,7 @@ def command(context: click.Context) -> None:
     else there is: `%sql`, `%bt`, `%jobs`. Several prompts may be open at once. Where standard input
     is no terminal, its lines are run one after the other, and the exit code is 1 when any failed.
     """
-    from ..prompt import PlainReader, Prompt, Reader
+    from ..prompt.prompt import PlainReader, Prompt, Reader
 
     target = asked_target(context)
     if not target.is_single:
@@ -33,7 +33,7 @@ def command(context: click.Context) -> None:
     prompt = Prompt(target, process)
     reader: Reader = PlainReader()
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from ..prompt_reader import TerminalReader
+        from ..prompt.prompt_reader import TerminalReader
 
         reader = TerminalReader(process, prompt.session)
         terminal.tell(f"Python in {process.label}. %help shows what there is; Ctrl-D leaves.")

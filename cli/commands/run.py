@@ -9,7 +9,7 @@ import sys
 import click
 
 from ...errors import UsageError
-from ...off_switch import is_off
+from ...safety.off_switch import is_off
 from .. import terminal
 from ..target import refuse_target
 

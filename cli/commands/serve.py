@@ -41,7 +41,7 @@ def command(context: click.Context, /, *, allow_eval: bool, **words: str | None)
     runs until Ctrl-C; the first agent of a machine starts one itself where PROBING_NODE=1 is set.
     """
     refuse_target(context)
-    argv = [sys.executable, "-m", "probing.node"]
+    argv = [sys.executable, "-m", "probing.cluster.node"]
     for name, word in words.items():
         if word is not None:
             argv += [f"--{name.replace('_', '-')}", word]

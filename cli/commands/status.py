@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ..status_report import StatusReport
+    from ...client.base import Process
+    from ..reports.status_report import StatusReport
 
 
 @click.command("status")
@@ -29,13 +29,13 @@ def command(context: click.Context, *, style: str) -> None:
     does not answer, or has ended, still tells what its files hold.
     """
     target = asked_target(context)
-    from ..status_report import readings
+    from ..reports.status_report import readings
 
     context.exit(show(target, style, _ask, _render, _plain, ahead=readings(target.limit_s)))
 
 
 def _ask(process: Process) -> StatusReport:
-    from ..status_report import report_on
+    from ..reports.status_report import report_on
 
     return report_on(process)
 

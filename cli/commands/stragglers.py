@@ -27,9 +27,9 @@ def command(context: click.Context, *, last: int, style: str) -> None:
     by the ends of collectives; nothing is sent between the ranks. Without a straggler it is told
     how far the ranks are apart.
     """
-    from ...ranks.gather_times import gather_times
-    from ...ranks.stragglers import find_stragglers
-    from ..ranks import asking_of, exit_code, tell_outcomes
+    from ...cluster.ranks.gather_times import gather_times
+    from ...cluster.ranks.stragglers import find_stragglers
+    from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.stragglers import render_stragglers
 
     times, outcomes = gather_times(asking_of(asked_target(context)), last=last)

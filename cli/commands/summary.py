@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .. import terminal
-from ..asking import Replies, show_json, tell_notes
+from ..ask.asking import Replies, show_json, tell_notes
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
-    from ..model_summary import Summary
+    from ...client.base import Process
+    from ..reports.model_summary import Summary
 
 _DEPTH = 3
 _SHARE_OF_LIMIT = 0.8
@@ -42,7 +42,7 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
         return _ask(process, target, depth)
 
     if style == "json":
-        from ..model_summary import plain_summary
+        from ..reports.model_summary import plain_summary
 
         context.exit(show_json(target, ask, plain_summary))
     replies = Replies(target, ask)
@@ -56,8 +56,8 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
 
 def _ask(process: Process, target: Target, depth: int) -> Summary:
     """Everything that is shown, the models as they are once their call has been seen."""
-    from ...limits import WAIT_S
-    from ..model_summary import summary_of
+    from ...messages.limits import WAIT_S
+    from ..reports.model_summary import summary_of
 
     given = target.timeout_s
     modules = process.live(

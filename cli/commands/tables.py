@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...reading import Reading
+from ...messages.reading import Reading
 from .. import terminal
-from ..asking import show
+from ..ask.asking import show
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client import Process
+    from ...client.base import Process
+    from ...messages.common import TablesAnswer
     from ...tables import Table
-    from ...wire import TablesAnswer
 
 
 @click.command("tables")
@@ -32,7 +32,7 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
     TABLE, list its columns with type, unit and meaning. A recorded table is kept in the
     process's run folder and outlives it; a live one is made when it is asked.
     """
-    from ..catalog import find_table
+    from ..ask.catalog import find_table
 
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
@@ -51,7 +51,7 @@ def _ask(process: Process) -> TablesAnswer:
 
 
 def _render(answer: TablesAnswer, table: Table | None) -> str:
-    from ..catalog import status_of
+    from ..ask.catalog import status_of
     from ..render.catalog import render_columns, render_tables
 
     screen, now_ns = terminal.screen(), time.time_ns()
@@ -62,7 +62,7 @@ def _render(answer: TablesAnswer, table: Table | None) -> str:
 
 
 def _plain(answer: TablesAnswer, table: Table | None) -> Any:
-    from ..catalog import status_of
+    from ..ask.catalog import status_of
     from ..render.catalog import plain_table
 
     now_ns = time.time_ns()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...job.rank_sets import rank_set
-from ...ranks.naming import Rank, rank_words
+from ...cluster.job.rank_sets import rank_set
+from ...cluster.ranks.naming import Rank, rank_words
 from .table import Heading, render_table
 from .text import render_age
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...act_wire import Act, Change
+    from ...messages.act import Act, Change
 
 
 def render_act(act: Act) -> str:

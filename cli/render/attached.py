@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...attaching import Attached
+    from ...attach.attach import Attached
 
 
 def render_attached(attached: Attached) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...messages.common import TablesAnswer, TableStatus
 from ...tables import TABLES_BY_NAME, Column, Table
-from ...wire import TablesAnswer, TableStatus
 from .table import Heading, draw_table
 from .text import render_age, render_count, wrap_doc
 

@@ -8,7 +8,7 @@ from .table import Heading, render_table
 from .text import plural
 
 if TYPE_CHECKING:
-    from ...checkpoints import CheckpointContent, Entry
+    from ...diagnosis.checkpoints import CheckpointContent, Entry
 
 
 def render_checkpoint(content: CheckpointContent, *, width: int | None) -> str:

@@ -10,7 +10,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ...profile_mark import MARK_PATTERN
+from ...script.profile_mark import MARK_PATTERN
 
 if TYPE_CHECKING:
     from ...profiling import Trace

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dataloading import sentence_of
+from ...diagnosis.dataloading import sentence_of
 from .stacks import STATES, render_frames
 from .table import Heading, draw_table
 from .text import escape_controls, plural, render_age
 
 if TYPE_CHECKING:
-    from ...dataloading import Loader, LoaderReport, Stall, Worker
+    from ...diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
 
 _HEADINGS = (
     Heading(name="worker", is_number=True),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...ranks.differences import PARAMETER
-from ...ranks.naming import rank_words
+from ...cluster.ranks.differences import PARAMETER
+from ...cluster.ranks.naming import rank_words
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...ranks.differences import Comparison, Difference, Group
+    from ...cluster.ranks.differences import Comparison, Difference, Group
 
 _NOUNS = {
     PARAMETER: "parameter",

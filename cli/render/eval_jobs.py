@@ -10,7 +10,7 @@ from .table import Heading, render_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...eval_wire import EvalJob
+    from ...messages.eval import EvalJob
 
 
 def render_jobs(jobs: Sequence[EvalJob]) -> str:

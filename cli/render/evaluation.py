@@ -9,7 +9,7 @@ from .text import render_age
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...wire import EvalResult
+    from ...messages.common import EvalResult
 
 
 def render_result(result: EvalResult) -> str:

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ranks.naming import rank_words
+from ...cluster.ranks.naming import rank_words
 from .evaluation import render_result
 from .text import escape_lines
 
 if TYPE_CHECKING:
-    from ...ranks.evaluations import SameResult
-    from ...ranks.naming import Rank
-    from ...wire import EvalResult
+    from ...cluster.ranks.evaluations import SameResult
+    from ...cluster.ranks.naming import Rank
+    from ...messages.common import EvalResult
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _STEPS_NAMED = 4

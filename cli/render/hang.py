@@ -9,8 +9,8 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 
-from ...hang import Cause, Verdict
-from ...hang.texts import ranks_text
+from ...diagnosis.hang import Cause, Verdict
+from ...diagnosis.hang.texts import ranks_text
 from .text import escape_controls
 
 _WIDEST = 100

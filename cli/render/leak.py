@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...leaks.series import LEAST_STEPS
-from ...leaks.words import SERIES_WAYS_OUT, TITLES
+from ...diagnosis.leaks.series import LEAST_STEPS
+from ...diagnosis.leaks.words import SERIES_WAYS_OUT, TITLES
 from .holder import holder_text, short_file
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...leaks.mistakes import Finding
-    from ...leaks.report import LeakReport
-    from ...leaks.series import Trend
+    from ...diagnosis.leaks.mistakes import Finding
+    from ...diagnosis.leaks.report import LeakReport
+    from ...diagnosis.leaks.series import Trend
 
 _SERIES = (
     Heading(name="series"),

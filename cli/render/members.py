@@ -9,7 +9,7 @@ from .table import Heading, render_table
 from .text import escape_controls, render_count
 
 if TYPE_CHECKING:
-    from ...job.membership import Member, Membership
+    from ...cluster.job.membership import Member, Membership
 
 
 def render_members(membership: Membership, *, width: int | None, color: bool) -> str:

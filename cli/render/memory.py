@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from ...activation_theory import FORMULA, bytes_of_layers
-from ...memory_report import room_of, scattered_bytes
+from ...diagnosis.activation_theory import FORMULA, bytes_of_layers
+from ...diagnosis.memory_report import room_of, scattered_bytes
 from ...tables import CATEGORIES, MOMENTS
 from .holder import holder_text, short_file
 from .sections import Section, markdown_sections, render_sections
@@ -19,7 +19,7 @@ from .table import Heading
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...memory_report import Device, MemoryReport
+    from ...diagnosis.memory_report import Device, MemoryReport
 
 Row = Mapping[str, Any]
 

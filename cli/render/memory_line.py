@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...memory_cleaning import Cleaned
-    from ..memory_line import MemoryMoment
+    from ...diagnosis.memory_cleaning import Cleaned
+    from ..reports.memory_line import MemoryMoment
 
 _FREED = (
     ("allocated_bytes", "allocated"),
@@ -46,7 +46,7 @@ def render_memory_line(moment: MemoryMoment | None) -> str:
 
 def render_cleaned(cleaned: Cleaned) -> list[str]:
     """A line of before, one of after, and what was freed."""
-    from ..memory_line import moment_of
+    from ..reports.memory_line import moment_of
 
     words = [
         f"{size / 2**20 + 0.0:,.1f} MiB {name}".replace("-0.0 ", "0.0 ")

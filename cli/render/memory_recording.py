@@ -12,8 +12,8 @@ from .table import Heading
 from .text import plural
 
 if TYPE_CHECKING:
-    from ...allocation_wire import RecordStatus
     from ...allocations import Difference, History, Recording
+    from ...messages.allocation import RecordStatus
 
 _SITES, _MODULES = 12, 6
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...not_finite import NotFinite
-    from ...restarting import Restart
-    from ...wire import Armed
+    from ...diagnosis.restarting import Restart
+    from ...messages.common import Armed
+    from ...postmortem.not_finite import NotFinite
 
 Row = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import textwrap
 from datetime import datetime, timezone
 
-from ...advice import size
-from ...out_of_memory import OomReport, Row
+from ...diagnosis.out_of_memory import OomReport, Row
+from ...units import size
 from .sections import Section, render_sections
 from .table import Heading
 from .text import escape_controls, plural, render_age

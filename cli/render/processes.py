@@ -9,7 +9,7 @@ from .table import Heading, render_table
 from .text import escape_controls, render_age, render_count
 
 if TYPE_CHECKING:
-    from ...listing import ProcessSummary
+    from ...client.listing import ProcessSummary
 
 
 def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, color: bool) -> str:

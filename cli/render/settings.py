@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...wire import SettingValue
+from ...messages.common import SettingValue
 from .table import Heading, draw_table
 from .text import escape_controls, wrap_doc
 

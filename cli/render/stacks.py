@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...thread_waits import deadlock_text, deadlocks, wait_text
+from ...stacks.thread_waits import deadlock_text, deadlocks, wait_text
 from .text import escape_controls, plural, render_age
 
 if TYPE_CHECKING:
-    from ...wire import Backtrace, Frame, TaskStack, ThreadStack
+    from ...messages.common import Backtrace, Frame, TaskStack, ThreadStack
 
 STATES = {
     "R": "running",

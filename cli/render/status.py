@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..status_report import SourceStatus, StatusReport
+from ..reports.status_report import SourceStatus, StatusReport
 from .table import Heading, draw_table
 from .text import escape_controls, wrap_doc
 

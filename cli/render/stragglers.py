@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...ranks.naming import rank_words
-from ...ranks.pace import LEAST_STEPS
-from ...ranks.reasons import reasons
+from ...cluster.ranks.naming import rank_words
+from ...cluster.ranks.pace import LEAST_STEPS
+from ...cluster.ranks.reasons import reasons
 from .table import Heading, render_table
 from .text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ...ranks.pace import RankPace
-    from ...ranks.stragglers import StragglerReport
+    from ...cluster.ranks.pace import RankPace
+    from ...cluster.ranks.stragglers import StragglerReport
 
 _ROWS_SHOWN = 16
 _PHASES_NAMED = 0.1

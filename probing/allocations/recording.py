@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import InternalError
-from ..foreign_files import unzipped
-from ..limits import LARGE_ANSWER_BYTES
+from ..linux.foreign_files import unzipped
+from ..messages.limits import LARGE_ANSWER_BYTES
 
 EXISTING = "existing"
 """The action of a block that was there before the recording."""

@@ -5,8 +5,8 @@ Rules of this file: pure functions of a recording; no recording, no rows.
 
 from __future__ import annotations
 
+from ..messages.common import LiveRows
 from ..tables import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS, CATEGORIES, Table
-from ..wire import LiveRows
 from .history import Allocation, frame_text, history_of, user_frame
 from .recording import EXISTING, Recording, Stack
 

@@ -75,70 +75,85 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .root import InternalError as InternalError
-from .root import ProbingError as ProbingError
-from .root import Refused as Refused
-from .root import RemoteError as RemoteError
-from .root import TimedOut as TimedOut
-from .root import Unreachable as Unreachable
-from .root import UsageError as UsageError
+from .root import (
+    InternalError as InternalError,
+    ProbingError as ProbingError,
+    Refused as Refused,
+    RemoteError as RemoteError,
+    TimedOut as TimedOut,
+    Unreachable as Unreachable,
+    UsageError as UsageError,
+)
 
 if TYPE_CHECKING:
-    from .acting import ActRefused as ActRefused
-    from .acting import ActTimedOut as ActTimedOut
-    from .acting import NoSuchAction as NoSuchAction
-    from .attaching import AttachFailed as AttachFailed
-    from .attaching import AttachRefused as AttachRefused
-    from .attaching import AttachWaiting as AttachWaiting
-    from .evaluating import EvalCancelled as EvalCancelled
-    from .evaluating import EvalTimedOut as EvalTimedOut
-    from .evaluating import NoStepCame as NoStepCame
-    from .evaluating import NoSuchFrame as NoSuchFrame
-    from .evaluating import NoSuchJob as NoSuchJob
-    from .evaluating import NoSuchThread as NoSuchThread
-    from .fitting import FitRefused as FitRefused
-    from .fitting import FitTimedOut as FitTimedOut
-    from .querying import LiveTooLarge as LiveTooLarge
-    from .querying import QueryTimedOut as QueryTimedOut
-    from .querying import SqlError as SqlError
-    from .querying import SqlRefused as SqlRefused
-    from .querying import SqlTooLarge as SqlTooLarge
-    from .querying import SqlWorkerDied as SqlWorkerDied
-    from .querying import SqlWorkerRests as SqlWorkerRests
-    from .reaching import BadEndpoint as BadEndpoint
-    from .reaching import ConnectionLost as ConnectionLost
-    from .reaching import NoPermission as NoPermission
-    from .reaching import NoSuchProcess as NoSuchProcess
-    from .reaching import NotAnswering as NotAnswering
-    from .reaching import NotProbed as NotProbed
-    from .reaching import NotProbing as NotProbing
-    from .reaching import NotPython as NotPython
-    from .reaching import ProcessEnded as ProcessEnded
-    from .reaching import Unproven as Unproven
-    from .reaching import UnsafeRunDirectory as UnsafeRunDirectory
-    from .reaching import Untrusted as Untrusted
-    from .recording import ArmRefused as ArmRefused
-    from .recording import ArmTimedOut as ArmTimedOut
-    from .recording import BadSetting as BadSetting
-    from .recording import NoBatch as NoBatch
-    from .recording import NoLabels as NoLabels
-    from .recording import ProfileRefused as ProfileRefused
-    from .recording import ProfileTimedOut as ProfileTimedOut
-    from .recording import RingError as RingError
-    from .serving import BadHost as BadHost
-    from .serving import BadOrigin as BadOrigin
-    from .serving import BadRequest as BadRequest
-    from .serving import BadToken as BadToken
-    from .serving import Busy as Busy
-    from .serving import EvalNotAllowed as EvalNotAllowed
-    from .serving import NoSuchRoute as NoSuchRoute
-    from .serving import ReadOnlyToken as ReadOnlyToken
-    from .serving import RequestTimedOut as RequestTimedOut
-    from .serving import RequestTooLarge as RequestTooLarge
-    from .serving import TooManyRequests as TooManyRequests
-    from .serving import Vetoed as Vetoed
-    from .serving import WritingNotAllowed as WritingNotAllowed
-    from .serving import WrongMethod as WrongMethod
+    from .acting import (
+        ActRefused as ActRefused,
+        ActTimedOut as ActTimedOut,
+        NoSuchAction as NoSuchAction,
+    )
+    from .attaching import (
+        AttachFailed as AttachFailed,
+        AttachRefused as AttachRefused,
+        AttachWaiting as AttachWaiting,
+    )
+    from .evaluating import (
+        EvalCancelled as EvalCancelled,
+        EvalTimedOut as EvalTimedOut,
+        NoStepCame as NoStepCame,
+        NoSuchFrame as NoSuchFrame,
+        NoSuchJob as NoSuchJob,
+        NoSuchThread as NoSuchThread,
+    )
+    from .fitting import FitRefused as FitRefused, FitTimedOut as FitTimedOut
+    from .querying import (
+        LiveTooLarge as LiveTooLarge,
+        QueryTimedOut as QueryTimedOut,
+        SqlError as SqlError,
+        SqlRefused as SqlRefused,
+        SqlTooLarge as SqlTooLarge,
+        SqlWorkerDied as SqlWorkerDied,
+        SqlWorkerRests as SqlWorkerRests,
+    )
+    from .reaching import (
+        BadEndpoint as BadEndpoint,
+        ConnectionLost as ConnectionLost,
+        NoPermission as NoPermission,
+        NoSuchProcess as NoSuchProcess,
+        NotAnswering as NotAnswering,
+        NotProbed as NotProbed,
+        NotProbing as NotProbing,
+        NotPython as NotPython,
+        ProcessEnded as ProcessEnded,
+        Unproven as Unproven,
+        UnsafeRunDirectory as UnsafeRunDirectory,
+        Untrusted as Untrusted,
+    )
+    from .recording import (
+        ArmRefused as ArmRefused,
+        ArmTimedOut as ArmTimedOut,
+        BadSetting as BadSetting,
+        NoBatch as NoBatch,
+        NoLabels as NoLabels,
+        ProfileRefused as ProfileRefused,
+        ProfileTimedOut as ProfileTimedOut,
+        RingError as RingError,
+    )
+    from .serving import (
+        BadHost as BadHost,
+        BadOrigin as BadOrigin,
+        BadRequest as BadRequest,
+        BadToken as BadToken,
+        Busy as Busy,
+        EvalNotAllowed as EvalNotAllowed,
+        NoSuchRoute as NoSuchRoute,
+        ReadOnlyToken as ReadOnlyToken,
+        RequestTimedOut as RequestTimedOut,
+        RequestTooLarge as RequestTooLarge,
+        TooManyRequests as TooManyRequests,
+        Vetoed as Vetoed,
+        WritingNotAllowed as WritingNotAllowed,
+        WrongMethod as WrongMethod,
+    )
 
 _HOMES = {
     "ActRefused": "acting",

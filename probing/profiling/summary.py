@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from ..messages.common import LiveRows
 from ..tables import KERNEL_CATEGORIES, KERNELS
-from ..wire import LiveRows
 from .categories import category_of
 from .trace import Event, Trace, innermost, step_at
 

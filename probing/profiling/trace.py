@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..errors import InternalError
-from ..profile_mark import MARK_PATTERN
+from ..script.profile_mark import MARK_PATTERN
 
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.+?)\.\w+$")
 _ENGINE = "autograd::engine::evaluate_function: "

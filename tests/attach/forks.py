@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from probing.attaching import attach
+from probing.attach.attach import attach
 from tests.harness.targets import clean_env, program_path, wait_until
 
 PATIENCE_S = 120.0

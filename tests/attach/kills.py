@@ -28,10 +28,10 @@ from typing import Any
 
 import pytest
 
-from probing.injection import thread, victims
-from probing.injection.memory import find_interpreter
-from probing.injection.refusal import CannotInject
-from probing.injection.tracing import TracedThread
+from probing.attach.injectors import thread, victims
+from probing.attach.injectors.memory import find_interpreter
+from probing.attach.injectors.refusal import CannotInject
+from probing.attach.injectors.tracing import TracedThread
 from tests.harness.targets import clean_env, program_path, wait_until
 
 SEED = 16

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
-from probing.attaching import attach
+from probing.attach.attach import attach
+from probing.attach.injectors.names import NAMES
+from probing.attach.preflight import find_obstacle
 from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NoSuchProcess, UsageError
-from probing.injection.names import NAMES
-from probing.permission import Access, explain
-from probing.preflight import find_obstacle
+from probing.linux import process
+from probing.linux.permission import Access, explain
 from tests.harness.targets import ROOT, Target, program_path, wait_until
 
 Start = Callable[..., Target]
@@ -214,7 +214,7 @@ def test_a_process_under_a_debugger_is_left_alone(start: Start) -> None:
     target = start("stuck", "sleep")
     target.wait_for_output("ready")
     code = (
-        "import sys, time; from probing.injection.tracing import TracedThread;"
+        "import sys, time; from probing.attach.injectors.tracing import TracedThread;"
         f"t = TracedThread({target.pid}, {target.pid}); t.stop(); print('held', flush=True);"
         "sys.stdin.read()"
     )

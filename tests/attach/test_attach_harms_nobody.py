@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.injection.script import forks_text
+from probing.attach.injectors.script import forks_text
 from tests.attach.forks import attach_while_forking
 from tests.attach.kills import kill_again_and_again
 from tests.attach.test_injection_pending import pythons_at_hand
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anypython
 
 HELD_TOO_LONG = """
 import os, sys, threading
-forks = sys.modules["probing.agent.forks"] = type(sys)("probing.agent.forks")
+forks = sys.modules["probing.safety.forks"] = type(sys)("probing.safety.forks")
 exec(open(sys.argv[1]).read(), forks.__dict__)
 forks._LONGEST_WAIT_S = 0.2
 sys.path.insert(0, sys.argv[2])

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
-from probing.attach_order import AttachFiles, Note
-from probing.attaching import attach
+from probing.attach.attach import attach
 from probing.errors import AttachFailed, AttachRefused, AttachWaiting, NotProbed
-from probing.rundir import ProcessFolder, from_env
+from probing.linux import process
+from probing.rundir.attach_order import AttachFiles, Note
+from probing.rundir.folders import ProcessFolder, from_env
 from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -200,7 +200,9 @@ def test_a_process_behind_a_filter_of_its_own_is_left_alone(start: Callable[...,
     target = start(FILTERED)
     with pytest.raises(AttachRefused, match="a filter of system calls"):
         attach(target.pid)
-    code = FILTERED.replace("time.sleep(600)", "from probing.attaching import attach; import sys")
+    code = FILTERED.replace(
+        "time.sleep(600)", "from probing.attach.attach import attach; import sys"
+    )
     code += "print(attach(int(sys.argv[1])).method)"
     argv = [sys.executable, "-c", code, str(target.pid)]
     done = subprocess.run(argv, env=target.env, capture_output=True, text=True)

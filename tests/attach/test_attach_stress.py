@@ -19,11 +19,11 @@ from typing import NamedTuple
 import pytest
 
 import probing
-from probing.attaching import attach
+from probing.attach.attach import attach
+from probing.attach.injectors import methods
+from probing.attach.injectors.layouts import LAYOUTS
+from probing.attach.injectors.names import AUTO, PENDING, THREAD
 from probing.errors import AttachFailed, AttachRefused
-from probing.injection import methods
-from probing.injection.layouts import LAYOUTS
-from probing.injection.names import AUTO, PENDING, THREAD
 from tests.attach.test_injection_pending import pythons_at_hand
 from tests.harness.targets import Target, program_path, wait_until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.rundir import RunDirectory
+from probing.rundir.folders import RunDirectory
 from tests.faults import Reached
 from tests.harness.targets import Target, clean_env, program_path, wait_until
 

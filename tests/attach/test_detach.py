@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing import transport, wire
-from probing.rundir import RunDirectory
+from probing.messages import common as wire
+from probing.reach import transport
+from probing.rundir.folders import RunDirectory
 from tests.harness.targets import Target, wait_until
 
 WAYS = (

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from probing.injection.elf import EXECUTABLE, Image
-from probing.injection.memory import PAGE, find_interpreter, read_maps
-from probing.injection.refusal import CannotInject
+from probing.attach.injectors.elf import EXECUTABLE, Image
+from probing.attach.injectors.memory import PAGE, find_interpreter, read_maps
+from probing.attach.injectors.refusal import CannotInject
 from tests.attach.test_injection_elf import BASE, SYMBOLS, build_image, reader
 
 pytestmark = pytest.mark.anypython

@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing.injection import memory as memory_module
-from probing.injection.elf import EXECUTABLE, WRITABLE, Image
-from probing.injection.memory import PAGE, Memory, executable_ranges, find_interpreter, read_maps
-from probing.injection.refusal import CannotInject
+from probing.attach.injectors import memory as memory_module
+from probing.attach.injectors.elf import EXECUTABLE, WRITABLE, Image
+from probing.attach.injectors.memory import (
+    PAGE,
+    Memory,
+    executable_ranges,
+    find_interpreter,
+    read_maps,
+)
+from probing.attach.injectors.refusal import CannotInject
 
 pytestmark = pytest.mark.anypython
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from probing.injection import pending
-from probing.injection.layouts import LAYOUTS, layout_for
-from probing.injection.memory import Interpreter, Slack, find_interpreter
-from probing.injection.refusal import CannotInject
+from probing.attach.injectors import pending
+from probing.attach.injectors.layouts import LAYOUTS, layout_for
+from probing.attach.injectors.memory import Interpreter, Slack, find_interpreter
+from probing.attach.injectors.refusal import CannotInject
 from tests.harness.targets import program_path, wait_until
 
 VERSION = (sys.version_info[0], sys.version_info[1])

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing.injection import remote_exec
-from probing.injection.memory import Memory, find_interpreter
-from probing.injection.refusal import CannotInject, SwitchedOff
-from probing.injection.remote_exec import DebugOffsets, decode_offsets
+from probing.attach.injectors import remote_exec
+from probing.attach.injectors.memory import Memory, find_interpreter
+from probing.attach.injectors.refusal import CannotInject, SwitchedOff
+from probing.attach.injectors.remote_exec import DebugOffsets, decode_offsets
 from tests.harness.targets import program_path, wait_until
 
 pytestmark = pytest.mark.anypython

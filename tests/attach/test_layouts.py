@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from probing.injection import layouts
-from probing.injection.refusal import CannotInject
+from probing.attach.injectors import layouts
+from probing.attach.injectors.refusal import CannotInject
 from tests.attach.layouts import derive as derivation
 from tests.attach.layouts.__main__ import main
 from tests.harness.targets import ROOT

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from probing.attaching import attach
+from probing.attach.attach import attach
+from probing.attach.injectors.names import AUTO, NAMES
 from probing.errors import AttachRefused
-from probing.injection.names import AUTO, NAMES
-from probing.off_switch import is_off, why_closed, x_options
+from probing.safety.off_switch import is_off, why_closed, x_options
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path
 

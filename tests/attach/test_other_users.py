@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
-from probing.attaching import attach, written_as_its_user
+from probing.attach.attach import attach, written_as_its_user
 from probing.errors import AttachFailed, ProbingError, UnsafeRunDirectory
-from probing.other_user import acting_as
-from probing.process import User
-from probing.rundir import directory_of, write_private
+from probing.linux import process
+from probing.linux.other_user import acting_as
+from probing.linux.process import User
+from probing.rundir.folders import directory_of, write_private
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command, wait_until
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

@@ -16,9 +16,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from probing.attach.injectors.methods import inject
+from probing.attach.preflight import find_obstacle
 from probing.errors import ProbingError
-from probing.injection.methods import inject
-from probing.preflight import find_obstacle
 from tests.harness.targets import clean_env, program_path, wait_until
 from tests.programs import stuck
 

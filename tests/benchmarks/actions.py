@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 import probing
-from probing.act_wire import Asked, Checkpoint, Cleanup, Clip, Lr, Undo
-from probing.client import Process
+from probing.client.base import Process
+from probing.messages.act import Asked, Checkpoint, Cleanup, Clip, Lr, Undo
 from tests.harness.targets import start_training
 
 from .measures import Measure, rounds_for, scaled

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from probing.attaching import Attached, attach
-from probing.injection.names import AUTO, PENDING, THREAD
+from probing.attach.attach import Attached, attach
+from probing.attach.injectors.names import AUTO, PENDING, THREAD
 
 from .measures import Measure, rounds_for, scaled
 from .processes import cost_of, temporary_home, user_env

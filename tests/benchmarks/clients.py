@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probing import wire
-from probing.endpoint import Local, resolve
 from probing.errors import ProbingError
-from probing.rundir import RunDirectory
-from probing.transport import Address, ask
+from probing.messages import common as wire
+from probing.reach.endpoint import Local, resolve
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import RunDirectory
 
 from .measures import Measure, rounds_for, scaled, slowdowns
 from .processes import read_line, start_program, temporary_home

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probing import wire
-from probing.endpoint import Local, resolve
-from probing.rundir import RunDirectory
-from probing.transport import Address, ask
+from probing.messages import common as wire
+from probing.reach.endpoint import Local, resolve
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import RunDirectory
 
 from .measures import Measure, differences, measure_in_turn, rounds_for, scaled
 from .memory import resident_kib

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from probing import process, py_spy, stacks
-from probing.endpoint import Local, resolve
-from probing.py_spy import Dump
-from probing.rundir import RunDirectory
-from probing.transport import Address, ask
+from probing.linux import process
+from probing.reach.endpoint import Local, resolve
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import RunDirectory
+from probing.stacks import py_spy, text as stacks
+from probing.stacks.py_spy import Dump
 
 from .measures import Measure, rounds_for, scaled
 from .processes import cost_of, temporary_home, user_env

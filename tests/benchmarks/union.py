@@ -18,9 +18,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from probing.job.members import Member, find_members
-from probing.job.tree import FAN_OUT
-from probing.union.query import Union, UnionAnswer
+from probing.cluster.job.members import Member, find_members
+from probing.cluster.job.tree import FAN_OUT
+from probing.cluster.union.query import Union, UnionAnswer
 from tests.harness.ranks import running_ranks
 from tests.harness.targets import ROOT, program_path
 

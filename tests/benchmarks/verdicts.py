@@ -14,7 +14,7 @@ import resource
 import time
 from collections.abc import Iterator
 
-from probing.hang import Call, Doing, Group, RankEvidence, judge
+from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, judge
 
 _SIZES = (1000, 10_000)
 _CALLS = 32

@@ -14,18 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
-from probing.act_wire import (  # noqa: E402
-    Act,
-    Checkpoint,
-    Cleanup,
-    Clip,
-    KeepLayers,
-    Lr,
-    NanGuard,
-    Undo,
-)
-from probing.checkpoints import read_checkpoint  # noqa: E402
+from probing.diagnosis.checkpoints import read_checkpoint  # noqa: E402
 from probing.errors import NoSuchAction, ProbingError  # noqa: E402
+from probing.messages.act import Act, Checkpoint, Cleanup, Clip, KeepLayers, Lr, NanGuard, Undo  # noqa: E402
 from tests.harness.targets import (  # noqa: E402
     DEADLINE_S,
     Target,

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import wire
-from probing.agent.asked_record import Sender
-from probing.agent.evaluator import Evaluator
+from probing.agent.audit.request_log import Sender
+from probing.agent.eval.evaluator import Evaluator
 from probing.agent.state import Agent
 from probing.errors import Busy, NotAnswering, ProbingError
-from probing.rundir import RunDirectory
+from probing.messages import common as wire
+from probing.rundir.folders import RunDirectory
 from probing.settings import Settings
 from tests.harness.targets import Target, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 
 import probing
 from probing.errors import ProbingError
-from probing.wire import EvalResult
+from probing.messages.common import EvalResult
 from tests.faults import Reached
 from tests.harness.targets import Target, start_training
 

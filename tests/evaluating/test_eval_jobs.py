@@ -11,8 +11,8 @@ import threading
 import pytest
 
 import probing
-from probing import wire
 from probing.errors import ProbingError
+from probing.messages import common as wire
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch

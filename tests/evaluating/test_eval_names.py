@@ -157,8 +157,8 @@ def test_the_command_chooses_frames(evaluated: Target) -> None:
 
 def test_a_misspelt_name_costs_no_look_at_every_object() -> None:
     """What is at hand is looked for, what takes long is only named, and the script's own stay."""
-    from probing.agent.frame_names import Place
-    from probing.agent.namespace import Names
+    from probing.agent.eval.frame_names import Place
+    from probing.agent.eval.namespace import Names
 
     class Known(dict[str, object]):
         """Knows a batch; to look for the scheduler would take long."""

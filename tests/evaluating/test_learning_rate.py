@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from probing.act_wire import Lr  # noqa: E402
 from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
+from probing.messages.act import Lr  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.cli.prompt import is_whole
+from probing.cli.prompt.prompt import is_whole
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch

@@ -20,17 +20,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probing import codec, crashes, ring_peek, ring_reader, routes, wire
-from probing.act_wire import ActRequest
-from probing.agent.admission import check_access, check_host
 from probing.agent.listener import _begins_other_than_ping
-from probing.arrow_tables import RecordedTable
-from probing.card import Card
 from probing.errors import BadHost, BadRequest, BadToken, RingError
-from probing.names import decode_names, encode_names
-from probing.node_card import NodeCard
-from probing.ring import HEADER_SIZE, MAGIC, RingHeader, decode_header, encode_header, layout_of
-from probing.rundir import ProcessFolder
+from probing.messages import codec, common as wire, routes
+from probing.messages.act import ActRequest
+from probing.messages.card import Card
+from probing.postmortem import crashes
+from probing.ring import peek as ring_peek, reader as ring_reader
+from probing.ring.arrow_tables import RecordedTable
+from probing.ring.format import (
+    HEADER_SIZE,
+    MAGIC,
+    RingHeader,
+    decode_header,
+    encode_header,
+    layout_of,
+)
+from probing.ring.names import decode_names, encode_names
+from probing.rundir.folders import ProcessFolder
+from probing.rundir.node_card import NodeCard
+from probing.server.auth import check_access, check_host
 from probing.settings import Settings
 from probing.tables import RECORDED_TABLES, TABLES_BY_NAME
 from tests.harness.ring_writer import trace_values, trace_writer

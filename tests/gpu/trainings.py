@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from probing.agent import lifecycle
-from probing.names import decode_names
-from probing.ring_peek import RingPeek
+from probing.ring.names import decode_names
+from probing.ring.peek import RingPeek
 from probing.settings import Settings
 from probing.tables import TABLES
 from tests.gpu.devices import Device

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness import warm
 from tests.harness.targets import DEADLINE_S, clean_env, program_path, run_command, wait_until
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import probing
-from probing.job.members import Member, find_members
+from probing.cluster.job.members import Member, find_members
 from probing.tables import STEPS, TORCH_TRACE
 from tests.harness.targets import Target, start_program
 

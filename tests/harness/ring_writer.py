@@ -1,11 +1,11 @@
-"""A small writer of ring files for tests: by the structs of `probing.ring`, nothing else."""
+"""A small writer of ring files for tests: by the structs of `probing.ring.format`, nothing else."""
 
 from __future__ import annotations
 
 import mmap
 from pathlib import Path
 
-from probing import names, ring
+from probing.ring import format as ring, names
 from probing.tables import TABLES_BY_NAME, Table
 
 CLOCK_OFFSET_NS = 1_700_000_000_000_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from probing import wire
-from probing.arrow_tables import live_to_arrow, schema_of
-from probing.rundir import ProcessFolder
+from probing.messages import common as wire
+from probing.ring.arrow_tables import live_to_arrow, schema_of
+from probing.rundir.folders import ProcessFolder
 from probing.tables import BACKTRACE, STEPS, TABLES_BY_NAME, TORCH_TRACE, Table
 from tests.harness.ring_writer import RingWriter, save_names, trace_values, trace_writer
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from probing import ring_peek
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.ring import peek as ring_peek
+from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness import warm
 
 T = TypeVar("T")

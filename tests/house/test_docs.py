@@ -17,7 +17,7 @@ import pytest
 
 from probing.cli.group import COMMANDS
 from probing.errors import error_classes
-from probing.routes import ROUTES
+from probing.messages.routes import ROUTES
 from probing.settings import SETTINGS
 from probing.tables import TABLES
 from tests.faults import FAULTS, RESULTS, cases_of, read_results

@@ -139,8 +139,7 @@ def test_the_package_list_is_the_tree() -> None:
     for top in ("agent", "cli"):
         for path in (ROOT / top).rglob("*.py"):
             found.add(".".join(("probing", *path.relative_to(ROOT).parts[:-1])))
-    own = ROOT / "probing"
-    for path in (*own.glob("*/*.py"), *own.glob("job/*/*.py")):
+    for path in (ROOT / "probing").rglob("*.py"):  # which does not follow the links in it
         found.add(".".join(path.relative_to(ROOT).parts[:-1]))
     listed = load_file(ROOT / "pyproject.toml")["tool"]["setuptools"]["packages"]
     assert sorted(listed) == sorted(found)
@@ -195,8 +194,8 @@ def test_both_hook_files_name_the_same_callable(installed: Installed) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 def test_the_c_part_is_built(installed: Installed) -> None:
     """Where there is a compiler, each way to install brings the C part of the recorder."""
-    code = "from probing.agent.native import IN_C; print(IN_C.__name__)"
-    assert installed.run("-c", code).strip() == "probing.agent._native"
+    code = "from probing.ring.native import IN_C; print(IN_C.__name__)"
+    assert installed.run("-c", code).strip() == "probing.ring._native"
 
 
 def test_a_machine_without_a_compiler_gets_the_rest(
@@ -208,7 +207,7 @@ def test_a_machine_without_a_compiler_gets_the_rest(
     for junk in (*bare.glob("agent/*.so"), bare / "build"):
         shutil.rmtree(junk) if junk.is_dir() else junk.unlink(missing_ok=True)
     installed = install(build("build_wheel", bare, tmp_path / "out"), tmp_path / "venv")
-    code = "from probing.agent.native import IN_C; print(IN_C)"
+    code = "from probing.ring.native import IN_C; print(IN_C)"
     assert installed.run("-c", code).strip() == "None"
 
 
@@ -228,7 +227,7 @@ def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: P
         expected |= {f"{under}{path.relative_to(source)}" for path in files}
     for built in (wheel, wheel_from_sdist):
         names = [n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n]
-        names = [n for n in names if not n.startswith("probing/agent/_native.")]
+        names = [n for n in names if not n.startswith("probing/ring/_native.")]
         assert sorted(names) == sorted(expected)
 
 

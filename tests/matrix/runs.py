@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from probing import process
+from probing.linux import process
 from tests.harness.targets import DEADLINE_S, ROOT, Target, program_path, wait_until
 
 from .cells import UNDISTURBED, Cell, Question, Row

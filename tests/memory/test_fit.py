@@ -14,7 +14,14 @@ import pytest
 
 from probing.cli.commands.fit import parse_size
 from probing.errors import FitRefused, UsageError
-from probing.fit import FitAnswer, FitPeak, FitShape, accumulation_pairs, find_largest, needed_bytes
+from probing.messages.fit import (
+    FitAnswer,
+    FitPeak,
+    FitShape,
+    accumulation_pairs,
+    find_largest,
+    needed_bytes,
+)
 from tests.harness.targets import Target, clean_env, program_path, start_program, wait_until
 
 SLOPE, FIXED, BASE = 1000, 500, 20_000

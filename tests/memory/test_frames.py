@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from probing.agent import training_thread
-from probing.agent.exception_record import other_threads
+from probing.agent.crash.exception_record import other_threads
+from probing.agent.recording import training_thread
 from probing.agent.sources.data.dataloader_rows import _meet_waiting
 from probing.agent.sources.leaks import named_places
 from probing.agent.sources.stacks.look import take_backtrace

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from probing.activation_theory import bytes_of_layers, transformer_in
-from probing.advice import Usage, advise_on_usage
+from probing.diagnosis.activation_theory import bytes_of_layers, transformer_in
+from probing.diagnosis.advice import Usage, advise_on_usage
 from tests.harness.targets import ROOT, Target, wait_until
 
 GIB = 2**30

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from probing.endings import LAST_MEMORY, judge
+from probing.postmortem.endings import LAST_MEMORY, judge
 from tests.harness.targets import DEADLINE_S, Target, program_path, start_program, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -12,7 +12,7 @@ import pytest
 import probing
 from probing.agent.sources.numbers.gradient_rows import GradientSteps
 from probing.agent.sources.steps.interval import Interval
-from probing.arming import sample_gradients
+from probing.diagnosis.arming import sample_gradients
 from probing.errors import ArmTimedOut
 from tests.harness.targets import DEADLINE_S, Target
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import probing
-from probing.client import Process
+from probing.client.base import Process
+from probing.client.remote import RemoteProcess
 from probing.errors import NotAnswering
-from probing.remote_process import RemoteProcess
-from probing.transport import Address
-from probing.transport import ask as ask_agent
+from probing.reach.transport import Address, ask as ask_agent
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.arming import Watch, watch_numbers
+from probing.diagnosis.arming import Watch, watch_numbers
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import probing
-from probing import transport, wire
 from probing.errors import ProbingError, ProcessEnded
+from probing.messages import common as wire
 from probing.profiling import read_trace, summarize
+from probing.reach import transport
 from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
 
 pytestmark = pytest.mark.torch

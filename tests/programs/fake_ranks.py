@@ -19,10 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 
-from probing import job_wire, tree_wire, union_wire, wire
-from probing.arrow_tables import schema_of
-from probing.engine import Engine
 from probing.errors import NoSuchRoute, ProbingError
+from probing.messages import common as wire, job as job_wire, tree as tree_wire, union as union_wire
+from probing.ring.arrow_tables import schema_of
+from probing.sql.engine import Engine
 from probing.tables import STEPS, TORCH_TRACE, Table
 
 RANKS = int(sys.argv[1])

@@ -9,7 +9,7 @@ import time
 import torch
 
 import probing
-from probing import marks
+from probing.script import marks
 
 STEPS = 3
 

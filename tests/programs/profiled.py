@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from probing.profile_mark import MARK
+from probing.script.profile_mark import MARK
 
 WAY = sys.argv[1]
 CPU = [ProfilerActivity.CPU]

@@ -12,8 +12,8 @@ import sys
 import time
 
 from probing.agent import lifecycle
-from probing.agent.recorder import Names, RingWriter
-from probing.ring import DONE, FAILED
+from probing.ring.format import DONE, FAILED
+from probing.ring.writer import Names, RingWriter
 from probing.tables import STEPS, TORCH_TRACE
 
 MODULES = ("embed", "blocks.0.attn", "blocks.0.mlp", "blocks.1.attn", 'it\'s "odd"', "head")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from probing.job.rank_sets import rank_set
+from probing.cluster.job.rank_sets import rank_set
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
-from probing.card import Card
-from probing.endpoint import Local, resolve
+from probing.cluster.job.members import Membership, find_members
 from probing.errors import NoSuchProcess
-from probing.job.members import Membership, find_members
-from probing.rundir import RunDirectory
+from probing.linux import process
+from probing.messages.card import Card
+from probing.reach.endpoint import Local, resolve
+from probing.rundir.folders import RunDirectory
 
 pytestmark = pytest.mark.anypython
 

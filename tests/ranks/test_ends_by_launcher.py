@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
+from probing.linux import process
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.anypython

@@ -17,19 +17,20 @@ from typing import Any
 
 import pytest
 
-from probing import out_of_memory
-from probing.cli import asking, many, status_report
 from probing.cli import target as cli_target
-from probing.hang.flights import FLIGHT, flight_of
-from probing.job.asking import Coverage, Outcome, ask_all
-from probing.job.members import find_members
-from probing.job.membership import Member
-from probing.job.rank_sets import rank_set
-from probing.ranks.gather_facts import gather_facts
-from probing.ranks.gather_times import gather_times
-from probing.ranks.gathering import Asking
-from probing.reading import Reading
-from probing.union.query import Union
+from probing.cli.ask import asking, many
+from probing.cli.reports import status_report
+from probing.cluster.job.asking import Coverage, Outcome, ask_all
+from probing.cluster.job.members import find_members
+from probing.cluster.job.membership import Member
+from probing.cluster.job.rank_sets import rank_set
+from probing.cluster.ranks.gather_facts import gather_facts
+from probing.cluster.ranks.gather_times import gather_times
+from probing.cluster.ranks.gathering import Asking
+from probing.cluster.union.query import Union
+from probing.diagnosis import out_of_memory
+from probing.diagnosis.hang.flights import FLIGHT, flight_of
+from probing.messages.reading import Reading
 from tests.harness.ranks import assert_same
 from tests.harness.targets import ROOT, Target, program_path, start_program
 from tests.ranks.connections import Connections
@@ -72,7 +73,9 @@ class Nodes:
             stack.callback(target.reap)
             cwd = folder / f"node{rank}"
             cwd.mkdir()
-            program = [str(program_path("old_node"))] if rank == OLD else ["-m", "probing.node"]
+            program = (
+                [str(program_path("old_node"))] if rank == OLD else ["-m", "probing.cluster.node"]
+            )
             argv = [sys.executable, *program, "--listen", "127.0.0.1:0"]
             env = {"PYTHONPATH": str(ROOT), "PROBING_TOKEN": TOKEN}
             env["PROBING_QUERY_TIMEOUT_S"] = str(PATIENCE_S)

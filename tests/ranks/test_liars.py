@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 import probing
-from probing import job_wire, process, wire
+from probing.cluster.job.members import find_members
+from probing.cluster.job.plans import plan_of
+from probing.cluster.registration import Registration, register, registrations
 from probing.errors import NotAnswering, NotProbing, ProbingError, Unproven, Unreachable
-from probing.job.members import find_members
-from probing.job.plans import plan_of
-from probing.registration import Registration, register, registrations
-from probing.transport import Address, ask
+from probing.linux import process
+from probing.messages import common as wire, job as job_wire
+from probing.reach.transport import Address, ask
 from tests.harness.targets import (
     Target,
     clean_env,

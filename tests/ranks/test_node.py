@@ -16,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from probing import process, wire
-from probing.client import connect
+from probing.client.base import connect
+from probing.cluster.job.asking import Coverage, ask_all
+from probing.cluster.job.members import find_members
 from probing.errors import ProbingError
-from probing.job.asking import Coverage, ask_all
-from probing.job.members import find_members
-from probing.node_card import read_node
-from probing.reading import Reading
-from probing.rundir import RunDirectory
-from probing.transport import Address, ask
-from probing.tree_wire import CollectAnswer, Collected, CollectRequest, Way
+from probing.linux import process
+from probing.messages import common as wire
+from probing.messages.reading import Reading
+from probing.messages.tree import CollectAnswer, Collected, CollectRequest, Way
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import RunDirectory
+from probing.rundir.node_card import read_node
 from tests.harness.targets import Target, clean_env, program_path, start_program, wait_until
 
 pytestmark = pytest.mark.anypython

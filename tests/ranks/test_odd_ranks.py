@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from probing.job.members import find_members
-from probing.ranks.differences import PARAMETER, compare_facts
-from probing.ranks.gather_facts import gather_facts
-from probing.ranks.gathering import Asking
+from probing.cluster.job.members import find_members
+from probing.cluster.ranks.differences import PARAMETER, compare_facts
+from probing.cluster.ranks.gather_facts import gather_facts
+from probing.cluster.ranks.gathering import Asking
 from tests.harness.jobs import Job, start_job
 from tests.harness.targets import Target, wait_until
 from tests.ranks.connections import Connections
@@ -87,7 +87,7 @@ def test_ranks_asked_through_each_other_look_at_the_same_step(
 ) -> None:
     """As if each rank had a node server of its own, of which two are asked: all look together."""
     monkeypatch.setenv("PROBING_HOME", str(odd.home))
-    argv = [sys.executable, "-m", "probing.node", "--listen", "0.0.0.0:0"]
+    argv = [sys.executable, "-m", "probing.cluster.node", "--listen", "0.0.0.0:0"]
     node = Target(argv, odd.home, odd.cwd, PROBING_TOKEN=TOKEN, PROBING_INSECURE_PLAINTEXT="1")
     try:
         node.wait_for_output("listening on")

@@ -8,11 +8,11 @@ import duckdb
 import pytest
 
 import probing
+from probing.client.local import LocalProcess
+from probing.client.remote import RemoteProcess
+from probing.cluster.union.query import Union
 from probing.errors import SqlError
-from probing.local_process import LocalProcess
-from probing.remote_process import RemoteProcess
-from probing.transport import Address
-from probing.union.query import Union
+from probing.reach.transport import Address
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 
 pytestmark = [pytest.mark.anypython, pytest.mark.slow]

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from probing.cluster.job.asking import Coverage
+from probing.cluster.job.members import Member, find_members
+from probing.cluster.union.errors import UnionTooLarge
+from probing.cluster.union.query import Union
 from probing.errors import ProbingError
-from probing.job.asking import Coverage
-from probing.job.members import Member, find_members
-from probing.node_card import read_node
-from probing.rundir import RunDirectory
-from probing.union.errors import UnionTooLarge
-from probing.union.query import Union
+from probing.rundir.folders import RunDirectory
+from probing.rundir.node_card import read_node
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 from tests.harness.targets import ROOT, Target, program_path, wait_until
 

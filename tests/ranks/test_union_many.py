@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from probing.cluster.job.asking import Coverage
+from probing.cluster.job.members import find_members
+from probing.cluster.job.membership import Member
+from probing.cluster.union.query import Union
 from probing.errors import ProbingError
-from probing.job.asking import Coverage
-from probing.job.members import find_members
-from probing.job.membership import Member
-from probing.node_card import read_node
-from probing.rundir import RunDirectory
-from probing.union.query import Union
+from probing.rundir.folders import RunDirectory
+from probing.rundir.node_card import read_node
 from tests.harness.ranks import Ranks, assert_same, running_ranks
 from tests.harness.targets import ROOT, Target, wait_until
 

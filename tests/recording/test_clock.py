@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing.ring_peek import RingPeek
+from probing.ring.peek import RingPeek
 from tests import faults
 from tests.harness.targets import Target
 

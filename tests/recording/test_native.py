@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.agent import native
+from probing.ring import native
 from tests.harness.targets import Target, clean_env
 
 in_c = pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
@@ -83,8 +83,8 @@ def test_both_kinds_of_shared_state_are_alike(kind: str) -> None:
 
 INSTALL = """
 import sys
-from probing.agent.native import IN_C, Words, Moment
-from probing.ring import HEADER_SIZE, layout_of
+from probing.ring.native import IN_C, Words, Moment
+from probing.ring.format import HEADER_SIZE, layout_of
 from probing.tables import TORCH_TRACE
 
 def call(self, *args, **kwargs):
@@ -139,8 +139,8 @@ print("ok")
 
 TRACED = """
 import sys
-from probing.agent.native import IN_C, Words, Moment
-from probing.ring import HEADER_SIZE, layout_of
+from probing.ring.native import IN_C, Words, Moment
+from probing.ring.format import HEADER_SIZE, layout_of
 from probing.tables import TORCH_TRACE
 
 class State(IN_C.Thread):

@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import probing  # noqa: E402
-from probing.act_wire import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
 from probing.agent.sources.actions.blocks import (  # noqa: E402
     attention_modules,
     only_inside,
@@ -27,6 +26,7 @@ from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E
 from probing.agent.sources.actions.scene import Scene  # noqa: E402
 from probing.agent.sources.model.given_names import ModelNames  # noqa: E402
 from probing.errors import ActRefused, ProbingError  # noqa: E402
+from probing.messages.act import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
 from tests.harness.targets import Target, start_program  # noqa: E402
 from tests.programs.deep import WIDTH, Block, Deep  # noqa: E402
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from probing.routes import ROUTES, Route
+from probing.messages.routes import ROUTES, Route
 
 _BODIES = {
     "query": b'{"sql":"SELECT 1"}',

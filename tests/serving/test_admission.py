@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import probing
-from probing import wire
-from probing.transport import Address
+from probing.messages import common as wire
+from probing.reach.transport import Address
 from tests.faults import Reached
 from tests.harness.targets import clean_env, start_program, wait_until
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from probing import wire
-from probing.agent.rates import Rates
-from probing.answer import Answer
 from probing.errors import RemoteError
-from probing.rundir import short_path
+from probing.messages import common as wire
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import short_path
+from probing.server.rates import Rates
 from probing.settings import Settings
-from probing.transport import Address, ask
+from probing.sql.answer import Answer
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, clean_env, start_program, wait_until
 from tests.serving.malformed import malformed_requests
@@ -186,7 +186,7 @@ WAYS = ("killed", "stopped", "half closed")
 READER = """
 import os, signal, socket, sys, time
 from pathlib import Path
-from probing.rundir import short_path
+from probing.rundir.folders import short_path
 from probing.settings import Settings
 connection = socket.socket(socket.AF_UNIX)
 with short_path(Path(sys.argv[1])) as path:

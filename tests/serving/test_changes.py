@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing.act_wire import Lr
-from probing.attaching import attach
+from probing.attach.attach import attach
 from probing.errors import ProbingError
-from probing.fit import FitRequest
+from probing.messages.act import Lr
+from probing.messages.fit import FitRequest
 from tests.faults import Reached
 from tests.harness.targets import Target, program_path
 

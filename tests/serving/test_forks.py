@@ -10,7 +10,7 @@ import pytest
 
 import probing
 from probing.errors import NotAnswering, ProbingError
-from probing.rundir import RunDirectory
+from probing.rundir.folders import RunDirectory
 from tests import faults
 from tests.harness.targets import DEADLINE_S, Target
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from probing import wire
 from probing.errors import error_classes
-from probing.routes import ROUTES, openapi
-from probing.rundir import ProcessFolder
-from probing.transport import Address, ask
+from probing.messages import common as wire
+from probing.messages.routes import ROUTES, openapi
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import ProcessFolder
 from tests.harness.targets import Target, start_program
 
 pytestmark = pytest.mark.anypython

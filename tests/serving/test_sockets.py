@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probing.agent.sockets import bind_tcp
 from probing.errors import NoPermission
+from probing.server.sockets import bind_tcp
 from probing.settings import Settings
 
 pytestmark = pytest.mark.anypython

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from probing.errors import UnsafeRunDirectory
-from probing.run_places import choose
-from probing.rundir import RunDirectory
+from probing.reach.transport import Address, ask
+from probing.rundir.folders import RunDirectory
+from probing.rundir.places import choose
 from probing.settings import Settings
-from probing.transport import Address, ask
 from tests.faults import Reached
 from tests.harness.targets import (
     DEADLINE_S,

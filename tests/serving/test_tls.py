@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import probing
-from probing.agent.certificate import load_certificate
-from probing.agent.sockets import bind_tcp
+from probing.cluster.registration import as_reached
 from probing.errors import BadSetting, ProbingError, Untrusted
-from probing.registration import as_reached
+from probing.reach.trust import read_fingerprint
+from probing.server.certificate import load_certificate
+from probing.server.sockets import bind_tcp
 from probing.settings import Settings
-from probing.trust import read_fingerprint
 from tests.harness.targets import Target, clean_env, start_program
 
 pytestmark = pytest.mark.anypython

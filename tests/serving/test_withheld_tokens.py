@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
-from probing.node_card import read_node, read_token, token_path
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.linux import process
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.rundir.node_card import read_node, read_token, token_path
 from tests.harness.targets import clean_env, program_path, start_program, wait_until
 
 pytestmark = pytest.mark.anypython

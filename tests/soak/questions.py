@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import probing
-from probing.client import Process
+from probing.client.base import Process
 from probing.errors import ProbingError
-from probing.ring_reader import read_ring
+from probing.ring.reader import read_ring
 from tests.harness.targets import Target
 
 _WARM_UP = 20

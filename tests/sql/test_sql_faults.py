@@ -14,15 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from probing import wire
-from probing.agent.worker import SqlWorker
-from probing.answer import Answer
-from probing.engine import Engine
+from probing.client.remote import RemoteProcess
 from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
-from probing.remote_process import RemoteProcess
-from probing.rundir import ProcessFolder
+from probing.messages import common as wire
+from probing.reach.transport import Address
+from probing.rundir.folders import ProcessFolder
+from probing.server.sql_worker import SqlWorker
 from probing.settings import Settings
-from probing.transport import Address
+from probing.sql.answer import Answer
+from probing.sql.engine import Engine
 from tests.faults import Reached
 from tests.harness.sql_attacks import ATTACKS, BOMBS
 from tests.harness.sql_fixtures import recorded_folder

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from probing import limited_memory, wire
 from probing.errors import SqlTooLarge
-from probing.union_wire import UnionRequest
+from probing.linux import limited_memory
+from probing.messages import common as wire
+from probing.messages.union import UnionRequest
 from tests.harness.sql_fixtures import recorded_folder
 from tests.harness.targets import DEADLINE_S, ROOT
 
@@ -27,7 +28,7 @@ BOMBS = {
 }
 PEAK = (
     "import os, subprocess, sys\n"
-    "done = subprocess.Popen([sys.executable, '-m', 'probing.union.node_worker'])\n"
+    "done = subprocess.Popen([sys.executable, '-m', 'probing.cluster.union.node_worker'])\n"
     "_, status, usage = os.wait4(done.pid, 0)\n"
     "print(usage.ru_maxrss, file=sys.stderr)\n"
     "os._exit(os.waitstatus_to_exitcode(status) % 256)\n"

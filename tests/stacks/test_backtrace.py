@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import ladder, process, py_spy, stacks
-from probing.agent.safe_points import AGENT_THREAD_PREFIX
+from probing.agent.recording.safe_points import AGENT_THREAD_PREFIX
 from probing.errors import NotAnswering, NotProbed, ProcessEnded
-from probing.wire import Backtrace, Frame, ThreadStack
+from probing.linux import process
+from probing.messages.common import Backtrace, Frame, ThreadStack
+from probing.reach import ladder
+from probing.stacks import py_spy, text as stacks
 from tests.harness.targets import DEADLINE_S, Target, program_path, wait_until
 from tests.programs import stuck
 

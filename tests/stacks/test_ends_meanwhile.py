@@ -15,10 +15,10 @@ import pytest
 
 import probing
 from probing.errors import ProbingError
-from probing.eval_wire import EvalRequest
-from probing.limits import ANSWER_BYTES
-from probing.transport import Address, ask, open_answer
-from probing.wire import QueryRequest
+from probing.messages.common import QueryRequest
+from probing.messages.eval import EvalRequest
+from probing.messages.limits import ANSWER_BYTES
+from probing.reach.transport import Address, ask, open_answer
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, start_program, wait_until
 

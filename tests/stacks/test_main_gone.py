@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
+from probing.linux import process
 from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython

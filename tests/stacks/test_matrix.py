@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from probing.permission import Access, explain
+from probing.linux.permission import Access, explain
 from tests.matrix.__main__ import render
 from tests.matrix.cells import Row
 from tests.matrix.rows import ROWS

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing.endpoint import Local, Stranger, resolve
 from probing.errors import (
     BadEndpoint,
     NoSuchProcess,
@@ -22,10 +21,11 @@ from probing.errors import (
     ProcessEnded,
     SqlError,
 )
-from probing.rundir import RunDirectory
-from probing.stacks import is_ours
-from probing.transport import Address
-from probing.trust import Trust
+from probing.reach.endpoint import Local, Stranger, resolve
+from probing.reach.transport import Address
+from probing.reach.trust import Trust
+from probing.rundir.folders import RunDirectory
+from probing.stacks.text import is_ours
 from tests.harness.targets import Target, clean_env, wait_until
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import probing
-from probing import thread_waits
-from probing.thread_waits import deadlocks
-from probing.wire import Awaited, Backtrace, ThreadStack
+from probing.messages.common import Awaited, Backtrace, ThreadStack
+from probing.stacks import thread_waits
+from probing.stacks.thread_waits import deadlocks
 from tests.harness.targets import Target, program_path, start_program, wait_until
 
 pytestmark = pytest.mark.anypython

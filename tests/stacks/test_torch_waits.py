@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing.wire import Backtrace
+from probing.messages.common import Backtrace
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch

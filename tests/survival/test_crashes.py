@@ -13,16 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing import crashes, names
-from probing.codec import encode
-from probing.crashes import CrashRecord, parse_fatal, read_crash
-from probing.last_known import last_known
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.messages.codec import encode
+from probing.messages.common import ThreadStack
+from probing.postmortem import crashes
+from probing.postmortem.crashes import CrashRecord, parse_fatal, read_crash
+from probing.postmortem.last_known import last_known
+from probing.ring import names
+from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
-from probing.wire import ThreadStack
 from tests.harness.ring_writer import RingWriter, trace_writer
 from tests.harness.targets import Target, clean_env, program_path, wait_until
 

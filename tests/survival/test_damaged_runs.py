@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import names, ring
-from probing.arrow_tables import RecordedTable, to_arrow
 from probing.errors import InternalError, ProbingError, RingError
-from probing.ring_peek import table_status
-from probing.ring_reader import RingSnapshot, read_ring
-from probing.rundir import ProcessFolder, folder_at
+from probing.ring import format as ring, names
+from probing.ring.arrow_tables import RecordedTable, to_arrow
+from probing.ring.peek import table_status
+from probing.ring.reader import RingSnapshot, read_ring
+from probing.rundir.folders import ProcessFolder, folder_at
 from probing.tables import STEPS, TORCH_TRACE, Table
 from tests import faults
 from tests.harness.targets import start_program

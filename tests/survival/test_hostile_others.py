@@ -23,10 +23,10 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
-from probing.foreign_files import open_file, read_file, unzipped
-from probing.registration import registrations
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.cluster.registration import registrations
+from probing.linux import process
+from probing.linux.foreign_files import open_file, read_file, unzipped
+from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.targets import Target, clean_env, program_path, wait_until
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
-from probing.kernel_files import within
+from probing.linux import process
+from probing.linux.kernel_files import within
 from tests.harness.targets import DEADLINE_S, Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython

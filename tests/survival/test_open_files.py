@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.rundir import RunDirectory
+from probing.rundir.folders import RunDirectory
 from tests.harness.targets import DEADLINE_S, clean_env, program_path
 
 pytestmark = pytest.mark.torch

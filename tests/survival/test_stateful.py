@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 )
 
 import probing
-from probing.client import Process
+from probing.client.base import Process
 from probing.errors import NotProbed, ProcessEnded, RingError
-from probing.ring_reader import read_ring
+from probing.ring.reader import read_ring
 from tests.faults import Reached
 from tests.harness.targets import Target, start_program
 

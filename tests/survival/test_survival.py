@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing.ring_reader import read_ring
+from probing.ring.reader import read_ring
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.rundir import RunDirectory
+from probing.rundir.folders import RunDirectory
 from tests.harness.targets import DEADLINE_S, clean_env, program_path
 
 pytestmark = pytest.mark.torch
@@ -48,7 +48,7 @@ CUT = """
 import os, subprocess, tempfile
 from pathlib import Path
 from probing.agent import earlier_record
-from probing.agent.recorder import RingWriter
+from probing.ring.writer import RingWriter
 from probing.tables import STEPS
 with tempfile.TemporaryDirectory() as place:
     if os.getuid() == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ring import NULL_FLOAT
+from ....ring.format import NULL_FLOAT
 from .captures import is_capturing
 from .owned import Owned
 

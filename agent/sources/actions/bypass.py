@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from .step_hooks import StepHooks
 
 _PLAIN = (type(None), bool, int, float, str)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
-from ....act_wire import (
+from ....messages.act import (
     Asked,
     Checkpoint,
     Cleanup,

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ....act_wire import Change, Checkpoint
 from ....errors import ActRefused
+from ....messages.act import Change, Checkpoint
 from .ledger import Applied
 from .scene import Scene
 from .training_state import Found, bytes_of, copied, state_of

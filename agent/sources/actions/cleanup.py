@@ -9,7 +9,7 @@ import gc
 import os
 from typing import Any
 
-from ....act_wire import Change, Cleanup
+from ....messages.act import Change, Cleanup
 from .ledger import Applied
 from .scene import Scene
 

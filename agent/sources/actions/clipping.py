@@ -12,8 +12,8 @@ import functools
 import sys
 from typing import Any
 
-from ....act_wire import Change, Clip
 from ....errors import ActRefused
+from ....messages.act import Change, Clip
 from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import StepHooks, exchange

@@ -11,8 +11,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from ....act_wire import Change, Lr
 from ....errors import ActRefused
+from ....messages.act import Change, Lr
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .rate_watch import RateWatch, are_same, last_rates, rates_of
 from .scene import Scene

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....act_wire import Change
+from ....messages.act import Change
 
 
 class Applied(NamedTuple):

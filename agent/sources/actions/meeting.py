@@ -10,16 +10,16 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ....act_wire import MARKS, Prepared
+from ....messages.act import MARKS, Prepared
 from .rendezvous import Rendezvous
 from .scene import Scene
 from .searches import Searches
 
 if TYPE_CHECKING:
+    from ....ring.writer import RingWriter
     from ....tables import Table
-    from ...recorder import RingWriter
-    from ...safe_points import Visit
-    from ...training import TorchTraining
+    from ...recording.safe_points import Visit
+    from ...recording.training import TorchTraining
 
 
 class Meeting:

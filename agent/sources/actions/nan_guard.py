@@ -17,12 +17,12 @@ import sys
 import time
 from typing import Any, NamedTuple, Protocol
 
-from ....act_wire import GUARD_ACTIONS, Change, NanGuard
 from ....errors import ActRefused
+from ....messages.act import GUARD_ACTIONS, Change, NanGuard
 from ....nan_guard import NonFiniteStep
-from ....ring import DONE
+from ....ring.format import DONE
 from ....tables import NAN_OUTCOMES, NAN_STEPS
-from ...source import SourceReport
+from ...recording.source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
 from .ledger import Applied, Undone

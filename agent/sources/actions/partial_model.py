@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ....act_wire import Change, KeepLayers, SkipAttention
 from ....errors import ActRefused, ActTimedOut
+from ....messages.act import Change, KeepLayers, SkipAttention
 from .blocks import Blocks, attention_modules, only_inside, repeated_blocks
 from .bypass import Bypasses, Call, CallLook
 from .ledger import Applied, Undone

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..model.known_names import schedulers_of
 from ..steps.recording import Recording
 from .ledger import is_number, number_of

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ....act_wire import MARKS
 from ....errors import ActRefused
+from ....messages.act import MARKS
 from ..calls.module_names import outermost
 from ..calls.observation import is_compiled
 from ..model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
@@ -21,9 +21,9 @@ from .chosen import Chosen, chosen_of
 from .training_state import Found
 
 if TYPE_CHECKING:
+    from ....ring.writer import RingWriter
     from ....tables import Table
-    from ...recorder import RingWriter
-    from ...training import TorchTraining
+    from ...recording.training import TorchTraining
     from ..steps.recording import Recording
     from .searches import Searches
     from .step_hooks import StepHooks

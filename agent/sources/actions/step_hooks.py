@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 
 Work = Callable[[Any], None]
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .rendezvous import Rendezvous
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...allocation_file import AllocationHead, write_allocations
-from ...safe_points import AGENT_THREAD_PREFIX
+from ...on_demand.allocation_file import AllocationHead, write_allocations
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..calls.module_names import walk
 from ..calls.profiler import StepsProfile
 from ..steps.recording import Recording

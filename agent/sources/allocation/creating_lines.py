@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....allocations.history import frame_text, user_frame
 from ....allocations.recording import Frame
-from ...allocation_file import Stack
+from ...on_demand.allocation_file import Stack
 
 if TYPE_CHECKING:
     from ..storage.memory_look import Moment

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...allocation_file import AllocationEvent, AllocationHead, Stack, write_allocations
+from ...on_demand.allocation_file import AllocationEvent, AllocationHead, Stack, write_allocations
 from ..accelerator import HistoryKeeper
 
 _LOT = 200

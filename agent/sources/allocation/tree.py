@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....own_files import is_ours
-from ...allocation_file import EXISTING, AllocationEvent, Stack
+from ...on_demand.allocation_file import EXISTING, AllocationEvent, Stack
 
 _LOT = 200
 _PAUSE_S = 0.001

@@ -13,7 +13,7 @@ import threading
 from types import CodeType, FrameType
 from typing import Any
 
-from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..accelerator import is_capturing
 
 _RESTS = SafePoints._come.__code__

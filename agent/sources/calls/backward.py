@@ -12,9 +12,9 @@ import time
 import weakref
 from typing import Any, NamedTuple
 
-from ....ring import DONE, FAILED
+from ....ring.format import DONE, FAILED
+from ....safety.guard import Guard
 from ....tables import STAGES
-from ...guard import Guard
 from ..accelerator import Accelerator
 from ..memory.sampler import MemorySampler
 from ..numbers.number import read_number, share_of
@@ -24,8 +24,7 @@ from ..steps.gradient_scaler import GradientScaler
 from ..steps.phases import BACKWARD
 from ..steps.progress import Progress
 from ..steps.recording import Recording, ThreadState
-from .device_times import BACKWARD as DEVICE_BACKWARD
-from .device_times import DeviceTimes
+from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS
 

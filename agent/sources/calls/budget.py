@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ....ring import DONE, HEADER_SIZE
-from ...recorder import RingWriter
+from ....ring.format import DONE, HEADER_SIZE
+from ....ring.writer import RingWriter
 from ..steps.recording import BACKWARD, FORWARD, Recording
 from .module_backward import Hooked, ModuleBackward
 from .module_names import ModuleNames

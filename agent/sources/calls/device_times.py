@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import DONE
-from ....rundir import ProcessFolder
+from ....ring.format import DONE
+from ....ring.writer import RingWriter
+from ....rundir.folders import ProcessFolder
+from ....safety.guard import Guard
 from ....tables import DEVICE_TIMES
-from ...guard import Guard
-from ...recorder import RingWriter
 from ..accelerator import Accelerator, PendingNumber
 from ..steps.interval import Interval
 from ..steps.recording import MAX_DEPTH, Recording

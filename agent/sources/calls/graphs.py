@@ -12,17 +12,16 @@ import time
 import weakref
 from typing import Any, NamedTuple
 
-from ....ring import DONE, FAILED, NULL_INT
+from ....ring.format import DONE, FAILED, NULL_INT
+from ....safety.guard import Guard
 from ....tables import STAGES
-from ...guard import Guard
 from ..accelerator import captures, graph_class
 from ..memory.sampler import MemorySampler
 from ..stand_in import StandIn
 from ..steps.boundary import Boundary
 from ..steps.progress import Progress
 from ..steps.recording import MAX_DEPTH, Recording
-from .device_times import REPLAY as DEVICE_REPLAY
-from .device_times import DeviceTimes
+from .device_times import REPLAY as DEVICE_REPLAY, DeviceTimes
 from .module_names import IDS
 
 REPLAY = STAGES.index("replay")

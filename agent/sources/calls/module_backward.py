@@ -21,13 +21,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ....ring import DONE, HEADER_SIZE
-from ...guard import Guard
+from ....ring.format import DONE, HEADER_SIZE
+from ....safety.guard import Guard
 from ..memory.sampler import MemorySampler
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
 from . import dynamo
-from .device_times import BACKWARD as DEVICE_BACKWARD
-from .device_times import DeviceTimes
+from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 
 Hook = Callable[[Any], None]
 

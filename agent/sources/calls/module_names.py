@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...guard import Guard
-from ...recorder import Names
+from ....ring.writer import Names
+from ....safety.guard import Guard
 from ..model.given_names import ModelNames
 from .class_names import class_name, is_wrapper_child
 from .direct_calls import owner_of

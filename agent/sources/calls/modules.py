@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....ring import DONE, FAILED, HEADER_SIZE
-from ...guard import Guard
-from ...native import IN_C
+from ....ring.format import DONE, FAILED, HEADER_SIZE
+from ....ring.native import IN_C
+from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
@@ -25,8 +25,7 @@ from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress, RootCall
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
 from . import dynamo
-from .device_times import FORWARD as DEVICE_FORWARD
-from .device_times import DeviceTimes
+from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS, ModuleNames
 

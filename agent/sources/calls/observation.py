@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..model.flops import Formulas, Shapes
 from ..model.function_flops import FunctionFlops
 from ..steps.recording import Recording

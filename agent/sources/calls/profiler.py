@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ....profile_mark import MARK, MARKS_PER_STEP
+from ....script.profile_mark import MARK, MARKS_PER_STEP
 from ..accelerator import is_in_use
 from ..stand_in import StandIn
 

@@ -10,7 +10,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..steps.recording import Recording
 from .groups import Groups
 from .operations import Operation

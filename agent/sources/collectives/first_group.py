@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ....rundir import ProcessFolder
-from ...guard import Guard
+from ....rundir.folders import ProcessFolder
+from ....safety.guard import Guard
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording

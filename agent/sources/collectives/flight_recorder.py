@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ....messages.common import LiveRows
 from ....tables import FLIGHT_RECORDER
-from ....wire import LiveRows
 from ..accelerator import captures
 
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")

@@ -11,9 +11,9 @@ import time
 import weakref
 from typing import Any
 
-from ....ring import DONE, NULL_FLOAT
-from ...guard import Guard
-from ...recorder import Names, RingWriter
+from ....ring.format import DONE, NULL_FLOAT
+from ....ring.writer import Names, RingWriter
+from ....safety.guard import Guard
 
 _LONGEST_LIST = 900
 """Bytes of a list of ranks beyond which ranges are written: a name is cut soon after."""

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ....ring import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
-from ...guard import Guard
+from ....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
+from ....safety.guard import Guard
 from ..steps.recording import Recording
 from .call_tensors import device_of, flat_tensors
 from .groups import Group, Groups

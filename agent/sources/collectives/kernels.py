@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..steps.recording import Recording
 from .call_tensors import flat_tensors
 from .groups import Group, Groups

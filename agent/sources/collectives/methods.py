@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..calls import dynamo
 
 

@@ -17,8 +17,8 @@ import weakref
 from types import FrameType
 from typing import Any
 
-from ....ring import DONE, FAILED, NULL_FLOAT, NULL_INT
-from ...recorder import RingWriter
+from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
+from ....ring.writer import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording, ThreadState
 from .call_tensors import device_of, flat_tensors

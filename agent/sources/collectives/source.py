@@ -9,9 +9,9 @@ import sys
 import time
 from typing import Any
 
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
 from ....tables import COLLECTIVES, PROCESS_GROUPS
-from ...guard import Guard
-from ...recorder import RingWriter
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording

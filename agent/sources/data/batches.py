@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ....ring import NULL_BOOL, NULL_INT, NULL_NAME
-from ...recorder import Names
+from ....ring.format import NULL_BOOL, NULL_INT, NULL_NAME
+from ....ring.writer import Names
 from ..accelerator import is_in_use
 
 _MOST_TENSORS = 32

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from .... import process
+from ....linux import process
+from ....messages.common import Backtrace, LiveRows
+from ....stacks.wait_rules import FOR_A_WORKER
 from ....tables import DATALOADERS
-from ....wait_rules import FOR_A_WORKER
-from ....wire import Backtrace, LiveRows
-from ...frame_names import locals_of
+from ...eval.frame_names import locals_of
 from .dataloaders import DataLoaders, Feed, next_task
 
 _COLUMNS = tuple(column.name for column in DATALOADERS.columns)

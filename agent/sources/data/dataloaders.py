@@ -17,9 +17,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ....ring import DONE, FAILED, NULL_INT
-from ...guard import Guard
-from ...recorder import RingWriter
+from ....ring.format import DONE, FAILED, NULL_INT
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
 from ..stand_in import StandIn
 from ..steps.recording import Recording
 from .batches import NO_FACTS, BatchFacts, BatchKinds

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....labels_wire import LabelledSample, LabelsAnswer, TokenText
+from ....messages.labels import LabelledSample, LabelsAnswer, TokenText
 
 if TYPE_CHECKING:
     from .labels import Pair

@@ -17,9 +17,9 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import NoBatch, NoLabels
-from ....labels_wire import LabelsAnswer, LabelsRequest
-from ...guard import Guard
-from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ....messages.labels import LabelsAnswer, LabelsRequest
+from ....safety.guard import Guard
+from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from .batches import tensors_of
 from .label_facts import answer_about
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..steps.recording import Recording
 from ..storage.living import living
 from .fake_step import tensors_in

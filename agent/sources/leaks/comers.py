@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from ...safe_points import AGENT_THREAD_PREFIX
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from .holders import Holder
 
 _MOST_DESCRIPTORS = 4096

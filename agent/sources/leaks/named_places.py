@@ -25,7 +25,7 @@ from types import (
 from typing import Any, NamedTuple
 
 from .... import own_files
-from ...safe_points import AGENT_THREAD_PREFIX
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..calls.class_names import class_name
 from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording

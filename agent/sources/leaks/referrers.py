@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...armed_job import ArmedJob
-from ...guard import Guard
+from ....safety.guard import Guard
+from ...on_demand.armed_job import ArmedJob
 from ..steps.recording import Recording
 from ..storage.storages import storages_now
 from .holders import Holder, HolderSearch, Sought

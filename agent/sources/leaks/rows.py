@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ....leaks.lines import line_that_adds
-from ....leaks.series import Point, classify
+from ....diagnosis.leaks.lines import line_that_adds
+from ....diagnosis.leaks.series import Point, classify
+from ....messages.common import LiveRows
 from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS, Table
-from ....wire import LiveRows
 from .holders import Holder
 from .referrers import ReferrerSearch
 from .watch import LEAST_BIRTHS, Kept, LeakWatch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..steps.recording import Recording
 
 _LOOKED_AT = 3

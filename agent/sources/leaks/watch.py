@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ...armed_job import ArmedJob
-from ...guard import Guard
+from ....safety.guard import Guard
+from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator
 from ..numbers.finite_hooks import Hooks
 from ..steps.recording import Recording

@@ -10,10 +10,10 @@ import gc
 import time
 from typing import TYPE_CHECKING
 
-from ....marks import Cleaning
-from ....ring import NULL_INT
-from ...armed_job import ArmedJob
-from ...guard import Guard
+from ....ring.format import NULL_INT
+from ....safety.guard import Guard
+from ....script.marks import Cleaning
+from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator, is_capturing, is_in_use
 from ..steps.recording import Recording
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import time
 
-from ....ring import DONE, NULL_FLOAT, NULL_INT, NULL_NAME
-from ....rundir import ProcessFolder
+from ....ring.format import DONE, NULL_FLOAT, NULL_INT, NULL_NAME
+from ....ring.writer import RingWriter
+from ....rundir.folders import ProcessFolder
+from ....safety import forks
+from ....safety.guard import Guard
 from ....tables import DEVICES
-from ... import forks
-from ...guard import Guard
-from ...recorder import RingWriter
-from ...safe_points import AGENT_THREAD_PREFIX
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..accelerator import Accelerator, DeviceSample, captures
 from ..steps.recording import Recording
 from .sampler import MemorySampler

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ....cgroup import find_cgroup, parse_bytes, parse_oom_kills
-from ....ring import NULL_INT
+from ....linux.cgroup import find_cgroup, parse_bytes, parse_oom_kills
+from ....ring.format import NULL_INT
 
 INTERVAL_NS = 100_000_000
 RARE_NS = 1_000_000_000

@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....marks import Cleaning
-from ....ring import DONE, NULL_INT, NULL_NAME
+from ....ring.format import DONE, NULL_INT, NULL_NAME
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
+from ....script.marks import Cleaning
 from ....tables import MEMORY_PHASES
-from ...guard import Guard
-from ...recorder import RingWriter
 from ..accelerator import Accelerator, DeviceTotals
 from ..steps.interval import Interval
 from ..steps.phases import BACKWARD, FORWARD
@@ -26,7 +26,7 @@ from .host_figures import HostFiles
 from .sampler import MemorySampler
 
 if TYPE_CHECKING:
-    from ...armed_job import ArmedJob
+    from ...on_demand.armed_job import ArmedJob
 
 ATTACH, BEFORE_FORWARD, AFTER_FORWARD, AFTER_BACKWARD, AFTER_STEP, MARK = range(len(MEMORY_PHASES))
 PART_OF_BUDGET = 0.05

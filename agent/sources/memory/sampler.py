@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 
-from ...native import PlainMoment, new_moment
+from ....ring.native import PlainMoment, new_moment
 from ..accelerator import Accelerator
 
 _LEAST_INTERVAL_NS = 2_000_000

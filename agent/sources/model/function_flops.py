@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..stand_in import StandIn
 
 Count = Callable[[tuple[Any, ...]], int]

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ....names import joined
+from ....ring.names import joined
 from ..calls.class_names import class_name, unwrap
 from .variables import variable_of
 

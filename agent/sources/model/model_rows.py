@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ....messages.common import LiveRows
 from ....tables import MODELS, MODULES
-from ....wire import LiveRows
 from ..calls.class_names import class_name, is_wrapper_child, unwrap
 from ..calls.module_names import outermost, walk
 from ..calls.observation import Observed, is_compiled

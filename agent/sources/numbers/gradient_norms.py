@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..accelerator import Accelerator, is_capturing
 from ..stand_in import StandIn
 from ..steps.interval import Interval

@@ -13,10 +13,10 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
-from ....ring import DONE, NULL_FLOAT, NULL_INT
-from ...armed_job import ArmedJob
-from ...guard import Guard
-from ...recorder import RingWriter
+from ....ring.format import DONE, NULL_FLOAT, NULL_INT
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
+from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
 from ..calls.module_names import outermost, walk
 from ..steps.losses import clip_factor

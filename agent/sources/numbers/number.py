@@ -10,7 +10,7 @@ import math
 import sys
 from typing import Any
 
-from ....ring import NULL_FLOAT
+from ....ring.format import NULL_FLOAT
 from ..accelerator import Accelerator, PendingNumber
 
 _SUM = 2

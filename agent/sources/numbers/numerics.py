@@ -17,12 +17,12 @@ import threading
 import time
 from typing import Any
 
-from ....ring import DONE, NULL_FLOAT, NULL_INT
+from ....messages.common import Armed
+from ....ring.format import DONE, NULL_FLOAT, NULL_INT
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
 from ....tables import NUMERIC_KINDS, NUMERIC_STAGES, ROLES
-from ....wire import Armed
-from ...armed_job import ArmedJob
-from ...guard import Guard
-from ...recorder import RingWriter
+from ...on_demand.armed_job import ArmedJob
 from ..steps.recording import Recording
 from .bad_weights import bad_weights, owners_of
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in

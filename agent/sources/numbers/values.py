@@ -14,8 +14,8 @@ from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, cast
 
-from ....wire import Local
-from ...frame_names import ONLY_THE_FRAMES, is_frames_copy
+from ....messages.common import Local
+from ...eval.frame_names import ONLY_THE_FRAMES, is_frames_copy
 
 _LONGEST = 120
 _ITEMS = 5

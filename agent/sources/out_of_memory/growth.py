@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....ring import DONE, FAILED, MARKER, NULL_INT
+from ....ring.format import DONE, FAILED, MARKER, NULL_INT
+from ....ring.writer import RingWriter
 from ....tables import STAGES
-from ...recorder import RingWriter
 
 MOST_EVENTS = 50
 _LOOKS_AT = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ....ring import NULL_INT
+from ....ring.format import NULL_INT
 from ....tables import OOM_BOUNDS
 
 _ADDRESS_SPACE, _MACHINE = OOM_BOUNDS.index("address_space"), OOM_BOUNDS.index("machine")

@@ -12,7 +12,7 @@ import mmap
 import sys
 import weakref
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..accelerator import Accelerator
 from ..calls.module_backward import ModuleBackward
 from ..calls.module_names import IDS, ModuleNames

@@ -11,9 +11,9 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from ....ring import DONE, NULL_INT
+from ....ring.format import DONE, NULL_INT
+from ....ring.writer import RingWriter
 from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
-from ...recorder import RingWriter
 from ..steps.phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
 from ..steps.recording import Recording, ThreadState
 from .errors import OomError

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ....ring import DONE, FAILED, NULL_BOOL, NULL_INT, NULL_NAME
-from ...guard import Guard
-from ...recorder import RingWriter
+from ....ring.format import DONE, FAILED, NULL_BOOL, NULL_INT, NULL_NAME
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
 from ..stand_in import StandIn
 from ..steps.recording import Recording
 

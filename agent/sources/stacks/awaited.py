@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from types import FrameType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-from ....process import ThreadFacts
-from ....wire import Awaited
-from ...frame_names import locals_of
+from ....linux.process import ThreadFacts
+from ....messages.common import Awaited
+from ...eval.frame_names import locals_of
 from .bytecode import CodeReader, Expression, Taken
 
 _LOCK, _RLOCK = _thread.LockType, _thread.RLock

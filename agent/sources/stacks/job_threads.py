@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from ....own_files import AGENT
-from ...safe_points import AGENT_THREAD_PREFIX
-from ...training_thread import is_main, number_of
+from ...recording.safe_points import AGENT_THREAD_PREFIX
+from ...recording.training_thread import is_main, number_of
 
 _OUTERMOST = 4
 """A thread's outermost frames: three of `threading`, and the function that it was started for."""

@@ -11,10 +11,10 @@ import os
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from .... import process
-from ....stacks import complete, is_ours
-from ....wire import Backtrace, Frame, Local, ThreadStack
-from ....work_done import work_of
+from ....linux import process
+from ....messages.common import Backtrace, Frame, Local, ThreadStack
+from ....stacks.text import complete, is_ours
+from ....stacks.work_done import work_of
 from ..numbers.values import read_locals
 from .awaited import Waits, settled
 from .job_threads import job_threads

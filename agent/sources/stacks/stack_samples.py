@@ -13,10 +13,10 @@ import time
 from types import CodeType, FrameType
 
 from .... import own_files
-from ....ring import DONE, NULL_NAME
-from ...guard import Guard
-from ...recorder import RingWriter
-from ...safe_points import AGENT_THREAD_PREFIX
+from ....ring.format import DONE, NULL_NAME
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..steps.recording import Recording
 
 _DEEPEST = 64

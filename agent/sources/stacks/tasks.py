@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from ....stacks import is_ours, task_stack
-from ....wire import Frame, TaskStack
-from ...frame_names import locals_of
-from ...safe_points import OWN_LOOP
+from ....messages.common import Frame, TaskStack
+from ....safety.guard import OWN_LOOP
+from ....stacks.text import is_ours, task_stack
+from ...eval.frame_names import locals_of
 from .job_threads import JobThreads
 
 _MOST_FRAMES = 100

@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import DONE
-from ...recorder import RingWriter
+from ....ring.format import DONE
+from ....ring.writer import RingWriter
 
 _NS = 1e-9
 _MOST_WAITS = 4

@@ -10,7 +10,7 @@ import sys
 import weakref
 from typing import Any
 
-from ...guard import Guard
+from ....safety.guard import Guard
 from ..accelerator import Accelerator
 from ..numbers.number import Number, read_number
 from ..stand_in import StandIn

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ....ring import DONE
-from ...recorder import RingWriter
+from ....ring.format import DONE
+from ....ring.writer import RingWriter
 
 _LONGEST_QUEUE = 64
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ....ring import NULL_BOOL, NULL_FLOAT
+from ....ring.format import NULL_BOOL, NULL_FLOAT
 from ..numbers.number import Number
 from .late_rows import Later
 

@@ -1,4 +1,4 @@
-"""Records what the script tells of itself by the functions of `probing.marks`.
+"""Records what the script tells of itself by the functions of `probing.script.marks`.
 
 Rules of this file: runs in whichever thread marks something; keeps no tensor and no other object.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from .... import marks
-from ....ring import DONE, FAILED, NULL_FLOAT
-from ...guard import Guard
-from ...recorder import RingWriter
+from ....ring.format import DONE, FAILED, NULL_FLOAT
+from ....ring.writer import RingWriter
+from ....safety.guard import Guard
+from ....script import marks
 from ..accelerator import Accelerator
 from ..memory.memory_rows import MemoryRows
 from ..numbers.number import Number, read_number
@@ -25,7 +25,7 @@ _MOST_NAMES = 1000
 
 
 class Marks:
-    """What `probing.marks` calls while recording is on."""
+    """What `probing.script.marks` calls while recording is on."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....ring import DONE, NULL_FLOAT, NULL_NAME
+from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
 from ....tables import STAGES
 from ..memory.sampler import MemorySampler
 from .evaluations import Wait

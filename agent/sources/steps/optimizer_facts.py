@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ....ring import NULL_FLOAT
+from ....ring.format import NULL_FLOAT
 
 
 def steps_of(optimizer: Any) -> int | None:

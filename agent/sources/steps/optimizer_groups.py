@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ....messages.common import LiveRows
 from ....tables import OPTIMIZERS
-from ....wire import LiveRows
 from ..model.tensor_facts import Sizes, sizes_of
 from .found import found_optimizers
 from .recording import Clip, Recording

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...recorder import RingWriter
+from ....ring.writer import RingWriter
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
 from .losses import Loss, loss_of

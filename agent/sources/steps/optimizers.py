@@ -13,9 +13,9 @@ import time
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ....ring import DONE, FAILED, NULL_INT
+from ....ring.format import DONE, FAILED, NULL_INT
+from ....safety.guard import Guard
 from ....tables import STAGES
-from ...guard import Guard
 from ..calls import dynamo
 from ..memory.sampler import MemorySampler
 from ..out_of_memory.step_errors import STAND_INS, StepErrors

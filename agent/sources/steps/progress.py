@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import NULL_NAME
+from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps

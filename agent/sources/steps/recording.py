@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring import NULL_FLOAT, NULL_INT, NULL_NAME
+from ....ring.format import NULL_FLOAT, NULL_INT, NULL_NAME
+from ....ring.native import Thread, new_moment
+from ....ring.writer import Names, RingWriter
 from ....tables import STAGES
-from ...native import Thread, new_moment
-from ...recorder import Names, RingWriter
-from ...safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..data.inputs import Inputs
 from ..model.given_names import ModelNames, optimizer_names
 from ..numbers.number import Number

@@ -10,14 +10,13 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....ring import NULL_FLOAT, NULL_NAME
-from ...recorder import RingWriter
+from ....ring.format import NULL_FLOAT, NULL_NAME
+from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
 from ..numbers.number import Number
 from .evaluations import Wait
-from .host_times import COLUMNS as HOST_COLUMNS
-from .host_times import HostTimes, Reading
+from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, loss_of
 from .optimizer_rows import OptimizerRows, OptimizerStep

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....safety.guard import Guard
 from ....tables import MOMENTS
-from ...guard import Guard
 from ..numbers.finite_hooks import Hooks
 from ..steps.recording import Recording
 from .births import births_of

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ....messages.common import LiveRows
 from ....tables import (
     ACTIVATIONS,
     CATEGORIES,
@@ -18,7 +19,6 @@ from ....tables import (
     TENSORS,
     Table,
 )
-from ....wire import LiveRows
 from ..leaks.graph_pools import pool_of
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage

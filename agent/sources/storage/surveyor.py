@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from ...safe_points import AGENT_THREAD_PREFIX
+from ...recording.safe_points import AGENT_THREAD_PREFIX
 from .living import Survey
 from .storages import survey_now
 

@@ -1,4 +1,4 @@
-"""Derives the offsets of `probing.injection.layouts` from the headers of each Python.
+"""Derives the offsets of `probing.attach.injectors.layouts` from the headers of each Python.
 
 Run ``python -m tests.attach.layouts [PYTHON ...]`` from the root of the source tree.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from probing.injection.layouts import PendingLayout
+from probing.attach.injectors.layouts import PendingLayout
 from tests.attach.layouts.derive import derive, equals_the_table
 
 

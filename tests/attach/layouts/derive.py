@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from probing.injection.layouts import CALLS_TO_DO, LAYOUTS, PendingLayout, QueueLayout
+from probing.attach.injectors.layouts import CALLS_TO_DO, LAYOUTS, PendingLayout, QueueLayout
 
 _FACTS = (
     "import json, sys, sysconfig; paths = sysconfig.get_paths();"

@@ -35,8 +35,8 @@ X = torch.ones(1, 2)
 LOADER = DataLoader(TensorDataset(X), batch_size=1)
 BATCHES = iter(LOADER)
 FED_BY = (LOADER, LOADER.batch_sampler, LOADER.dataset, BATCHES)
-FORKS = "probing.agent.forks"
-IN_C = "probing.agent._native"
+FORKS = "probing.safety.forks"
+IN_C = "probing.ring._native"
 
 
 def train(steps: int = 2) -> None:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from probing.engine import Engine
-from probing.providers import providers_for
-from probing.rundir import ProcessFolder, folder_at
+from probing.client.providers import providers_for
+from probing.rundir.folders import ProcessFolder, folder_at
+from probing.sql.engine import Engine
 from tests.benchmarks.measures import measure_in_turn
 from tests.benchmarks.memory import peak_kib, resident_kib
 

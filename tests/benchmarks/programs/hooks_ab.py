@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from probing.agent import lifecycle
-from probing.agent.no_training import NoTraining
+from probing.agent.recording.no_training import NoTraining
 from probing.settings import Settings
 
 STEPS = 3

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from probing import process, ring
-from probing.names import encode_names
-from probing.rundir import from_env
+from probing.linux import process
+from probing.ring import format as ring
+from probing.ring.names import encode_names
+from probing.rundir.folders import from_env
 from probing.tables import TORCH_TRACE
 
 CHUNK = 1 << 20

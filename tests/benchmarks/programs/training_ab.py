@@ -13,8 +13,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-from probing import ring_peek
 from probing.agent import lifecycle
+from probing.ring import peek as ring_peek
 from probing.settings import Settings
 
 STEPS = 12

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from probing.agent.profiling import Profiles
-from probing.wire import ProfileRequest
+from probing.agent.on_demand.profiling import Profiles
+from probing.messages.common import ProfileRequest
 from tests.benchmarks.measures import bootstrap_median, slowdowns
 from tests.gpu.devices import Device
 from tests.gpu.findings import Finding, expect, limit, seen

@@ -13,8 +13,7 @@ import time
 from typing import Any
 
 import torch
-from torch import distributed as dist
-from torch import nn
+from torch import distributed as dist, nn
 from torch.nn.parallel import DistributedDataParallel
 
 SLOW_S = 0.06

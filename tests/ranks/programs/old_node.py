@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from probing import routes
+from probing.messages import routes
 
 LACKING = {"union_tree", "collect"}
 
 if __name__ == "__main__":
     routes.NODE_ROUTES = tuple(r for r in routes.NODE_ROUTES if r.name not in LACKING)
-    from probing.node.__main__ import main
+    from probing.cluster.node.__main__ import main
 
     sys.exit(main(sys.argv[1:]))

@@ -20,7 +20,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import probing
-from probing.agent import guard, lifecycle
+from probing.agent import lifecycle
+from probing.safety import guard
 
 STEPS = 5
 OURS = os.path.join(os.path.dirname(os.path.realpath(guard.__file__)), "")

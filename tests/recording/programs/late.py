@@ -286,7 +286,7 @@ def importing(place: str) -> None:
 def forking(place: str) -> None:
     """Forks children all the while that the agent comes, and says what they are born with."""
     from probing import host
-    from probing.agent import forks  # what holds the others back is there before it can
+    from probing.safety import forks  # what holds the others back is there before it can
 
     home = os.environ["PROBING_HOME"]
     thread = threading.Thread(target=host.start_attached, args=(home,), name="probing-attach")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import probing
-from probing.agent import training
+from probing.agent.recording import training
 from tests.harness.accelerators import NoAccelerator
 
 MARKS_KEPT = 3

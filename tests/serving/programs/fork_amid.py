@@ -11,8 +11,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from fork_storm import files_of_agent  # type: ignore[import-not-found]
 
-from probing.agent import lifecycle, recorder
-from probing.agent.mapped_file import MappedFile
+from probing.agent import lifecycle
+from probing.ring import writer as recorder
+from probing.ring.mapped_file import MappedFile
 from probing.settings import Settings
 from probing.tables import EVALS
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import probing
-from probing import process
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.linux import process
+from probing.rundir.folders import ProcessFolder, RunDirectory
 
 
 def take(kind: str, folder: ProcessFolder) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from probing.act_wire import Act, Change
-from probing.checkpoints import CheckpointContent, Entry
 from probing.cli.render.actions import render_act, render_acts, render_together
 from probing.cli.render.checkpoint import render_checkpoint
+from probing.diagnosis.checkpoints import CheckpointContent, Entry
+from probing.messages.act import Act, Change
 
 _SCALED = Act(
     number=1,

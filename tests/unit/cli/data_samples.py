@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from probing.advice import Advice
-from probing.dataloading import Loader, LoaderReport, Stall, Worker
-from probing.endings import Ending
-from probing.labels_wire import LabelledSample, LabelsAnswer, TokenText
-from probing.out_of_memory import OomReport
-from probing.wire import Frame, ThreadStack
+from probing.diagnosis.advice import Advice
+from probing.diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
+from probing.diagnosis.out_of_memory import OomReport
+from probing.messages.common import Frame, ThreadStack
+from probing.messages.labels import LabelledSample, LabelsAnswer, TokenText
+from probing.postmortem.endings import Ending
 
 WORKERS = (
     Worker(

@@ -6,7 +6,7 @@ from typing import Any
 
 from probing.cli.render.gradients import render_gradients
 from probing.cli.render.numerics import render_armed, render_finding
-from probing.wire import Armed
+from probing.messages.common import Armed
 
 _ROW: dict[str, Any] = {
     "step": 7,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from probing.activation_theory import Transformer
-from probing.advice import Advice
-from probing.memory_report import Device, MemoryReport
+from probing.diagnosis.activation_theory import Transformer
+from probing.diagnosis.advice import Advice
+from probing.diagnosis.memory_report import Device, MemoryReport
 from probing.tables import CATEGORIES
 
 _GIB = 2**30

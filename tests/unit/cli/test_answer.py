@@ -10,12 +10,11 @@ import sys
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from probing.answer import Answer
 from probing.errors import ProbingError, Unreachable, UsageError
-from probing.wire import TRUNCATED_KEY
+from probing.messages.common import TRUNCATED_KEY
+from probing.sql.answer import Answer
 from tests.harness.targets import ROOT
 
 TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "<b>", None]})
@@ -175,7 +174,7 @@ def test_a_connection_that_breaks_is_an_error() -> None:
 MUTATE = """
 import io, random, sys
 import pyarrow as pa
-from probing.answer import Answer
+from probing.sql.answer import Answer
 from probing.errors import Unreachable
 words = pa.array(["forward", "backward", None, "step"] * 8).dictionary_encode()
 table = pa.table({

@@ -15,11 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from probing.allocation_wire import RecordStatus
-from probing.allocations import Event, Recording, compare
-from probing.allocations import Frame as CodeFrame
-from probing.cli.memory_line import MemoryMoment
-from probing.cli.model_summary import plain_summary, summary_of
+from probing.allocations import Event, Frame as CodeFrame, Recording, compare
 from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
 from probing.cli.render.coverage import render_coverage
@@ -57,31 +53,21 @@ from probing.cli.render.stragglers import render_stragglers
 from probing.cli.render.summary import render_summary, summary_markdown
 from probing.cli.render.table import Heading, render_table
 from probing.cli.render.union import render_moved, render_plan
-from probing.dataloading import LoaderReport
+from probing.cli.reports.memory_line import MemoryMoment
+from probing.cli.reports.model_summary import plain_summary, summary_of
+from probing.client.listing import ProcessSummary
+from probing.cluster.job.asking import Coverage
+from probing.cluster.job.membership import Member, Membership, missing_member
+from probing.cluster.ranks.differences import compare_facts
+from probing.cluster.ranks.evaluations import fold_results
+from probing.cluster.ranks.stack_classes import merge_stacks
+from probing.cluster.ranks.stragglers import find_stragglers
+from probing.cluster.union.leaves import Leaf, Plan
+from probing.diagnosis.dataloading import LoaderReport
+from probing.diagnosis.memory_cleaning import Cleaned
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
-from probing.eval_wire import EvalJob
-from probing.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
-from probing.job.asking import Coverage
-from probing.job.membership import Member, Membership, missing_member
-from probing.listing import ProcessSummary
-from probing.memory_cleaning import Cleaned
-from probing.profiling import (
-    Category,
-    Gap,
-    Kernel,
-    ModuleTime,
-    PhaseTime,
-    Profile,
-    StepSpan,
-    parse_folded,
-)
-from probing.ranks.differences import compare_facts
-from probing.ranks.evaluations import fold_results
-from probing.ranks.stack_classes import merge_stacks
-from probing.ranks.stragglers import find_stragglers
-from probing.tables import TABLES_BY_NAME, Column, Table
-from probing.union.leaves import Leaf, Plan
-from probing.wire import (
+from probing.messages.allocation import RecordStatus
+from probing.messages.common import (
     Backtrace,
     EvalResult,
     Frame,
@@ -92,6 +78,19 @@ from probing.wire import (
     TableStatus,
     ThreadStack,
 )
+from probing.messages.eval import EvalJob
+from probing.messages.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
+from probing.profiling import (
+    Category,
+    Gap,
+    Kernel,
+    ModuleTime,
+    PhaseTime,
+    Profile,
+    StepSpan,
+    parse_folded,
+)
+from probing.tables import TABLES_BY_NAME, Column, Table
 from tests.unit.cli.action_samples import draw_act, draw_act_of_ranks, draw_acts, draw_checkpoint
 from tests.unit.cli.data_samples import LABELS, OOM, OOM_NONE, REPORT
 from tests.unit.cli.finding_samples import draw_armed, draw_findings, draw_gradients

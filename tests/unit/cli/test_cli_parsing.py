@@ -12,16 +12,16 @@ from pathlib import Path
 import click
 import pytest
 
-from probing import process
-from probing.cli.catalog import find_table
-from probing.cli.formats import FORMATS, choose_format
+from probing.cli.ask.catalog import find_table
+from probing.cli.ask.formats import FORMATS, choose_format
+from probing.cli.ask.syntax import find_syntax_error
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
-from probing.cli.syntax import find_syntax_error
 from probing.cli.target import Target
-from probing.client import connect
+from probing.client.base import connect
 from probing.errors import BadSetting, NotProbing, UsageError
-from probing.rundir import RunDirectory
+from probing.linux import process
+from probing.rundir.folders import RunDirectory
 from probing.settings import find
 from probing.tables import TABLES
 from tests.harness.targets import clean_env

@@ -22,19 +22,17 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing.answer import Answer
-from probing.cli.answering import Question, answer
-from probing.cli.asking import show_each, show_json
-from probing.cli.feed import Feed
-from probing.cli.output import write_file
+from probing.cli.ask.answering import Question, answer
+from probing.cli.ask.asking import show_each, show_json
+from probing.cli.ask.feed import Feed
+from probing.cli.ask.output import write_file
+from probing.cli.ask.time_limit import within
 from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names
 from probing.cli.target import Target
 from probing.cli.terminal import PLAIN, write_json
-from probing.cli.time_limit import within
 from probing.errors import (
     BadToken,
     NoSuchProcess,
@@ -42,7 +40,8 @@ from probing.errors import (
     QueryTimedOut,
     UsageError,
 )
-from probing.wire import Card, Pong
+from probing.messages.common import Card, Pong
+from probing.sql.answer import Answer
 from tests.harness.targets import wait_until
 
 pytestmark = pytest.mark.anypython

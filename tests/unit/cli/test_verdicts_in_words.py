@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from probing.card import Card
 from probing.cli.render.gradients import render_gradients
 from probing.cli.render.status import render_status
-from probing.cli.status_report import StatusReport
+from probing.cli.reports.status_report import StatusReport
+from probing.messages.card import Card
 
 pytestmark = pytest.mark.anypython
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from probing.leaks.growth import grouped, phase_changes
-from probing.leaks.report import LeakReport, report_of
+from probing.diagnosis.leaks.growth import grouped, phase_changes
+from probing.diagnosis.leaks.report import LeakReport, report_of
 
 FIRST, STEPS = 100, 8
 

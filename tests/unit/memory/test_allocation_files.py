@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
-from probing.agent.allocation_file import AllocationEvent, AllocationHead, write_allocations
+from probing.agent.on_demand.allocation_file import (
+    AllocationEvent,
+    AllocationHead,
+    write_allocations,
+)
 from probing.agent.sources.allocation.creating_lines import with_frames
 from probing.agent.sources.allocation.device_history import DeviceHistory
 from probing.agent.sources.storage.memory_look import Moment
@@ -32,12 +36,12 @@ from probing.allocations import (
     temporary_peaks,
     write_snapshot,
 )
-from probing.card import Card
 from probing.cli.group import probing as cli
-from probing.cli.memory_recording import file_for
 from probing.cli.render.memory_viz import render_page
+from probing.cli.reports.memory_recording import file_for
+from probing.client.recording_client import last_recording
 from probing.errors import InternalError, UsageError
-from probing.recording_client import last_recording
+from probing.messages.card import Card
 
 pytestmark = pytest.mark.anypython
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from probing.cgroup import CgroupPaths, find_cgroup, parse_bytes, parse_pressure
-from probing.host_memory import sentence_of
-from probing.kernel_files import sizes_in
+from probing.linux.cgroup import CgroupPaths, find_cgroup, parse_bytes, parse_pressure
+from probing.linux.host_memory import sentence_of
+from probing.linux.kernel_files import sizes_in
 
 pytestmark = pytest.mark.anypython
 

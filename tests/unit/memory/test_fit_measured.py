@@ -9,9 +9,9 @@ import pytest
 from probing.allocations import Event, Recording
 from probing.allocations.recording import EXISTING
 from probing.allocations.step_curve import StepCurve, curves_of
+from probing.diagnosis.fit_measured import MeasuredFit, Sighting, device_sightings
 from probing.errors import FitRefused
-from probing.fit import FitRequest, FitShape
-from probing.fit_measured import MeasuredFit, Sighting, device_sightings
+from probing.messages.fit import FitRequest, FitShape
 
 pytestmark = pytest.mark.anypython
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing.leaks.growth import OUTSIDE, PARTS, grouped, phase_changes
+from probing.diagnosis.leaks.growth import OUTSIDE, PARTS, grouped, phase_changes
 from tests.unit.memory.leak_samples import FIRST, GROWTH_ROWS, STEPS, phase_rows
 
 pytestmark = pytest.mark.anypython

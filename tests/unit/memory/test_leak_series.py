@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from probing.leaks.history import series_of
-from probing.leaks.lines import line_that_adds
-from probing.leaks.mistakes import findings_of
-from probing.leaks.series import LEAST_STEPS, Point, classify
+from probing.diagnosis.leaks.history import series_of
+from probing.diagnosis.leaks.lines import line_that_adds
+from probing.diagnosis.leaks.mistakes import findings_of
+from probing.diagnosis.leaks.series import LEAST_STEPS, Point, classify
 from tests.unit.memory.leak_samples import KEPT_GRAPH, history_rows, leak_row, step_rows
 
 pytestmark = pytest.mark.anypython

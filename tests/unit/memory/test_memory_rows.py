@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from probing.agent.recorder import Names, RingWriter
-from probing.agent.safe_points import SafePoints
+from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import (
     Accelerator,
     DeviceMemory,
@@ -26,10 +25,11 @@ from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from probing.agent.sources.steps.recording import Recording
 from probing.agent.sources.steps.step_rows import StepEnd, StepRows
-from probing.marks import Cleaning
-from probing.names import decode_names
-from probing.ring import NULL_INT
-from probing.ring_peek import RingPeek
+from probing.ring.format import NULL_INT
+from probing.ring.names import decode_names
+from probing.ring.peek import RingPeek
+from probing.ring.writer import Names, RingWriter
+from probing.script.marks import Cleaning
 from probing.tables import (
     MEMORY,
     MEMORY_PHASES,

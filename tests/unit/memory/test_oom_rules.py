@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from probing.advice import Advice, Shortage, Trend, advise, batch_pairs, size
 from probing.agent.sources.out_of_memory.errors import read_oom
-from probing.endings import CgroupNow, judge, kernel_kills
+from probing.diagnosis.advice import Advice, Shortage, Trend, advise, batch_pairs
+from probing.postmortem.endings import CgroupNow, judge, kernel_kills
+from probing.units import size
 
 pytestmark = pytest.mark.anypython
 

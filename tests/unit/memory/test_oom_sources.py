@@ -13,8 +13,7 @@ pytest.importorskip("torch", reason="these are facts about its optimizers")
 
 import torch
 
-from probing.agent.recorder import Names, RingWriter
-from probing.agent.safe_points import SafePoints
+from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Accelerator, OutOfMemory
 from probing.agent.sources.calls.module_backward import ModuleBackward
 from probing.agent.sources.calls.module_names import ModuleNames
@@ -25,8 +24,9 @@ from probing.agent.sources.out_of_memory.step_errors import StepErrors
 from probing.agent.sources.steps.phases import FORWARD
 from probing.agent.sources.steps.recording import Recording
 from probing.agent.sources.steps.step_rows import StepRows
-from probing.names import decode_names
-from probing.ring_peek import RingPeek
+from probing.ring.names import decode_names
+from probing.ring.peek import RingPeek
+from probing.ring.writer import Names, RingWriter
 from probing.tables import (
     MICRO_BATCHES,
     OOM_CATEGORIES,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing.cli.render.hang import render_verdict, render_verdicts
-from probing.hang import Call, Doing, Group, RankEvidence, judge
+from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, judge
 
 WORLD = Group(name="0", description="default", backend="gloo", size=4, ranks=(0, 1, 2, 3))
 LOOP = "train.py:88"

@@ -6,12 +6,12 @@ import dataclasses
 import random
 from collections.abc import Callable
 
-from probing.ranks.differences import Fact, RankFacts
-from probing.ranks.naming import Rank
-from probing.ranks.stack_classes import RankStacks
-from probing.ranks.stragglers import find_stragglers
-from probing.ranks.times import Collective, RankTimes, Span, Step
-from probing.wire import Backtrace, EvalResult, Frame, ThreadStack
+from probing.cluster.ranks.differences import Fact, RankFacts
+from probing.cluster.ranks.naming import Rank
+from probing.cluster.ranks.stack_classes import RankStacks
+from probing.cluster.ranks.stragglers import find_stragglers
+from probing.cluster.ranks.times import Collective, RankTimes, Span, Step
+from probing.messages.common import Backtrace, EvalResult, Frame, ThreadStack
 
 STEP_S = 0.3
 _MS = 1_000_000

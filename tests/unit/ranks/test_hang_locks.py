@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from probing.hang import RankEvidence, Verdict, judge
-from probing.hang.doings import doing_of
-from probing.hang.work import work_between
-from probing.thread_waits import deadlock_text, deadlocks
-from probing.wire import Awaited, Backtrace, Frame, ThreadStack, WorkDone
+from probing.diagnosis.hang import RankEvidence, Verdict, judge
+from probing.diagnosis.hang.doings import doing_of
+from probing.diagnosis.hang.work import work_between
+from probing.messages.common import Awaited, Backtrace, Frame, ThreadStack, WorkDone
+from probing.stacks.thread_waits import deadlock_text, deadlocks
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting_but
 
 pytestmark = pytest.mark.anypython

@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from probing.cli.render.hang import render_verdict
-from probing.hang import Call, Doing, Group, RankEvidence, Verdict, judge
-from probing.hang.doings import doing_of
-from probing.hang.flights import by_flights
-from probing.hang.waiting import waits_of
-from probing.wire import Backtrace, Frame, ThreadStack
+from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
+from probing.diagnosis.hang.doings import doing_of
+from probing.diagnosis.hang.flights import by_flights
+from probing.diagnosis.hang.waiting import waits_of
+from probing.messages.common import Backtrace, Frame, ThreadStack
 from tests.unit.ranks.hang_samples import (
     LOADING,
     STILL_S,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from probing.hang import Call, Doing, Group, RankEvidence, Work, judge
-from probing.hang.doings import doing_of
-from probing.hang.gathering import _says_of_peers
-from probing.hang.waiting import waits_of
-from probing.hang.work import work_between
-from probing.wire import Backtrace, Frame, ThreadStack, WorkDone
+from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
+from probing.diagnosis.hang.doings import doing_of
+from probing.diagnosis.hang.gathering import _says_of_peers
+from probing.diagnosis.hang.waiting import waits_of
+from probing.diagnosis.hang.work import work_between
+from probing.messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
     LOADING,

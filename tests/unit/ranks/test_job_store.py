@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from probing.cluster.job.plans import plan_of
+from probing.cluster.job.providers.job_store import register_in_store, store_hosts
+from probing.cluster.torch_store import TorchStore
 from probing.errors import BadEndpoint, Unreachable
-from probing.job.plans import plan_of
-from probing.job.providers.job_store import register_in_store, store_hosts
-from probing.torch_store import TorchStore
 
 
 @pytest.fixture

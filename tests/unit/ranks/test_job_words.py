@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from probing import process, rank_paths
+from probing.cluster.job.asking import Coverage, Outcome, State
+from probing.cluster.job.membership import Member
+from probing.cluster.job.plans import is_address, names_many, plan_of, where_named
+from probing.cluster.job.providers.addresses import with_port
+from probing.cluster.job.providers.hostfile import hosts_in
+from probing.cluster.job.providers.hostlist import expand_hosts
+from probing.cluster.job.providers.named_hosts import named_hosts
+from probing.cluster.job.providers.ray_cluster import addresses_of, ray_hosts
+from probing.cluster.job.providers.slurm import slurm_hosts
+from probing.cluster.job.rank_sets import rank_set, ranks_of
+from probing.cluster.job.sift import sift, without_repeats
+from probing.cluster.launchers import place_in
+from probing.cluster.registration import STALE_S, Registration, register, registrations
 from probing.errors import BadEndpoint, NotProbing, Unreachable
-from probing.job.asking import Coverage, Outcome, State
-from probing.job.membership import Member
-from probing.job.plans import is_address, names_many, plan_of, where_named
-from probing.job.providers.addresses import with_port
-from probing.job.providers.hostfile import hosts_in
-from probing.job.providers.hostlist import expand_hosts
-from probing.job.providers.named_hosts import named_hosts
-from probing.job.providers.ray_cluster import addresses_of, ray_hosts
-from probing.job.providers.slurm import slurm_hosts
-from probing.job.rank_sets import rank_set, ranks_of
-from probing.job.sift import sift, without_repeats
-from probing.launchers import place_in
-from probing.registration import STALE_S, Registration, register, registrations
+from probing.linux import process
+from probing.messages import rank_paths
 
 pytestmark = pytest.mark.anypython
 

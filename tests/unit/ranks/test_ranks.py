@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from probing.cli.render.stack_classes import render_folded_classes
-from probing.job.membership import Member
-from probing.ranks.differences import Fact, RankFacts, compare_facts
-from probing.ranks.evaluations import fold_results
-from probing.ranks.gathering import Asking
-from probing.ranks.naming import Rank, rank_words
-from probing.ranks.stack_classes import MAIN, RankStacks, merge_stacks
-from probing.ranks.stack_tree import stack_trees
-from probing.wire import EvalResult, Frame
+from probing.cluster.job.membership import Member
+from probing.cluster.ranks.differences import Fact, RankFacts, compare_facts
+from probing.cluster.ranks.evaluations import fold_results
+from probing.cluster.ranks.gathering import Asking
+from probing.cluster.ranks.naming import Rank, rank_words
+from probing.cluster.ranks.stack_classes import MAIN, RankStacks, merge_stacks
+from probing.cluster.ranks.stack_tree import stack_trees
+from probing.messages.common import EvalResult, Frame
 from tests.unit.ranks.rank_samples import AT_REDUCE, AT_SLEEP, ENTRY, one_asleep, stacks, thread
 
 pytestmark = pytest.mark.anypython

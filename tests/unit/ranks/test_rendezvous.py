@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from probing.act_wire import Lr, Prepared
-from probing.agent.action_place import too_late
-from probing.agent.asked_record import Sender
-from probing.agent.kept_action import Kept
+from probing.agent.actions.pending import Kept
+from probing.agent.actions.place import too_late
+from probing.agent.audit.request_log import Sender
 from probing.agent.sources.actions.rendezvous import Rendezvous
-from probing.job.acting import meeting_place, no_place
-from probing.job.membership import Member
+from probing.cluster.job.acting import meeting_place, no_place
+from probing.cluster.job.membership import Member
+from probing.messages.act import Lr, Prepared
 
 pytestmark = pytest.mark.anypython
 

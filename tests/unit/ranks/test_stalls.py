@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from probing import process
-from probing.agent.recorder import RingWriter
-from probing.card import Card
-from probing.engine import Engine
-from probing.node.roster import Roster
-from probing.node.stalls import FIRST_S, StallWatch, stall_limit_s
-from probing.providers import providers_for
-from probing.ring import DONE
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.client.providers import providers_for
+from probing.cluster.node.roster import Roster
+from probing.cluster.node.stalls import FIRST_S, StallWatch, stall_limit_s
+from probing.linux import process
+from probing.messages.card import Card
+from probing.ring.format import DONE
+from probing.ring.writer import RingWriter
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.sql.engine import Engine
 from probing.tables import STEPS
 
 pytestmark = pytest.mark.anypython

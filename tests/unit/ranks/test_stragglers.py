@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from probing.ranks.clocks import align_clocks
-from probing.ranks.reasons import reasons
-from probing.ranks.stragglers import find_stragglers
-from probing.ranks.times import RankTimes
+from probing.cluster.ranks.clocks import align_clocks
+from probing.cluster.ranks.reasons import reasons
+from probing.cluster.ranks.stragglers import find_stragglers
+from probing.cluster.ranks.times import RankTimes
 from tests.unit.ranks.rank_samples import ddp_job
 
 pytestmark = pytest.mark.anypython

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from probing.cluster.job.handing_on import place, reachable
+from probing.cluster.job.tree import Asked, Reached, ask_nodes, groups_of
 from probing.errors import NotProbing, ProbingError
-from probing.job.handing_on import place, reachable
-from probing.job.tree import Asked, Reached, ask_nodes, groups_of
-from probing.rundir import RunDirectory
-from probing.tree_wire import Node
+from probing.messages.tree import Node
+from probing.rundir.folders import RunDirectory
 
 pytestmark = pytest.mark.anypython
 

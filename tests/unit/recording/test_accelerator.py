@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch")
 
 from probing.agent.sources.accelerator import Cuda, captures, is_capturing  # noqa: E402
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
-from probing.ring import NULL_FLOAT  # noqa: E402
+from probing.ring.format import NULL_FLOAT  # noqa: E402
 from tests.harness.fake_cuda import FakeCuda  # noqa: E402
 from tests.harness.fake_torch import installed  # noqa: E402
 

@@ -11,11 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="these are facts about its tensors")
 
-from probing.agent.recorder import Names
 from probing.agent.sources.data import label_facts, labels
 from probing.agent.sources.data.batches import NO_FACTS, BatchFacts, BatchKinds
-from probing.names import decode_names
-from probing.ring import NULL_INT, NULL_NAME
+from probing.ring.format import NULL_INT, NULL_NAME
+from probing.ring.names import decode_names
+from probing.ring.writer import Names
 
 pytestmark = pytest.mark.torch
 

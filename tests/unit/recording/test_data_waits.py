@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from probing.agent.recorder import Names, RingWriter
-from probing.agent.safe_points import SafePoints
+from probing.agent.recording.safe_points import SafePoints
+from probing.ring.writer import Names, RingWriter
 from probing.tables import BATCHES, TORCH_TRACE
 
 pytestmark = pytest.mark.torch

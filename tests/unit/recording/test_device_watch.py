@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from probing.agent.recorder import Names, RingWriter
-from probing.agent.safe_points import SafePoints
+from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import DeviceSample, DeviceTotals
 from probing.agent.sources.memory.device_watch import DeviceWatch
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.steps.recording import Recording
 from probing.agent.sources.steps.step_rows import StepRows
-from probing.names import decode_names
-from probing.ring_peek import RingPeek
-from probing.rundir import ProcessFolder
+from probing.ring.names import decode_names
+from probing.ring.peek import RingPeek
+from probing.ring.writer import Names, RingWriter
+from probing.rundir.folders import ProcessFolder
 from probing.tables import DEVICES, MICRO_BATCHES, OPTIMIZER_STEPS, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 from tests.harness.targets import wait_until

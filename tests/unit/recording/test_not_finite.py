@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from probing.not_finite import since_of
-from probing.restarting import _line_with
+from probing.diagnosis.restarting import _line_with
+from probing.postmortem.not_finite import since_of
 
 pytestmark = pytest.mark.anypython
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from probing.cli.profile_formats import PROFILE_FORMATS, choose_profile_format
+from probing.cli.ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from probing.cli.render.chrome_trace import render_chrome_trace
 from probing.cli.render.flamegraph import render_flamegraph, render_speedscope
 from probing.errors import InternalError, UsageError
-from probing.profile_mark import MARK
 from probing.profiling import (
     ModuleCall,
     Trace,
@@ -24,6 +23,7 @@ from probing.profiling import (
     summarize,
 )
 from probing.profiling.categories import category_of
+from probing.script.profile_mark import MARK
 
 pytestmark = pytest.mark.anypython
 

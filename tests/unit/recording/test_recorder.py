@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from probing.agent.guard import LIMIT, Guard
-from probing.agent.recorder import Names, RingWriter, limit_rings
-from probing.agent.safe_points import SafePoints
+from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.errors import RingError
-from probing.names import decode_names, encode_names
-from probing.ring import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
-from probing.ring_peek import RingPeek
-from probing.ring_reader import read_ring
+from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
+from probing.ring.names import decode_names, encode_names
+from probing.ring.peek import RingPeek
+from probing.ring.reader import read_ring
+from probing.ring.writer import Names, RingWriter, limit_rings
+from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
 
@@ -111,7 +111,7 @@ def test_no_space_is_a_clear_refusal(tmp_path: Path) -> None:
         "import resource, sys; from pathlib import Path\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "from probing.agent.recorder import RingWriter\n"
+        "from probing.ring.writer import RingWriter\n"
         "from probing.tables import TORCH_TRACE\n"
         "from probing.errors import RingError\n"
         "try:\n    RingWriter(Path(sys.argv[1]), TORCH_TRACE, 1 << 20)\n"

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from probing import ring
 from probing.errors import RingError
-from probing.ring_reader import RingSnapshot, read_ring
+from probing.ring import format as ring
+from probing.ring.reader import RingSnapshot, read_ring
 from tests import faults
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 from tests.harness.targets import program_path, wait_until

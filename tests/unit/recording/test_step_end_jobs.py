@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from probing.agent import safe_points
-from probing.agent.safe_points import AGENT_THREAD_PREFIX, SafePoints
+from probing.agent.recording import safe_points
+from probing.agent.recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 
 pytestmark = pytest.mark.anypython
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from probing.agent.recorder import RingWriter
 from probing.agent.sources.accelerator import DeviceModel, PendingNumber, PendingNumbers
 from probing.agent.sources.model.model_flops import Precision, peak_of
 from probing.agent.sources.numbers.number import Number
 from probing.agent.sources.steps.phases import BACKWARD, FORWARD
 from probing.agent.sources.steps.step_rows import StepEnd, StepRows
-from probing.ring import NULL_FLOAT
-from probing.ring_peek import RingPeek
+from probing.ring.format import NULL_FLOAT
+from probing.ring.peek import RingPeek
+from probing.ring.writer import RingWriter
 from probing.tables import MICRO_BATCHES, OPTIMIZER_STEPS, STEPS
 from tests.harness.accelerators import NoAccelerator
 

@@ -11,15 +11,15 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from probing.agent.recorder import Names, RingWriter  # noqa: E402
-from probing.agent.safe_points import SafePoints  # noqa: E402
+from probing.agent.recording.safe_points import SafePoints  # noqa: E402
 from probing.agent.sources.accelerator import Cuda  # noqa: E402
 from probing.agent.sources.calls.device_times import BACKWARD, FORWARD, DeviceTimes  # noqa: E402
 from probing.agent.sources.calls.module_names import IDS  # noqa: E402
 from probing.agent.sources.steps.recording import Recording  # noqa: E402
 from probing.agent.sources.steps.step_rows import StepRows  # noqa: E402
-from probing.ring_peek import RingPeek  # noqa: E402
-from probing.rundir import ProcessFolder  # noqa: E402
+from probing.ring.peek import RingPeek  # noqa: E402
+from probing.ring.writer import Names, RingWriter  # noqa: E402
+from probing.rundir.folders import ProcessFolder  # noqa: E402
 from probing.tables import DEVICE_TIMES, MICRO_BATCHES, OPTIMIZER_STEPS, STEPS, TORCH_TRACE  # noqa: E402
 from tests.harness.fake_cuda import FakeCuda  # noqa: E402
 from tests.harness.fake_torch import installed  # noqa: E402

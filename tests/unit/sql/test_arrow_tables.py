@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing import ring, wire
-from probing.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
 from probing.errors import BadRequest, RingError
-from probing.names import joined
-from probing.ring_reader import read_ring
-from probing.rundir import ProcessFolder
+from probing.messages import common as wire
+from probing.ring import format as ring
+from probing.ring.arrow_tables import RecordedTable, live_to_arrow, schema_of, to_arrow
+from probing.ring.names import joined
+from probing.ring.reader import read_ring
+from probing.rundir.folders import ProcessFolder
 from probing.tables import BACKTRACE, RECORDED_TABLES, STEPS, TABLES, TORCH_TRACE, Column, Table
 from tests.harness.ring_writer import CLOCK_OFFSET_NS, RingWriter, trace_values, trace_writer
 from tests.harness.sql_fixtures import NAMES, recorded_folder

@@ -13,8 +13,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from probing.arrow_tables import RecordedTable
-from probing.engine import Engine
 from probing.errors import (
     NotAnswering,
     ProbingError,
@@ -24,6 +22,8 @@ from probing.errors import (
     SqlRefused,
     SqlTooLarge,
 )
+from probing.ring.arrow_tables import RecordedTable
+from probing.sql.engine import Engine
 from probing.tables import RECORDED_TABLES, THREADS
 from tests.faults import Reached
 from tests.harness.sql_attacks import ATTACKS
@@ -367,7 +367,7 @@ def test_ctrl_c_stops_a_query() -> None:
     """A keyboard interrupt ends the wait at once instead of after the query."""
     program = (
         "import os, signal, threading\n"
-        "from probing.engine import Engine\n"
+        "from probing.sql.engine import Engine\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
         f"    Engine([]).run({ENDLESS!r}, timeout_s=60)\n"
@@ -396,7 +396,7 @@ def test_the_interpreter_ends_silently(ending: str) -> None:
     done = run_program(
         "import threading\n"
         "from contextlib import suppress\n"
-        "from probing.engine import Engine\n"
+        "from probing.sql.engine import Engine\n"
         "sql = 'SELECT a.range FROM range(100000) a, range(100000) b LIMIT 3000000'\n"
         "answer = Engine([]).run(sql, timeout_s=60)\n"
         "def read():\n"

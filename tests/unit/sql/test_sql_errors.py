@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from probing.engine import Engine
 from probing.errors import (
     InternalError,
     ProbingError,
@@ -13,7 +12,8 @@ from probing.errors import (
     SqlRefused,
     SqlTooLarge,
 )
-from probing.sql_errors import SqlContext, translate
+from probing.sql.engine import Engine
+from probing.sql.errors import SqlContext, translate
 from probing.tables import STEPS, TORCH_TRACE
 from tests.harness.sql_fixtures import watched_steps, watched_trace
 

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from probing.arrow_tables import schema_of
-from probing.engine import Engine, TableProvider
-from probing.process_columns import concatenated, with_ranks
+from probing.cluster.union.asking import TableInHand, run_leaf
+from probing.cluster.union.inner_node import together
+from probing.cluster.union.leaves import Leaf, Plan
+from probing.cluster.union.partials import Partials
+from probing.cluster.union.query import Union
+from probing.messages.tree import TreeRequest, Way
+from probing.messages.union import UnionRequest
+from probing.ring.arrow_tables import schema_of
+from probing.sql.engine import Engine, TableProvider
+from probing.sql.process_columns import concatenated, with_ranks
 from probing.tables import TABLES, Table
-from probing.tree_wire import TreeRequest, Way
-from probing.union.asking import TableInHand, run_leaf
-from probing.union.inner_node import together
-from probing.union.leaves import Leaf, Plan
-from probing.union.partials import Partials
-from probing.union.query import Union
-from probing.union_wire import UnionRequest
 from tests.harness.ranks import assert_same
 
 pytestmark = pytest.mark.anypython

@@ -5,11 +5,11 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from probing.cluster.union.leaves import Leaf
+from probing.cluster.union.query import Union
 from probing.errors import SqlError, SqlRefused
-from probing.process_columns import with_ranks
+from probing.sql.process_columns import with_ranks
 from probing.tables import TABLES_BY_NAME
-from probing.union.leaves import Leaf
-from probing.union.query import Union
 
 pytestmark = pytest.mark.anypython
 

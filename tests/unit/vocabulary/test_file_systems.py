@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from probing.file_systems import file_system_of, unfit_for_records
-from probing.run_places import choose
+from probing.linux.file_systems import file_system_of, unfit_for_records
+from probing.rundir.places import choose
 from probing.settings import Settings
 
 pytestmark = pytest.mark.anypython

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from probing.limits import ready_s
+from probing.messages.limits import ready_s
 
 pytestmark = pytest.mark.anypython
 

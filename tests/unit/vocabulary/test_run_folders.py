@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 import probing
-from probing import process
-from probing.card import Card
+from probing.client.listing import list_processes
 from probing.errors import RingError
-from probing.listing import list_processes
-from probing.pruning import prune
-from probing.rundir import ProcessFolder, RunDirectory
+from probing.linux import process
+from probing.messages.card import Card
+from probing.rundir.folders import ProcessFolder, RunDirectory
+from probing.rundir.pruning import prune
 from probing.tables import RECORDED_TABLES, STEPS, Column, Table
 from tests import faults
 from tests.harness.ring_writer import RingWriter

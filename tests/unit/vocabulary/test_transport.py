@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from probing.errors import NotAnswering
-from probing.transport import Address, open_answer
+from probing.reach.transport import Address, open_answer
 
 pytestmark = pytest.mark.anypython
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from probing import syscalls
-from probing.process import SystemCall, ThreadFacts
-from probing.thread_numbers import match_records
-from probing.wait_rules import LOCK
-from probing.waits import Sight, c_function, describe, gil_waiters, library_path
-from probing.wire import Frame
+from probing.linux import syscalls
+from probing.linux.process import SystemCall, ThreadFacts
+from probing.linux.thread_numbers import match_records
+from probing.messages.common import Frame
+from probing.stacks.wait_rules import LOCK
+from probing.stacks.waits import Sight, c_function, describe, gil_waiters, library_path
 
 pytestmark = pytest.mark.anypython
 

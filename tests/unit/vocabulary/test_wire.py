@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from probing import wire
 from probing.errors import BadRequest, ProbingError, QueryTimedOut, SqlError, error_classes
-from probing.routes import ROUTES
+from probing.messages import common as wire
+from probing.messages.routes import ROUTES
 
 pytestmark = pytest.mark.anypython
 

@@ -1,0 +1,1 @@
+"""Changes that an operator asks for, made between two steps."""

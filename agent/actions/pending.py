@@ -1,0 +1,106 @@
+"""An action from when it is asked for, and what may still become of it.
+
+Rules of this file: state only; `acting` changes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...errors import ActRefused
+from ...messages.act import Act, Asked, Prepared, Undo
+from ..audit.request_log import Sender
+from .record import Outcome
+
+if TYPE_CHECKING:
+    from ..sources.actions.ledger import Undone
+    from ..sources.actions.rendezvous import Rendezvous
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """An action from when it is asked for.
+
+    Attributes:
+        ranks: How many ranks apply it together; None for this one by itself.
+        prepared: Done when it could be applied, or never can.
+        rendezvous: Where they do, once it is prepared.
+        undo: Takes it back; None where that has no meaning, or has been done.
+        kind: What it is the one of.
+        replaced: The action of its kind before it, which it stands over.
+        replaced_by: The one that stands over it, while that does.
+        taken_back: The one that it undoes.
+    """
+
+    number: int
+    name: str
+    arguments: str
+    sender: Sender
+    asked: Asked
+    limit_s: float
+    ranks: int | None = None
+    prepared: Future[Prepared] = field(default_factory=Future)
+    rendezvous: Rendezvous | None = None
+    word: int = 0
+    since: float = field(default_factory=time.monotonic)
+    future: Future[Act] = field(default_factory=Future)
+    is_cancelled: bool = False
+    outcome: Outcome | None = None
+    undo: Callable[[], Undone] | None = None
+    kind: str | None = None
+    replaced: Kept | None = None
+    replaced_by: Kept | None = None
+    taken_back: Kept | None = None
+
+    def told(self) -> Act:
+        """As a client sees it."""
+        outcome = self.outcome
+        return Act(
+            number=self.number,
+            name=self.name,
+            arguments=self.arguments,
+            who=str(self.sender),
+            state=outcome.state if outcome is not None else None,
+            step=outcome.step if outcome is not None else None,
+            changes=outcome.changes if outcome is not None else (),
+            notes=outcome.notes if outcome is not None else (),
+            waited_s=outcome.waited_s if outcome is not None else None,
+            pause_s=outcome.pause_s if outcome is not None else None,
+            age_s=time.monotonic() - self.since,
+            undo=self.can_be_undone,
+        )
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether it can be now."""
+        return self.undo is not None and self.replaced_by is None
+
+
+def refuse_undoing_alone(kept: Kept, undone: Kept, asked: Undo) -> None:
+    """Make sure that what all ranks have done together is taken back together.
+
+    Raises:
+        ActRefused: Fewer ranks are asked.
+    """
+    if undone.ranks is not None and undone.ranks != kept.ranks and not asked.alone:
+        raise ActRefused(
+            f"action {undone.number} has been applied on {undone.ranks} ranks together",
+            help="Nothing was changed. Undo it on all of them: `probing -t all act undo`; --alone"
+            " undoes it on this one.",
+        )
+
+
+def why_not(kept: Kept) -> str:
+    """Why an action cannot be undone, to be put behind its number."""
+    if kept.replaced_by is not None:
+        return f"has been replaced by action {kept.replaced_by.number}; undo that first"
+    state = kept.outcome.state if kept.outcome is not None else None
+    if state in {"undone", "overwritten"}:
+        return f"is {state} already"
+    if state in {None, "refused", "timed out", "failed"}:
+        return "has changed nothing"
+    return f"({kept.name}) has nothing that could be undone"

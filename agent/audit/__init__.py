@@ -1,0 +1,1 @@
+"""Who asked what, and what was changed."""

@@ -1,0 +1,1 @@
+"""What a process leaves behind when it ends."""

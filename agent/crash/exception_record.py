@@ -1,0 +1,145 @@
+"""What is written down about an unhandled exception.
+
+Rules of this file: runs when a process is about to end, perhaps for want of memory: it imports
+nothing, changes nothing of the exception, and bounds all that it keeps. Nor may anything here make
+a class or call `exec` (a dataclass and a named tuple do): that would have Python forget that it is
+ending by KeyboardInterrupt, and exit with 1 instead of by SIGINT. So what is made here are
+dictionaries; they are decoded as a `probing.postmortem.crashes.CrashRecord`, whose members these
+are.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from ...stacks.source_lines import SourceLines
+from ..recording.safe_points import AGENT_THREAD_PREFIX
+from ..recording.training_thread import number_of
+
+_MAX_MESSAGE = 4000
+_MAX_LINE = 300
+_MAX_FRAMES = 200
+_MAX_THREADS = 200
+_MAX_LINKS = 16
+_RELATIONS = {True: "cause", False: "context"}
+
+Record = dict[str, Any]
+_Place = tuple[CodeType, int]
+
+
+def describe(
+    kind: str, value: BaseException, traceback: TracebackType | None, thread: threading.Thread
+) -> Record:
+    """The record of an exception with the frames it came through, without other threads.
+
+    Args:
+        kind: ``exception``, or ``thread exception``.
+        thread: The thread that it ended.
+    """
+    places = _places_through(traceback)
+    return {
+        "when_ns": time.time_ns(),
+        "kind": kind,
+        "type": _name(type(value)),
+        "message": _message(value),
+        "left_out": max(0, len(places) - _MAX_FRAMES),
+        "chain": [
+            {"relation": relation, "type": _name(type(link)), "message": _message(link)}
+            for relation, link in _links(value)
+        ],
+        "threads": [_thread(thread, places, SourceLines())],
+    }
+
+
+def other_threads(record: Record) -> list[Record]:
+    """The stacks of the job's threads but the one of a record, main thread first."""
+    stacks = sys._current_frames()  # noqa: SLF001 - there is no public way
+    del stacks[threading.get_ident()]  # this very frame, which would hold itself and all others
+    source = SourceLines()
+    threads = [
+        t for t in threading.enumerate() if number_of(t) != record["threads"][0]["thread_id"]
+    ]
+    threads.sort(key=lambda thread: thread is not threading.main_thread())
+    return [
+        _thread(thread, _places_of(stacks.get(thread.ident or 0)), source)
+        for thread in threads[:_MAX_THREADS]
+        if not thread.name.startswith(AGENT_THREAD_PREFIX)
+    ]
+
+
+def _thread(thread: threading.Thread, places: list[_Place], source: SourceLines) -> Record:
+    """One thread, where it is in its code; the middle of a runaway recursion is left out."""
+    if len(places) > _MAX_FRAMES:
+        places = [*places[: _MAX_FRAMES // 2], *places[-_MAX_FRAMES // 2 :]]
+    return {
+        "thread_id": number_of(thread),
+        "name": thread.name,
+        "is_main": thread is threading.main_thread(),
+        "daemon": thread.daemon,
+        "frames": [_frame(code, lineno, source) for code, lineno in places],
+    }
+
+
+def _places_of(frame: FrameType | None) -> list[_Place]:
+    """Where each frame of a stack is, innermost first."""
+    places = []
+    while frame is not None:
+        places.append((frame.f_code, frame.f_lineno or 0))
+        frame = frame.f_back
+    return places
+
+
+def _places_through(traceback: TracebackType | None) -> list[_Place]:
+    """Where each frame is that an exception came through, innermost first."""
+    places = []
+    while traceback is not None:
+        places.append((traceback.tb_frame.f_code, traceback.tb_lineno or 0))
+        traceback = traceback.tb_next
+    places.reverse()
+    return places
+
+
+def _frame(code: CodeType, lineno: int, source: SourceLines) -> Record:
+    """One frame, with the text of its line."""
+    line = source.line(code.co_filename, lineno)
+    return {
+        "func": getattr(code, "co_qualname", code.co_name),  # 3.11 and newer know the class
+        "file": code.co_filename,
+        "lineno": lineno,
+        "line": line[:_MAX_LINE] if line else None,
+    }
+
+
+def _links(value: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """The exceptions that led to one, as Python would print them, the nearest first."""
+    seen = {id(value)}
+    while len(seen) <= _MAX_LINKS:
+        link = value.__cause__
+        is_cause = link is not None
+        if link is None and not value.__suppress_context__:
+            link = value.__context__
+        if link is None or id(link) in seen:
+            return
+        seen.add(id(link))
+        yield _RELATIONS[is_cause], link
+        value = link
+
+
+def _name(kind: type[BaseException]) -> str:
+    """A class by the name that Python prints."""
+    if kind.__module__ in {"builtins", "__main__"}:
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(value: BaseException) -> str:
+    """What an exception says, as far as it can."""
+    try:
+        return str(value)[:_MAX_MESSAGE]
+    except Exception:  # noqa: BLE001 - the user's code, in an object that may be half made
+        return "(its message cannot be shown)"

@@ -1,0 +1,1 @@
+"""Runs code that an operator sends."""

@@ -1,0 +1,95 @@
+"""How a line of Python that is being typed can go on.
+
+Rules of this file: runs in the agent's thread, beside a training that moves, so it looks at names
+and at the dictionaries of objects and classes only: no property, no ``__getattr__``, no ``__dir__``
+of theirs is run.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from ...messages.eval import Completions
+from .frame_names import Place
+from .namespace import Names
+
+_LAST_WORD = re.compile(r"((?:[^\W\d]\w*\.)*)([^\W\d]\w*)?$")
+_MOST_WORDS = 500
+_MRO = type.__dict__["__mro__"].__get__
+_PARTS = ("_modules", "_parameters", "_buffers")
+"""Where a torch module keeps what it shows as its attributes."""
+
+
+class Training(Protocol):
+    """What must be known about the training."""
+
+    def thread_id(self) -> int:
+        """The training thread's number in the kernel; 0 while there is none."""
+
+    def names(self) -> Mapping[str, Any]:
+        """What is known of the training by name."""
+
+
+def complete(text: str, training: Training, last: Mapping[str, Any]) -> Completions:
+    """The words that the last one of a line can become."""
+    match = _LAST_WORD.search(text)
+    if match is None:
+        return Completions(start=len(text), words=())
+    path, begun = match[1].split(".")[:-1], match[2] or ""
+    names = Names(Place(training.thread_id()), training.names(), last=last)
+    try:
+        words = _attributes(names, path) if path else _all_names(names, training)
+    except (KeyError, AttributeError):
+        words = []
+    fitting = sorted({w for w in words if isinstance(w, str) and w.startswith(begun)})
+    if not begun.startswith("_"):
+        fitting = [word for word in fitting if not word.startswith("_")]
+    return Completions(start=len(text) - len(begun), words=tuple(fitting[:_MOST_WORDS]))
+
+
+def _all_names(names: Names, training: Training) -> list[str]:
+    """Every name that a line can begin with."""
+    known = getattr(training.names(), "possible", ())
+    return [*names.own_names(), *known, *dir(builtins), *keyword.kwlist]
+
+
+def _attributes(names: Names, path: list[str]) -> Iterable[str]:
+    """The attributes of what a path of names leads to."""
+    thing = names.find(path[0])
+    for name in path[1:]:
+        thing = _attribute(thing, name)
+    own = _own(thing)
+    parts = [part for key in _PARTS for part in (own.get(key) or {})]
+    classes = _MRO(thing) if isinstance(thing, type) else _MRO(type(thing))
+    return [*own, *parts, *(name for cls in classes for name in cls.__dict__)]
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    """An attribute that can be had without running anything.
+
+    Raises:
+        AttributeError: There is none such.
+    """
+    own = _own(thing)
+    for key in _PARTS:
+        parts = own.get(key)
+        if type(parts) is dict and name in parts:
+            return parts[name]
+    found = inspect.getattr_static(thing, name)
+    if hasattr(type(found), "__get__") and not inspect.isroutine(found):
+        raise AttributeError(name)
+    return found
+
+
+def _own(thing: Any) -> dict[str, Any]:
+    """What an object holds itself."""
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return dict(own)

@@ -1,0 +1,1 @@
+"""Answers that are made when they are asked for."""

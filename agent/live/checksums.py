@@ -1,0 +1,78 @@
+"""Waits for the end of a step at which the training has taken checksums of its parameters.
+
+Rules of this file: runs in threads of the agent. The training takes them itself; where it makes no
+progress they are taken from here, of what is in main memory.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...messages.common import LiveRows
+from ...tables import PARAMETER_CHECKSUMS
+from ..recording.stillness import Stillness
+
+if TYPE_CHECKING:
+    from ..sources.model.checksums import ChecksumLook
+    from .live import LiveQuestion
+
+_POLL_S = 0.05
+_STILL_S = 2.0
+"""How long the training must have been proven to stand still before it is looked at from here."""
+_HOLD_S = 60.0
+"""How long a training that goes on meanwhile waits at most."""
+_STILL = "the training makes no progress; these are the parameters as they are"
+
+
+def checksum_rows(question: LiveQuestion) -> LiveRows:
+    """The rows of ``python.parameter_checksums``."""
+    recording = question.training.watched()
+    if recording is None:
+        return _rows((), "the process has not imported torch")
+    if question.wait_s is None:  # asked in the server's own thread, which must not stand still
+        return _rows((), "no end of a step may be waited for")
+    return _look(recording, question)
+
+
+def _look(recording: Any, question: LiveQuestion) -> LiveRows:
+    """One look, by the training itself or from here."""
+    from ..sources.model.checksums import ChecksumLook, take_checksums
+
+    look, training = ChecksumLook(recording, question.at_step), question.training
+    training.safe_points.begin_job(look)
+    try:
+        note = _wait(look, question)
+    finally:
+        training.safe_points.end_job(look)
+    found = look.found
+    if found is None and note == _STILL:
+        step = training.step()
+        over = None if step is None else step - 1
+        with training.safe_points.way_closed(_HOLD_S):
+            found = take_checksums(recording, over, reads_devices=False)
+    elif found is not None:
+        note = f"the training was held for {1e3 * found.held_s:.0f} ms"
+    if look.reason is not None:
+        note = f"no checksums could be taken: {look.reason}"
+    return _rows(found.rows if found else (), note)
+
+
+def _wait(look: ChecksumLook, question: LiveQuestion) -> str | None:
+    """Wait for the end of the look; returns why it did not come."""
+    stillness = Stillness(question.training)
+    wait_s = question.wait_s or 0.0
+    end = time.monotonic() + wait_s
+    while not look.is_over.wait(_POLL_S):
+        if question.cancelled.is_set():
+            return "nobody waits any more"
+        if stillness.lasts(_STILL_S):
+            return _STILL
+        if time.monotonic() > end:
+            return f"the step did not end within {wait_s:g} s, and while a step runs it must not be"
+    return None
+
+
+def _rows(rows: tuple[Any, ...], note: str | None) -> LiveRows:
+    columns = tuple(column.name for column in PARAMETER_CHECKSUMS.columns)
+    return LiveRows(table=PARAMETER_CHECKSUMS.name, columns=columns, rows=rows, note=note)

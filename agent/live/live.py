@@ -1,0 +1,228 @@
+"""The live tables: which source computes the rows of each.
+
+Rules of this file: one entry per live table. To add a table, declare it in `probing.tables`,
+write its source under `sources/`, and name it here. A source that not everybody asks for is
+imported when it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from ...errors import BadRequest
+from ...messages.common import LiveRows
+from ...stacks.text import rows_of
+from ...tables import (
+    BACKTRACE,
+    DATALOADERS,
+    ENVIRONMENT,
+    FLIGHT_RECORDER,
+    HOST_MEMORY,
+    LEAK_GROWTH,
+    LEAK_STEPS,
+    LEAKS,
+    MEMORY_SEGMENTS,
+    MEMORY_TABLES,
+    MODELS,
+    MODULES,
+    OPTIMIZERS,
+    PARAMETER_CHECKSUMS,
+    REFERRERS,
+    SOURCES,
+    TENSORS,
+    THREADS,
+)
+from ..recording.safe_points import AGENT_THREAD_PREFIX
+from ..sources.stacks.look import take_backtrace
+
+if TYPE_CHECKING:
+    from ..recording.no_training import NoTraining
+    from ..recording.training import TorchTraining
+    from ..sources.storage.memory_look import Moment
+
+
+class LiveQuestion:
+    """What is asked of a live table.
+
+    Attributes:
+        wait_s: How long what only the training can show may be waited for; None: not at all.
+        patient: Whether to wait even while the training makes no progress.
+        at_step: The step at whose end to look, for what is looked at there; None for the next one.
+        cancelled: Set when nobody waits for the answer any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        training: TorchTraining | NoTraining,
+        wait_s: float | None = None,
+        patient: bool = False,
+    ) -> None:
+        self.table, at, step = table.partition("@")
+        self.at_step = _step(step) if at else None
+        self.training = training
+        self.wait_s = wait_s
+        self.patient = patient
+        self.cancelled = threading.Event()
+
+
+def _step(text: str) -> int:
+    """The step in ``table@step``.
+
+    Raises:
+        BadRequest: It is no number.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise BadRequest(f"a step is a number, and {text!r} is none")
+    return int(text)
+
+
+def live_rows(question: LiveQuestion) -> LiveRows:
+    """The rows of a live table now.
+
+    Raises:
+        BadRequest: There is no live table of that name.
+    """
+    source = LIVE_SOURCES.get(question.table)
+    if source is None:
+        raise BadRequest(f"there is no live table {question.table!r}")
+    return source(question)
+
+
+def rows_in_thread(question: LiveQuestion) -> Future[LiveRows]:
+    """As `live_rows`, in a thread of its own, since that may wait."""
+    future: Future[LiveRows] = Future()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(live_rows(question))
+        except BaseException as error:  # noqa: BLE001 - raised again where the future is read
+            future.set_exception(error)
+
+    threading.Thread(target=work, name=f"{AGENT_THREAD_PREFIX}live", daemon=True).start()
+    return future
+
+
+def _models(question: LiveQuestion) -> LiveRows:
+    from ..sources.model.model_rows import model_rows
+
+    return model_rows(question.training.watched())
+
+
+def _modules(question: LiveQuestion) -> LiveRows:
+    from .modules import observed_modules
+
+    return observed_modules(question)
+
+
+def _optimizers(question: LiveQuestion) -> LiveRows:
+    from ..sources.steps.optimizer_groups import optimizer_rows
+
+    return optimizer_rows(question.training.watched())
+
+
+def _dataloaders(question: LiveQuestion) -> LiveRows:
+    from ..sources.data.dataloader_rows import dataloader_rows
+
+    return dataloader_rows(question.training.dataloaders)
+
+
+def _sources(question: LiveQuestion) -> LiveRows:
+    from ..recording.source_rows import source_rows
+
+    return source_rows(question.training)
+
+
+def _host_memory(_: LiveQuestion) -> LiveRows:
+    from ...linux.host_memory import host_memory_rows
+
+    return host_memory_rows(os.getpid())
+
+
+def _memory(question: LiveQuestion) -> LiveRows:
+    from ..sources.storage.memory_tables import ROWS, live_rows_of
+    from .memory import LOOKS
+
+    table, rows = ROWS[question.table]
+    seen = LOOKS.see(question)
+    moments: Sequence[Moment] = seen.moments
+    if table is TENSORS and (history := question.training.allocator_history()) is not None:
+        from ..sources.allocation.creating_lines import with_frames
+
+        moments = with_frames(moments, history)
+    return live_rows_of(table, rows(moments), seen.note)
+
+
+def _memory_segments(question: LiveQuestion) -> LiveRows:
+    from ..sources.storage.memory_tables import segments_of
+
+    return segments_of(question.training.segments())
+
+
+def _leaks(question: LiveQuestion) -> LiveRows:
+    from ..sources.leaks.rows import leak_rows
+
+    return leak_rows(question.training.leaks)
+
+
+def _leak_steps(question: LiveQuestion) -> LiveRows:
+    from ..sources.leaks.rows import leak_step_rows
+
+    return leak_step_rows(question.training.leaks)
+
+
+def _leak_growth(question: LiveQuestion) -> LiveRows:
+    from ..sources.leaks.rows import leak_growth_rows
+
+    return leak_growth_rows(question.training.leaks)
+
+
+def _referrers(question: LiveQuestion) -> LiveRows:
+    from ..sources.leaks.rows import referrer_rows
+
+    return referrer_rows(question.training.referrers)
+
+
+def _flight_recorder(_: LiveQuestion) -> LiveRows:
+    from ..sources.collectives.flight_recorder import flight_recorder_rows
+
+    return flight_recorder_rows()
+
+
+def _environment(_: LiveQuestion) -> LiveRows:
+    from .environment import environment_rows
+
+    return environment_rows()
+
+
+def _parameter_checksums(question: LiveQuestion) -> LiveRows:
+    from .checksums import checksum_rows
+
+    return checksum_rows(question)
+
+
+LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
+    BACKTRACE.name: lambda _: rows_of(BACKTRACE, take_backtrace()),
+    THREADS.name: lambda _: rows_of(THREADS, take_backtrace()),
+    MODELS.name: _models,
+    MODULES.name: _modules,
+    OPTIMIZERS.name: _optimizers,
+    DATALOADERS.name: _dataloaders,
+    SOURCES.name: _sources,
+    HOST_MEMORY.name: _host_memory,
+    **dict.fromkeys(MEMORY_TABLES, _memory),
+    MEMORY_SEGMENTS.name: _memory_segments,
+    LEAKS.name: _leaks,
+    LEAK_STEPS.name: _leak_steps,
+    LEAK_GROWTH.name: _leak_growth,
+    REFERRERS.name: _referrers,
+    FLIGHT_RECORDER.name: _flight_recorder,
+    ENVIRONMENT.name: _environment,
+    PARAMETER_CHECKSUMS.name: _parameter_checksums,
+}

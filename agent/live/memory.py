@@ -1,0 +1,125 @@
+"""Waits until the training has shown where its memory is.
+
+Rules of this file: runs in threads of the agent. The training shows it by itself at the end of a
+step; where it makes no progress it is looked at from here. Who asks while a look is under way
+shares it, and so does who asks right after it: no more is held on to than numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..recording.stillness import Stillness
+
+if TYPE_CHECKING:
+    from ..sources.storage.memory_look import MemoryLook, Moment
+    from .live import LiveQuestion
+
+_POLL_S = 0.05
+_STILL = "the training makes no progress"
+_NOT_BEGUN = "the training has ended no step yet"
+_STILL_S = 2.0
+"""How long the training must have been proven to stand still before it is looked at from here."""
+_HOLD_S = 60.0
+"""How long a training that goes on meanwhile waits at most."""
+_FRESH_S = 1.0
+"""For how long a look answers further questions: one command asks for several tables."""
+
+
+class Seen(NamedTuple):
+    """What a look has shown.
+
+    Attributes:
+        moments: One or two moments; none when nothing could be seen.
+        note: What the reader should know about it.
+        at: When it was over, by the monotonic clock.
+    """
+
+    moments: tuple[Moment, ...]
+    note: str | None
+    at: float
+
+
+class Looks:
+    """The look under way, and the last one; one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recording: Callable[[], Any] = lambda: None
+        self._last: Seen | None = None
+
+    def see(self, question: LiveQuestion) -> Seen:
+        """Look, or hand out the last look if it is fresh or nothing may be waited for."""
+        recording = question.training.watched()
+        if recording is None:
+            return Seen((), "the process has not imported torch", 0.0)
+        if question.wait_s is None:  # asked in the server's own thread, which must not stand still
+            last = self._last if self._recording() is recording else None
+            return last or Seen((), "nothing has been looked at yet", 0.0)
+        with self._lock:
+            last = self._last if self._recording() is recording else None
+            if last is not None and time.monotonic() - last.at < _FRESH_S:
+                return last
+            self._last = seen = _look(recording, question)
+            self._recording = weakref.ref(recording)
+            return seen
+
+
+LOOKS = Looks()
+
+
+def _look(recording: Any, question: LiveQuestion) -> Seen:
+    """One look, by the training itself or from here."""
+    from ..sources.storage.memory_look import NOW, MemoryLook, look
+
+    training = question.training
+    watching = MemoryLook(recording)
+    training.safe_points.begin_job(watching)
+    try:
+        note = _wait(watching, question)
+    finally:
+        watching.give_up()
+        training.safe_points.end_job(watching)
+    moments = tuple(watching.moments)
+    if watching.reason is not None:
+        note = f"not everything could be looked at: {watching.reason}"
+    if not moments and note is not None and note.startswith((_STILL, _NOT_BEGUN)):
+        with training.safe_points.way_closed(_HOLD_S):
+            moments = (look(recording, NOW, training.step()),)
+    elif moments:
+        held_s = max(moment.held_s for moment in moments)
+        held = f"the training was held for at most {1e3 * held_s:.0f} ms at a time"
+        note = held if note is None else f"{note}; {held}"
+    return Seen(moments, note, time.monotonic())
+
+
+def _wait(watching: MemoryLook, question: LiveQuestion) -> str | None:
+    """Wait for the end of the look; returns why it did not come."""
+    stillness = Stillness(question.training)
+    wait_s = question.wait_s or 0.0
+    end = time.monotonic() + wait_s
+    while not watching.is_over.wait(_POLL_S):
+        if question.cancelled.is_set():
+            return "nobody waits any more"
+        if stillness.lasts(_STILL_S):
+            if watching.moments:
+                return f"{_STILL} since: the next backward pass was not waited for"
+            what = _STILL if "optimizer" in question.training.names() else _NOT_BEGUN
+            return f"{what}: shown is what there is now, with nothing of the next backward pass"
+        if time.monotonic() > end:
+            if watching.moments:
+                return f"no backward pass began within {wait_s:g} s: its activations are not known"
+            return f"no step ended within {wait_s:g} s, and while a step runs it must not be"
+    if len(watching.moments) < len(_both()) and watching.reason is None:
+        return "no backward pass began in the next step: activations are those that are alive now"
+    return None
+
+
+def _both() -> tuple[str, ...]:
+    from ...tables import MOMENTS
+
+    return MOMENTS

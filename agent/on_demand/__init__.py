@@ -1,0 +1,1 @@
+"""What runs for a while because somebody asked: profiles, watches, fits, allocation records."""

@@ -1,0 +1,217 @@
+"""Predicts the peak of memory for another batch, length or number of blocks, without running it.
+
+Rules of this file: one prediction at a time, in a thread of its own. It waits until one whole step
+of the training has been seen, then has the training stand still at the end of that step, copies
+model and optimizers without their data (`sources.fake_copy`), lets the training go on no later than
+`LONGEST_HOLD_S`, and runs the step on the copy (`sources.fake_step`): once as it is, once as asked.
+
+The training is held for that, although tensors without data could run beside it: code of a model
+may set the random number generators, as activation checkpointing does, and those belong to the
+whole process. Held and put back, they are the same afterwards, and so are the losses.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ...errors import BadRequest, Busy, FitRefused, FitTimedOut
+from ...messages.fit import FitAnswer, FitRequest
+from ..recording.no_training import NoTraining, watched
+from ..recording.safe_points import AGENT_THREAD_PREFIX, Visit
+from ..recording.stillness import Stillness
+from ..recording.training import TorchTraining
+from ..sources.fit.fake_step import clean_cache
+from ..sources.fit.simulation import Simulation
+from ..sources.fit.step_look import SeenStep, StepLook
+
+DEFAULT_TIMEOUT_S = 30.0
+LONGEST_HOLD_S = 20.0
+_POLL_S = 0.05
+_END_S = 2.0
+_KEPT_S = 300.0
+"""How long what was seen of a step may serve further predictions."""
+
+
+class Fits:
+    """Takes requests, and hands back futures of their answers."""
+
+    def __init__(self, training: Callable[[], TorchTraining | NoTraining]) -> None:
+        self._training = training
+        self._lock = threading.Lock()
+        self._in_hand: Fitting | None = None
+        self._seen: tuple[SeenStep, float] | None = None
+
+    def submit(self, request: FitRequest) -> Fitting:
+        """Start on a request.
+
+        Raises:
+            BadRequest: It asks for no positive number.
+            FitRefused: The steps of the training cannot be seen.
+            Busy: Another prediction is in hand.
+        """
+        for name in ("batch", "seq", "layers"):
+            value = getattr(request, name)
+            if value is not None and value < 1:
+                raise BadRequest(f"{name} must be at least 1")
+        training = watched(self._training(), FitRefused, unseen="no step is seen")
+        with self._lock:
+            if self._in_hand is not None and not self._in_hand.future.done():
+                raise Busy("fit", 1)
+            self._in_hand = fitting = Fitting(request, training, self._fresh(), self._keep)
+        fitting.begin()
+        return fitting
+
+    def close(self) -> None:
+        """End what is in hand."""
+        if self._in_hand is not None:
+            self._in_hand.close()
+
+    def _keep(self, seen: SeenStep) -> None:
+        """Use what was seen once more."""
+        self._seen = (seen, time.monotonic())
+
+    def _fresh(self) -> SeenStep | None:
+        """What was seen a short while ago of a model that is still there."""
+        if self._seen is None:
+            return None
+        seen, when = self._seen
+        is_fresh = time.monotonic() - when < _KEPT_S and seen.root() is not None
+        return seen if is_fresh else None
+
+
+class Fitting:
+    """One prediction on its way from request to answer.
+
+    Attributes:
+        future: Gets the `FitAnswer`, or an error.
+    """
+
+    def __init__(
+        self,
+        request: FitRequest,
+        training: TorchTraining,
+        seen: SeenStep | None,
+        keep: Callable[[SeenStep], None],
+    ) -> None:
+        self.future: Future[FitAnswer] = Future()
+        self.future.set_running_or_notify_cancel()
+        self._request = request
+        self._training = training
+        self._seen = seen
+        self._keep = keep
+        self._visit: Visit | None = None
+        self._is_cancelled = threading.Event()
+        self._end = time.monotonic() + (request.timeout_s or DEFAULT_TIMEOUT_S)
+        self._hold_end = self._end
+        self._thread = threading.Thread(
+            target=self._run, name=f"{AGENT_THREAD_PREFIX}fit", daemon=True
+        )
+
+    def begin(self) -> None:
+        """Start its thread."""
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        self._is_cancelled.set()
+
+    def close(self) -> None:
+        """The agent goes: end it, and wait a little for that."""
+        self.cancel()
+        self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        """The body of its thread."""
+        recording: Any = self._training.watched()
+        recording.threads.state.is_apart = True  # nothing that this thread runs is the training's
+        try:
+            self.future.set_result(self._predict(recording))
+        except BaseException as error:  # noqa: BLE001 - the result, whatever it is
+            self.future.set_exception(error)
+        finally:
+            if self._visit is not None:
+                self._training.safe_points.withdraw(self._visit)
+
+    def _predict(self, recording: Any) -> FitAnswer:
+        """See a step, hold the training, and run its copies."""
+        if self._seen is None:
+            self._see(recording)
+        else:
+            self._request_hold()
+        visit, seen = self._visit, self._seen
+        if visit is None or seen is None:
+            raise FitTimedOut("no whole step was seen")
+        self._wait_held(visit)
+        began = time.monotonic()
+        self._hold_end = min(self._end, began + LONGEST_HOLD_S)
+        simulation = Simulation(seen, self._check)
+        with clean_cache():
+            now, asked = simulation.run(self._request)
+        held_s = time.monotonic() - began
+        self._training.safe_points.withdraw(visit)
+        self._keep(seen)
+        return simulation.answer(now, asked, held_s, self._training.accelerator)
+
+    def _see(self, recording: Any) -> None:
+        """Wait for one whole step.
+
+        Raises:
+            FitTimedOut: None came in time.
+            FitRefused: It was seen, but not understood.
+        """
+        is_seen = threading.Event()
+
+        def done() -> None:
+            self._request_hold()
+            is_seen.set()
+
+        look, stillness = StepLook(recording, done), Stillness(self._training)
+        look.begin()
+        try:
+            while not is_seen.wait(_POLL_S):
+                if look.guard.problem is not None:
+                    raise FitRefused(f"the step could not be read: {look.guard.problem}")
+                if stillness.is_proven() and time.monotonic() > self._end - DEFAULT_TIMEOUT_S / 2:
+                    raise FitTimedOut("the training makes no progress, so no step is seen")
+                self._check_time("no whole training step was seen")
+        finally:
+            look.end()
+        self._seen = look.seen
+
+    def _request_hold(self) -> None:
+        """Have the training stand still at the end of this step."""
+        self._visit = self._training.safe_points.request(LONGEST_HOLD_S + 1.0)
+
+    def _wait_held(self, visit: Visit) -> None:
+        """Wait until the training stands still, or is proven to."""
+        stillness = Stillness(self._training)
+        while not visit.is_held():
+            if stillness.closes_way(visit):
+                return
+            self._check_time("the training came to no end of a step")
+            visit.wait_held(_POLL_S)
+
+    def _check(self) -> None:
+        """Whether there is time left; called for every block and at every operation of a copy.
+
+        Raises:
+            FitTimedOut: There is none, or nobody waits any more.
+        """
+        if self._is_cancelled.is_set() or time.monotonic() > self._hold_end:
+            self._check_time("the simulation of two steps came to no end")
+            raise FitTimedOut(
+                f"the simulation of two steps took longer than the {LONGEST_HOLD_S:.0f} s for which"
+                " a training is held at most",
+                help="Fewer --layers take less; the training goes on in any case.",
+            )
+
+    def _check_time(self, what: str) -> None:
+        """Raise when nobody waits any more, or the time is up."""
+        if self._is_cancelled.is_set():
+            raise FitTimedOut("who asked has gone, or the agent goes")
+        if time.monotonic() > self._end:
+            raise FitTimedOut(f"{what} in time")

@@ -1,0 +1,207 @@
+"""Profiles of some training steps, one at a time.
+
+Rules of this file: each runs in a thread of its own, which waits for the training thread to do the
+work and then writes the trace; nothing is read or counted here, for that is the business of who
+asked. A client that goes away ends it, and the profiler is off before the next one may begin.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+from ...errors import BadRequest, Busy, InternalError, ProfileRefused, ProfileTimedOut
+from ...messages.common import MOST_STEPS, ProfileProgress, ProfileRequest
+from ...rundir.folders import ProcessFolder
+from ..recording.no_training import NoTraining, watched
+from ..recording.safe_points import AGENT_THREAD_PREFIX
+from ..recording.training import TorchTraining
+from ..sources.calls.profiler import StepsProfile
+
+DEFAULT_TIMEOUT_S = 30.0
+_POLL_S = 0.1
+_END_S = 2.0
+_LEFT = "the agent left the process, or who asked went away"
+
+
+class Profiles:
+    """Takes requests, and hands back futures of the file with the trace."""
+
+    def __init__(
+        self, training: Callable[[], TorchTraining | NoTraining], folder: ProcessFolder
+    ) -> None:
+        self._training = training
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._in_hand: Profiling | None = None
+
+    def submit(self, request: ProfileRequest) -> Profiling:
+        """Start on a request.
+
+        Raises:
+            BadRequest: It asks for no number of steps.
+            ProfileRefused: The ends of steps cannot be seen here.
+            Busy: Another profile is in hand.
+        """
+        if not 1 <= request.steps <= MOST_STEPS:
+            raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
+        training = watched(self._training(), ProfileRefused)
+        profile = StepsProfile(request.steps, training.step, training.clock_offset_ns())
+        path, limit_s = self._folder.profile, request.timeout_s or DEFAULT_TIMEOUT_S
+        return self.begin(Profiling(profile, training, lambda: save_trace(profile, path), limit_s))
+
+    def begin(self, profiling: Profiling) -> Profiling:
+        """Take one in hand, since there can be one profiler in a process.
+
+        Raises:
+            Busy: Another one is.
+        """
+        with self._lock:
+            if self._in_hand is not None and not self._in_hand.is_over():
+                raise Busy("profile", 1)
+            self._in_hand = profiling
+        profiling.begin()
+        return profiling
+
+    def progress(self) -> ProfileProgress:
+        """How far the profile in hand is."""
+        profiling = self._in_hand
+        if profiling is None or profiling.future.done() or not profiling.is_of_time:
+            return ProfileProgress(state="idle")
+        return profiling.progress()
+
+    def close(self) -> None:
+        """End what is in hand, and wait a little for the profiler to be off."""
+        if self._in_hand is not None:
+            self._in_hand.close()
+
+
+class Profiling:
+    """One profile on its way from request to file.
+
+    Args:
+        save: Writes the file once the profiler is off.
+        limit_s: How long any one step may take.
+
+    Attributes:
+        future: Gets the path of the file, or an error.
+        is_of_time: Whether it is a profile of what the time is spent on.
+    """
+
+    def __init__(
+        self,
+        profile: StepsProfile,
+        training: TorchTraining,
+        save: Callable[[], Path],
+        limit_s: float,
+    ) -> None:
+        self.future: Future[Path] = Future()
+        self.future.set_running_or_notify_cancel()
+        self.is_of_time = type(profile) is StepsProfile
+        self._limit_s = min(limit_s, 86_400.0)
+        self._safe_points = training.safe_points
+        self._profile = profile
+        self._save = save
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"{AGENT_THREAD_PREFIX}profile", daemon=True
+        )
+
+    def begin(self) -> None:
+        """Start its thread."""
+        self._thread.start()
+
+    def is_over(self) -> bool:
+        """Whether the profiler is off, and nothing of it remains to be done."""
+        return self.future.done() and self._profile.over.is_set()
+
+    def progress(self) -> ProfileProgress:
+        """How far it is."""
+        profile = self._profile
+        return ProfileProgress(state=profile.state, steps=profile.steps, done=profile.done)
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        self._profile.cancel()
+
+    def close(self) -> None:
+        """The agent goes: end it, and wait for that as long as may be."""
+        self.cancel()
+        if not self._profile.over.wait(_END_S):
+            self._profile.end_later()
+        self._is_closed.set()
+        self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        """The body of its thread."""
+        profile = self._profile
+        try:
+            profile.prepare()
+            if not profile.over.is_set():
+                self._safe_points.begin_job(profile)
+            self._wait()
+            self.future.set_result(self._save())
+        except BaseException as error:  # noqa: BLE001 - the result, whatever it is
+            profile.cancel()
+            self.future.set_exception(error)
+            while not (profile.over.wait(_POLL_S) or self._is_closed.is_set()):
+                pass
+        finally:
+            self._safe_points.end_job(profile)
+
+    def _wait(self) -> None:
+        """Wait for the end of the last step.
+
+        Raises:
+            ProfileRefused: The program has a profiler of its own.
+            ProfileTimedOut: A step does not end.
+        """
+        profile = self._profile
+        while not profile.over.wait(_POLL_S):
+            if self._is_closed.is_set():
+                raise ProfileRefused(_LEFT)
+            if time.monotonic() - profile.moved_s > self._limit_s:
+                raise ProfileTimedOut(self._limit_s, self._what_is_lost())
+        if profile.state == "refused":
+            raise ProfileRefused(profile.reason, help=_WAY_OUT)
+        if profile.state == "cancelled":
+            raise ProfileRefused(_LEFT)
+
+    def _what_is_lost(self) -> str:
+        """What a step that does not end has come to."""
+        profile = self._profile
+        if profile.state == "waiting":
+            return "nothing was profiled"
+        return (
+            f"the profile was given up after {profile.done} of {profile.steps} steps; the profiler"
+            " stays on until the step in progress ends"
+        )
+
+
+def save_trace(profile: StepsProfile, path: Path) -> Path:
+    """Write a trace, gzipped, in place of that of the profile before."""
+    plain = path.with_suffix(".part")
+    packed = path.with_suffix(".new")
+    try:
+        profile.save(plain)
+        with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        os.replace(packed, path)
+    except OSError as error:
+        packed.unlink(missing_ok=True)
+        raise InternalError(f"the profile cannot be written: {error.strerror}") from None
+    finally:
+        plain.unlink(missing_ok=True)
+    return path
+
+
+_WAY_OUT = (
+    "There can be one profiler in a process. Ask again when the program's own is done;"
+    " `profile --sampling 100` works beside it."
+)

@@ -1,0 +1,80 @@
+"""The rows of probing.sources: what records, and how it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...messages.common import LiveRows
+from ...tables import (
+    ALLOC_EVENTS,
+    BATCHES,
+    CHECKPOINTS,
+    COLLECTIVES,
+    DEVICE_TIMES,
+    DEVICES,
+    GRADIENTS,
+    MEMORY,
+    METRICS,
+    NAN_STEPS,
+    OOMS,
+    SAMPLES,
+    SOURCES,
+    STEPS,
+    TORCH_TRACE,
+)
+
+if TYPE_CHECKING:
+    from .no_training import NoTraining
+    from .source import SourceReport
+    from .training import TorchTraining
+
+_TABLES = {
+    "allocations": ALLOC_EVENTS,
+    "checkpoints": CHECKPOINTS,
+    "dataloaders": BATCHES,
+    "gradients": GRADIENTS,
+    "stack samples": SAMPLES,
+    "marks": METRICS,
+    "memory": MEMORY,
+    "nan-guard": NAN_STEPS,
+    "gradient norms": STEPS,
+    "gradient scaler": STEPS,
+    "out of memory": OOMS,
+    "collectives": COLLECTIVES,
+    "device times": DEVICE_TIMES,
+    "devices": DEVICES,
+}
+"""The tables that sources write to, where it is not that of the module calls."""
+
+
+def source_rows(training: TorchTraining | NoTraining) -> LiveRows:
+    """The rows of ``probing.sources`` now."""
+    compiled = _compiled(training)
+    rows = tuple(_row(_noted(report, compiled)) for report in training.source_reports())
+    note = None if rows else "torch has not been imported, so nothing is recorded"
+    columns = tuple(column.name for column in SOURCES.columns)
+    return LiveRows(table=SOURCES.name, columns=columns, rows=rows, note=note)
+
+
+def _compiled(training: TorchTraining | NoTraining) -> str | None:
+    """What the record of module calls does not see inside compiled code."""
+    recording = training.watched()
+    if recording is None:
+        return None
+    from ..sources.model.model_rows import compiled_note
+
+    return compiled_note(recording)
+
+
+def _noted(report: SourceReport, compiled: str | None) -> SourceReport:
+    """A report with the notes that belong to it."""
+    if report.source != "modules" or compiled is None:
+        return report
+    note = compiled if report.note is None else f"{report.note}; {compiled}"
+    return report._replace(note=note)
+
+
+def _row(report: SourceReport) -> tuple[str | float | int | None, ...]:
+    """One row, in the order of the table's columns."""
+    table = _TABLES.get(report.source, TORCH_TRACE).full_name
+    return (report.source, report.state, table, report.cost_s, report.faults, report.note)

@@ -1,0 +1,1 @@
+"""Asks one process or many, and brings the answers to the terminal."""

@@ -1,0 +1,127 @@
+"""The answer to a query: to stdout or a file.
+
+Rules of this file: it imports pyarrow, so only the command `query` imports it, when it runs. One
+process answers by a feed, several as one database of all of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from ...messages.limits import GRACE_S
+from .. import terminal
+from ..render.cells import is_number, is_time, short_texts
+from ..render.rows import WRITERS, Writer, arrow_file_chunks
+from ..target import Target
+from ..terminal import Screen
+from .asking import tell_notes
+from .feed import Feed
+from .output import write_file
+from .time_limit import within
+
+_GRACE_S = 2.0
+"""How long beyond its limit one process may take to say that its statement has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to ask, and how to show the answer.
+
+    Attributes:
+        form: One of the formats.
+        output: The file to write to; None for stdout.
+        max_rows: The most rows to give; 0 for all.
+        screen: What stdout can show.
+        budget_mib: What several processes may send together; None for the default.
+    """
+
+    sql: str
+    form: str
+    output: str | None
+    max_rows: int
+    screen: Screen
+    budget_mib: float | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The most rows to compute; a table counts them all, to say how many it leaves out."""
+        return None if self.form == "table" else self.max_rows or None
+
+
+def answer(target: Target, question: Question) -> int:
+    """Ask, and write the rows.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ProbingError: There is no answer, or it cannot be written.
+    """
+    if not target.is_single:
+        from .answering_many import answer_many
+
+        with within(target.limit_s, grace_s=GRACE_S):
+            return answer_many(target, question)
+    with within(target.limit_s, grace_s=_GRACE_S):
+        feed = Feed(target, target.endpoints[0], question.sql, max_rows=question.limit)
+        write_rows(feed.schema(), feed.batches(), question)
+    tell_notes(target, feed.endpoint, feed.notes)
+    return 0
+
+
+def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Question) -> None:
+    """Write rows as the question asks for.
+
+    Raises:
+        ProbingError: They break off, or cannot be written.
+    """
+    if question.form == "table" and question.output is None:
+        terminal.write(_table(schema, batches, question))
+        return
+    if question.form == "table":
+        chunks: Iterator[bytes] = iter([_table(schema, batches, question).encode()])
+    else:
+        chunks = _writer(question)(schema, batches)
+    if question.output is None:
+        terminal.write_chunks(chunks)
+    else:
+        write_file(question.output, chunks)
+
+
+def _writer(question: Question) -> Writer:
+    """How to write the format: of Arrow's two, a file gets the one that can be mapped."""
+    output = question.output
+    if question.form == "arrow" and output and Path(output).suffix.lower() != ".arrows":
+        return arrow_file_chunks
+    return WRITERS[question.form]
+
+
+def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Question) -> str:
+    """The table of the first rows, and how many there are beside them."""
+    from ..render.table import Heading, render_table
+
+    kept: list[list[str | None]] = []
+    total = 0
+    for batch in batches:
+        room = question.max_rows - len(kept) if question.max_rows else batch.num_rows
+        if room > 0:
+            columns = [short_texts(column) for column in batch.slice(0, room).columns]
+            kept += map(list, zip(*columns, strict=True))
+        total += batch.num_rows
+    headings = [
+        Heading(name=f.name, is_number=is_number(f.type), is_whole=is_time(f.type)) for f in schema
+    ]
+    screen = question.screen
+    table = render_table(
+        headings,
+        kept,
+        width=screen.width,
+        color=screen.color,
+        more_rows=total - len(kept),
+        all_by="--max-rows 0",
+    )
+    return f"{table}\n"

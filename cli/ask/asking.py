@@ -1,0 +1,209 @@
+"""One question to one or several processes.
+
+Rules of this file: several endpoints are asked at the same time, each on a daemon thread, and
+answer in the order they were named. With one endpoint an error ends the command; with several
+it is told on stderr, the others still answer, and the exit code is that of the first failure. An
+endpoint that stands for several processes is replaced by them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from ...errors import ProbingError
+from .. import terminal
+from ..target import Target
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...messages.reading import Reading
+
+T = TypeVar("T")
+
+_LONGEST_S = 86_400.0
+"""Every question keeps a limit of its own; a profile of many steps may take long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(Generic[T]):
+    """What one endpoint answered.
+
+    Attributes:
+        notes: What the person should know about how it was answered.
+    """
+
+    endpoint: str
+    value: T
+    notes: tuple[str, ...] = ()
+
+
+class Replies(Generic[T]):
+    """The replies of all endpoints that gave one, in the order they were named.
+
+    Args:
+        ahead: What the question asks of every process, see `probing.cluster.job.asking.ask_all`.
+        fan_out: As there.
+
+    Attributes:
+        exit_code: That of the first endpoint that failed; 0 when none did. Complete once all
+            replies have been read.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        question: Callable[[Process], T],
+        *,
+        ahead: Sequence[Reading] = (),
+        fan_out: int | None = None,
+    ) -> None:
+        self._target, self._question = target, question
+        self._ahead, self._fan_out = ahead, fan_out
+        self.exit_code = 0
+
+    def __iter__(self) -> Iterator[Reply[T]]:
+        """Ask, and give each reply as soon as those before it are there."""
+        if self._target.is_single:
+            yield self._ask(self._target.endpoints[0])
+            return
+        if self._target.has_many:
+            yield from self._ask_members()
+            return
+        pending = [(name, self._start(name)) for name in self._target.endpoints]
+        for name, outcome in pending:
+            result = outcome.get()
+            if isinstance(result, ProbingError):
+                terminal.complain(result, endpoint=name)
+                self.exit_code = self.exit_code or result.exit_code
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                yield result
+
+    def _ask_members(self) -> Iterator[Reply[T]]:
+        """Ask all that the endpoints stand for, and say who answered."""
+        from ...cluster.job.asking import ask_all
+        from ...cluster.job.tree import FAN_OUT
+        from .many import membership_of, tell_coverage
+
+        members = membership_of(self._target).members
+        outcomes = ask_all(
+            members,
+            lambda process, _: self._question(process),
+            timeout_s=self._target.limit_s,
+            token=self._target.token,
+            deadline_s=_LONGEST_S,
+            ahead=self._ahead,
+            fan_out=self._fan_out or FAN_OUT,
+        )
+        for outcome in outcomes:
+            name = outcome.member.name
+            if outcome.state == "answered":
+                value = cast("T", outcome.value)  # which may be None
+                yield Reply(endpoint=name, value=value, notes=outcome.notes)
+            elif outcome.error is not None:
+                terminal.complain(outcome.error, endpoint=name)
+                self.exit_code = self.exit_code or outcome.error.exit_code
+        tell_coverage(outcomes)
+
+    def _ask(self, endpoint: str) -> Reply[T]:
+        process = self._target.connect(endpoint)
+        value = self._question(process)
+        return Reply(endpoint=endpoint, value=value, notes=tuple(process.notes()))
+
+    def _start(self, endpoint: str) -> queue.SimpleQueue[Reply[T] | Exception]:
+        """Ask on a thread of its own; the outcome arrives in the queue."""
+        outcome: queue.SimpleQueue[Reply[T] | Exception] = queue.SimpleQueue()
+
+        def work() -> None:
+            try:
+                outcome.put(self._ask(endpoint))
+            except Exception as error:  # noqa: BLE001  raised again where the outcome is read
+                outcome.put(error)
+
+        threading.Thread(target=work, name=f"ask {endpoint}", daemon=True).start()
+        return outcome
+
+
+def tell_notes(target: Target, endpoint: str, notes: Iterable[str]) -> None:
+    """Put notes on stderr, with the endpoint where there are several."""
+    for note in notes:
+        terminal.note(note if target.is_single else f"{endpoint}: {note}")
+
+
+def show(
+    target: Target,
+    style: str,
+    question: Callable[[Process], T],
+    render: Callable[[T], str],
+    as_plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
+    *,
+    ahead: Sequence[Reading] = (),
+) -> int:
+    """Ask every endpoint and print what it says, as JSON or as text.
+
+    Args:
+        style: ``json``, or any other for text.
+        as_plain: Makes of an answer what is written as JSON.
+        ahead: What the question asks of every process.
+
+    Returns:
+        The exit code.
+    """
+    if style == "json":
+        return show_json(target, question, as_plain, ahead=ahead)
+    return show_each(target, question, render, ahead=ahead)
+
+
+def show_each(
+    target: Target,
+    question: Callable[[Process], T],
+    render: Callable[[T], str],
+    *,
+    ahead: Sequence[Reading] = (),
+) -> int:
+    """Ask every endpoint and print what it says, under a heading where there are several.
+
+    Args:
+        ahead: What the question asks of every process.
+
+    Returns:
+        The exit code.
+    """
+    replies = Replies(target, question, ahead=ahead)
+    for reply in replies:
+        tell_notes(target, reply.endpoint, reply.notes)
+        if not target.is_single:
+            terminal.write(f"== {reply.endpoint} ==")
+        terminal.write(render(reply.value))
+    return replies.exit_code
+
+
+def show_json(
+    target: Target,
+    question: Callable[[Process], T],
+    as_plain: Callable[[T], Any],
+    *,
+    ahead: Sequence[Reading] = (),
+) -> int:
+    """Ask every endpoint and print JSON: the answer, or a list that names the endpoints.
+
+    Args:
+        ahead: What the question asks of every process.
+
+    Returns:
+        The exit code.
+    """
+    replies = Replies(target, question, ahead=ahead)
+    answers = []
+    for reply in replies:
+        tell_notes(target, reply.endpoint, reply.notes)
+        answers.append({"endpoint": reply.endpoint, "answer": as_plain(reply.value)})
+    shown = answers[0]["answer"] if target.is_single else answers
+    terminal.write_json(shown)
+    return replies.exit_code

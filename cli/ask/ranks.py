@@ -1,0 +1,57 @@
+"""What the commands that compare ranks have in common.
+
+Rules of this file: a rank that cannot be asked is part of the answer; the exit code is that of a
+failure only where no rank has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...cluster.job.membership import names_of
+from .. import terminal
+from ..target import Target
+from .many import membership_of, tell_coverage
+
+if TYPE_CHECKING:
+    from ...cluster.job.asking import Outcome
+    from ...cluster.job.membership import Member
+    from ...cluster.ranks.gathering import Asking
+    from ...errors import ProbingError
+
+
+def asking_of(target: Target) -> Asking:
+    """The members that a target means, ready to be asked.
+
+    Raises:
+        ProbingError: There is none.
+    """
+    from ...cluster.ranks.gathering import Asking
+
+    membership = membership_of(target)
+    return Asking(members=membership.members, timeout_s=target.limit_s, token=target.token)
+
+
+def tell_outcomes(outcomes: Sequence[Outcome[Any]]) -> None:
+    """Put on stderr why some have told nothing, equal reasons once, and then who answered."""
+    for names, error in failures(outcomes):
+        terminal.complain(error, endpoint=names)
+    tell_coverage(outcomes)
+
+
+def failures(outcomes: Sequence[Outcome[Any]]) -> list[tuple[str, ProbingError]]:
+    """What failed, each error once, after the names of all whom it befell."""
+    found: dict[str, tuple[list[Member], ProbingError]] = {}
+    for outcome in outcomes:
+        if outcome.error is not None:
+            found.setdefault(outcome.error.message, ([], outcome.error))[0].append(outcome.member)
+    return [(names_of(members), error) for members, error in found.values()]
+
+
+def exit_code(outcomes: Sequence[Outcome[Any]]) -> int:
+    """0 where somebody has answered, else that of the first failure."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if any(outcome.state == "answered" for outcome in outcomes) or not errors:
+        return 0
+    return errors[0].exit_code

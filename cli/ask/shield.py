@@ -1,0 +1,55 @@
+"""A child process for work that may crash: the SQL engine dies of some statements.
+
+Rules of this file: to be called while the process is small and has one thread, before anything
+heavy is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+
+import click
+
+from ...errors import SqlWorkerDied
+
+_ADDRESS_SPACE = 8 << 30
+"""More than an answer needs, less than a machine has: some statements ignore every other limit."""
+
+_HEARD_S = 0.3
+"""How long a child that got the same Ctrl-C may take to end."""
+
+
+def go_on_in_a_child() -> None:
+    """Fork; the child returns from here, the parent waits for it and leaves with its exit code.
+
+    Raises:
+        SqlWorkerDied: In the parent, when a signal ended the child.
+        click.exceptions.Exit: In the parent, in every other case.
+    """
+    child = os.fork()
+    if child == 0:
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        with contextlib.suppress(ValueError, OSError):  # it is lower already
+            resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        return
+    status = _wait(child)
+    if os.WIFSIGNALED(status):
+        raise SqlWorkerDied(f"signal {os.WTERMSIG(status)}")
+    raise click.exceptions.Exit(os.WEXITSTATUS(status))
+
+
+def _wait(child: int) -> int:
+    """The child's status. Ctrl-C reaches both and the child answers; a lone signal is passed on."""
+    while True:
+        try:
+            return os.waitpid(child, 0)[1]
+        except KeyboardInterrupt:
+            time.sleep(_HEARD_S)
+            with contextlib.suppress(ProcessLookupError):
+                if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    os.kill(child, signal.SIGINT)

@@ -1,0 +1,1 @@
+"""Reports that are put together from several answers."""

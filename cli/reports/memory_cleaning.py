@@ -1,0 +1,80 @@
+"""What `memory --gc`, `--empty-cache` and `--reset-peaks` do.
+
+Rules of this file: imported by the command `memory`. The process does the work at the end of a
+step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .. import terminal
+from ..ask.asking import Replies, tell_notes
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...diagnosis.memory_cleaning import Cleaned
+    from ..target import Target
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cleaning_options(function: F) -> F:
+    """The three options."""
+    for decorate in (_RESET_PEAKS, _EMPTY_CACHE, _GC):
+        function = decorate(function)
+    return function
+
+
+def cleanings(**wanted: bool) -> tuple[str, ...]:
+    """The options that were given, as `clean_memory` takes them."""
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+
+def clean_and_show(target: Target, wanted: tuple[str, ...], *, out: bool) -> int:
+    """Clean up everywhere; print a line of before, one of after, and what was freed.
+
+    Args:
+        out: Whether these are the output; else only the last is told, beside what follows.
+
+    Returns:
+        The exit code.
+    """
+    from ...diagnosis.memory_cleaning import clean_memory
+    from ..render.memory_line import render_cleaned
+
+    def ask(process: Process) -> Cleaned:
+        return clean_memory(process, wanted, timeout_s=target.timeout_s)
+
+    replies = Replies(target, ask)
+    for reply in replies:
+        tell_notes(target, reply.endpoint, [*reply.notes, *reply.value.notes])
+        prefix = "" if target.is_single else f"{reply.endpoint}: "
+        lines = render_cleaned(reply.value)
+        if not out:
+            terminal.note(f"{prefix}{lines[-1]}")
+            continue
+        for line in lines:
+            terminal.write(f"{prefix}{line}")
+    return replies.exit_code
+
+
+_GC = click.option(
+    "--gc",
+    is_flag=True,
+    help="First collect garbage there, at the end of a step, and tell what that freed.",
+)
+_EMPTY_CACHE = click.option(
+    "--empty-cache",
+    is_flag=True,
+    help="First give back what is allocated there and not in use: the cache of the accelerator's"
+    " allocator; on the CPU, what the C library holds free.",
+)
+_RESET_PEAKS = click.option(
+    "--reset-peaks",
+    is_flag=True,
+    help="Have the device's peaks begin anew there: those that the script itself reads, too.",
+)

@@ -1,0 +1,148 @@
+"""One line about memory, from the newest row of python.memory.
+
+Rules of this file: asks by SQL alone, so that processes which hang or have ended answer, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ProbingError, ProcessEnded
+from ...messages.reading import Reading
+from ...tables import SOURCES
+from .. import terminal
+from ..ask.asking import Replies, tell_notes
+from ..render.memory_line import render_memory_line
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ..target import Target
+
+_NEWEST = """
+    SELECT step, micro_batch, phase, label, device, allocated_bytes, peak_bytes, reserved_bytes,
+        peak_reserved_bytes, device_used_bytes, resident_bytes, cgroup_bytes, cgroup_limit_bytes,
+        node_used_bytes, node_total_bytes, seq
+    FROM python.memory WHERE time_ns IS NOT NULL ORDER BY seq DESC LIMIT 1
+"""
+_SINCE = """
+    SELECT max(most) AS most FROM (
+        SELECT max(coalesce(allocated_bytes, resident_bytes)) AS most
+        FROM python.memory WHERE seq > {seq} AND device = '{device}'
+        UNION ALL
+        SELECT max(allocated_bytes) FROM python.torch_trace
+        WHERE start_ns > (SELECT time_ns FROM python.memory WHERE seq = {seq}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryMoment:
+    """A row of python.memory.
+
+    Attributes:
+        since_bytes: The most that was seen in use since the line before: on a device, of what its
+            allocator has handed out, else of the resident set. None for a first line.
+    """
+
+    step: int
+    micro_batch: int | None
+    phase: str
+    label: str | None
+    device: str
+    allocated_bytes: int | None
+    peak_bytes: int | None
+    reserved_bytes: int | None
+    peak_reserved_bytes: int | None
+    device_used_bytes: int | None
+    resident_bytes: int | None
+    cgroup_bytes: int | None
+    cgroup_limit_bytes: int | None
+    node_used_bytes: int | None
+    node_total_bytes: int | None
+    seq: int
+    since_bytes: int | None = None
+
+
+def moment_of(row: Mapping[str, Any]) -> MemoryMoment:
+    """A whole row of the table."""
+    names = [field.name for field in dataclasses.fields(MemoryMoment)]
+    return MemoryMoment(**{name: row[name] for name in names if name in row})
+
+
+def newest_moment(process: Process) -> MemoryMoment | None:
+    """The newest row; None before the first.
+
+    Raises:
+        ProbingError: The process has no record.
+    """
+    rows = process.query(_NEWEST).to_pylist()
+    return MemoryMoment(**rows[0]) if rows else None
+
+
+def with_peak_since(
+    process: Process, moment: MemoryMoment | None, before: MemoryMoment | None
+) -> MemoryMoment | None:
+    """The same with the most that was in use since an earlier line.
+
+    No counter is reset for it. Where the allocator's own peak has risen since, that is it; else it
+    is the most of what the record has seen, at the ends of calls and phases.
+    """
+    if moment is None or before is None or moment.device != before.device:
+        return moment
+    seen = process.query(_SINCE.format(seq=before.seq, device=before.device)).to_pylist()
+    most = seen[0]["most"]
+    risen = moment.peak_bytes
+    if risen is not None and before.peak_bytes is not None and risen > before.peak_bytes:
+        most = risen
+    return dataclasses.replace(moment, since_bytes=most)
+
+
+def show_line(
+    target: Target, *, every_s: float | None = None, sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Print one line per endpoint, once or every so often until nobody runs any more.
+
+    Args:
+        every_s: How long to wait between two rounds; None: there is only one.
+
+    Returns:
+        The exit code.
+    """
+    seen: dict[str, int] = {}
+    before: dict[str, MemoryMoment] = {}
+
+    def ask(process: Process) -> MemoryMoment | None:
+        moment, last = newest_moment(process), before.get(process.label)
+        if moment is not None:
+            before[process.label] = moment
+        return with_peak_since(process, moment, last)
+
+    while True:
+        ended: list[str] = []
+        replies = Replies(target, ask, ahead=[Reading.of_query(_NEWEST, target.limit_s)])
+        for reply in replies:
+            number = reply.value.seq if reply.value is not None else 0
+            if seen.get(reply.endpoint) == number and _has_ended(target, reply.endpoint):
+                ended.append(reply.endpoint)
+                continue
+            seen[reply.endpoint] = number
+            tell_notes(target, reply.endpoint, reply.notes)
+            prefix = "" if target.is_single else f"{reply.endpoint}: "
+            terminal.write(f"{prefix}{render_memory_line(reply.value)}")
+        if every_s is None or replies.exit_code or len(ended) == len(target.endpoints):
+            return replies.exit_code
+        sleep(every_s)
+
+
+def _has_ended(target: Target, endpoint: str) -> bool:
+    """Whether a process that has recorded nothing new never will."""
+    try:
+        target.connect(endpoint).live(SOURCES.name)
+    except ProcessEnded:
+        return True
+    except ProbingError:  # it hangs, or runs another version: more may come
+        return False
+    return False

@@ -1,0 +1,130 @@
+"""How the record of a process stands: its agent, its sources, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...diagnosis.restarting import Restart, newest_before
+from ...errors import ProbingError
+from ...messages.common import TablesAnswer
+from ...messages.reading import Reading
+from ...postmortem.not_finite import SINCE, NotFinite, since_of
+from ...tables import SOURCES, TABLES_BY_NAME
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...messages.card import Card
+
+_COSTS = """
+    SELECT count(*) AS steps, median(cost_s) AS cost_s, median(share) AS share
+    FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT 100)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """One source.
+
+    Attributes:
+        cost_s: What it cost in the last step that was looked at, in seconds.
+        rows: Rows that its table has ever had.
+        dropped: Rows of it that could not be written.
+    """
+
+    source: str
+    state: str
+    table: str
+    cost_s: float | None
+    faults: int
+    note: str | None
+    rows: int | None
+    dropped: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusReport:
+    """A process's record.
+
+    Attributes:
+        sources: None where the agent does not tell.
+        silence: Why it does not.
+        steps: How many of the last steps the two figures after it are medians of.
+        cost_s: What recording a step costs, in seconds.
+        share: The share of the step that this is.
+        limit: The share that the setting `overhead` allows; None where the agent does not tell.
+        not_finite: Since when the loss has not been finite; None while it is.
+        restart: From which checkpoint to start again, where it is not, and one is known.
+    """
+
+    card: Card
+    sources: tuple[SourceStatus, ...] | None
+    silence: str | None
+    steps: int
+    cost_s: float | None
+    share: float | None
+    limit: float | None = None
+    not_finite: NotFinite | None = None
+    restart: Restart | None = None
+
+
+def report_on(process: Process) -> StatusReport:
+    """Ask a process how its record stands.
+
+    Raises:
+        ProbingError: Not even its files can be read.
+    """
+    card, tables = process.status(), process.tables()
+    costs = process.query(_COSTS).to_pylist()[0]
+    since = since_of(process.query(SINCE).to_pylist())
+    silence = sources = limit = None
+    try:
+        live = process.live(SOURCES.name)
+        limit = _limit_of(process)
+    except ProbingError as error:
+        silence = error.message
+    else:
+        silence = live.note
+        rows = live.dicts()
+        sources = tuple(_source(row, tables) for row in rows)
+    return StatusReport(
+        card=card,
+        sources=sources,
+        silence=silence,
+        limit=limit,
+        not_finite=since,
+        restart=None if since is None else newest_before(process, since.step),
+        **costs,
+    )
+
+
+def readings(timeout_s: float) -> list[Reading]:
+    """What `report_on` asks of every process.
+
+    Args:
+        timeout_s: The time limit of each question.
+    """
+    return [
+        Reading(route="status"),
+        Reading(route="tables"),
+        Reading.of_query(_COSTS, timeout_s),
+        Reading.of_query(SINCE, timeout_s),
+        Reading(route="live", table=SOURCES.name),
+        Reading(route="settings"),
+    ]
+
+
+def _limit_of(process: Process) -> float | None:
+    """The share of a step that recording may cost, by the setting in force."""
+    values = [each.value for each in process.settings().settings if each.name == "overhead"]
+    return float(values[0]) / 100 if values else None
+
+
+def _source(row: Mapping[str, Any], tables: TablesAnswer) -> SourceStatus:
+    """A source with what its table holds."""
+    short = str(row["table"]).rpartition(".")[2]
+    name = TABLES_BY_NAME[short].name if short in TABLES_BY_NAME else short
+    written = {status.name: (status.written, status.dropped) for status in tables.tables}
+    rows, dropped = written.get(name, (None, None))
+    return SourceStatus(**row, rows=rows, dropped=dropped)

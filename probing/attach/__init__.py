@@ -1,0 +1,1 @@
+"""Puts an agent into a process that runs."""

@@ -1,0 +1,1 @@
+"""A process as its operator sees it, with or without an agent."""

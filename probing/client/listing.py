@@ -1,0 +1,233 @@
+"""Every process of this user that has an agent or a record, and how it is doing.
+
+Rules of this file: what a process was doing is read from its files; only whether it can answer
+is asked of it, by a ping that loads nothing, of all of them at once.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+from ..attach.preflight import find_obstacle
+from ..errors import ConnectionLost, NoSuchProcess, NotAnswering, NotProbed
+from ..linux import process
+from ..linux.host_memory import near_limit
+from ..postmortem import crashes
+from ..postmortem.not_finite import peek_since
+from ..reach.endpoint import Local, resolve
+from ..reach.ping import ping
+from ..ring import peek as ring_peek
+from ..rundir.attach_order import AttachFiles
+from ..rundir.folders import ProcessFolder, from_env
+from ..stacks import text as stacks
+
+State = Literal[
+    "training",
+    "idle",
+    "stopped",
+    "not answering",
+    "attaching",
+    "no agent",
+    "elsewhere",
+    "dead",
+]
+
+_PING_S = 0.5
+_RECENT_S = 10.0
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSummary:
+    """One line of `probing list`.
+
+    Attributes:
+        state: ``training``: a step ended, or began, in the last 10 s or within five times the
+            last step's duration. ``idle``: it answers, but makes no steps. ``not answering``:
+            alive, but runs no Python code. ``attaching``: an agent is on its way in; how far it has
+            come is among the problems. ``no agent``: its agent is stopped or did not start.
+            ``elsewhere``: it is another container's or another machine's, and shares this run
+            directory; whether it runs cannot be told from here.
+        step: The last step recorded.
+        step_age_s: Seconds since that step began.
+        folder: Its run folder; an endpoint, too.
+        problems: What its agent could not do, that its memory cgroup is close to its limit, and
+            since when its loss has not been finite; of an ended one, the crash that it ended by.
+    """
+
+    pid: int
+    rank: int | None
+    state: State
+    step: int | None
+    step_age_s: float | None
+    command: str
+    python: str
+    listen: str | None
+    folder: str | None
+    problems: tuple[str, ...]
+    has_torch: bool | None
+    obstacle: str | None = None
+
+
+def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessSummary, ...]:
+    """Every process of this user with an agent, newest first.
+
+    Args:
+        dead: Whether to include ended processes whose record is still there.
+        every: Whether to include the Python processes without an agent, behind the others.
+
+    Raises:
+        UnsafeRunDirectory: No agent would use the run directory as it is.
+    """
+    directory = from_env()
+    folders = [folder for folder in directory.folders() if dead or folder.is_alive()]
+    known = {folder.pid for folder in folders if folder.is_alive()}
+    strangers = [pid for pid in _python_processes() if pid not in known] if every else []
+    if not (folders or strangers):
+        return ()
+    with ThreadPoolExecutor(max_workers=min(32, len(folders) + len(strangers))) as pool:
+        seen = filter(None, pool.map(_stranger, strangers))
+        return (*pool.map(summarize, folders), *seen)
+
+
+def _python_processes() -> list[int]:
+    """The Python processes whose files this user may look at, newest first, without our own."""
+    pids = sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
+    return [pid for pid in pids if process.is_python(pid) and not _is_ours(process.command(pid))]
+
+
+def _is_ours(command: tuple[str, ...]) -> bool:
+    """Whether a process is one of probing's: a command, its helper, or a SQL worker."""
+    words = command[1:6]  # the interpreter's options come first
+    for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
+        if option == "-m":
+            return word in ("probing", "probing.attach.injectors", "probing.cluster.node")
+        if not option.startswith("-"):
+            return os.path.basename(option) in ("probing", "sql_worker.py")
+    return False
+
+
+def _stranger(pid: int) -> ProcessSummary | None:
+    """Look at a process without a folder in this run directory; None when it is gone.
+
+    It may have a folder in another directory.
+    """
+    try:
+        place = resolve(pid, from_env())
+    except NoSuchProcess:
+        return None
+    if isinstance(place, Local):
+        return summarize(place.folder)
+    obstacle = find_obstacle(pid)
+    return ProcessSummary(
+        pid=pid,
+        rank=None,
+        state="no agent",
+        step=None,
+        step_age_s=None,
+        command=" ".join(process.command(pid)),
+        python="",
+        listen=None,
+        folder=None,
+        problems=(),
+        has_torch=process.has_library(pid, "libtorch"),
+        obstacle=obstacle.message if obstacle else None,
+    )
+
+
+def summarize(folder: ProcessFolder) -> ProcessSummary:
+    """Look at one process with a run folder."""
+    reached = _reach(folder)
+    row = ring_peek.last_step(folder)
+    step = age = duration = None
+    if row is not None:
+        step = int(row.values["step"] or 0)
+        age = row.age_s(is_of_this_boot=not folder.is_foreign())
+        duration = row.values["duration_ns"]
+    card = folder.read_card()
+    state = reached or _activity(folder, step, age, duration)
+    return ProcessSummary(
+        pid=folder.pid,
+        rank=card.rank if card else None,
+        state=state,
+        step=step,
+        step_age_s=age,
+        command=" ".join(card.command if card else process.command(folder.pid)),
+        python=card.python if card else "",
+        listen=card.listen if card and state != "dead" else None,
+        folder=str(folder.path),
+        has_torch=process.has_library(folder.pid, "libtorch") if folder.is_alive() else None,
+        problems=(
+            *_crash(folder, state),
+            *_attach_problems(folder, state),
+            *_agent_problems(folder),
+            *_loss(folder),
+            *_memory(folder, state),
+        ),
+    )
+
+
+def _loss(folder: ProcessFolder) -> tuple[str, ...]:
+    """Since when the loss has not been finite."""
+    since = peek_since(folder)
+    return () if since is None else (since.sentence(),)
+
+
+def _memory(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """Whether the kernel is about to kill a process for want of memory."""
+    warning = None if state == "dead" else near_limit(folder.pid)
+    return () if warning is None else (warning,)
+
+
+def _crash(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """How an ended process ended, where it left word of that."""
+    crash = crashes.read_crash(folder) if state == "dead" else None
+    return (crashes.describe(crash),) if crash is not None else ()
+
+
+def _attach_problems(folder: ProcessFolder, state: State) -> tuple[str, ...]:
+    """How far an attach has come that has not come to its end."""
+    attach = AttachFiles(folder).read() if state in ("attaching", "no agent") else None
+    return () if attach is None else (attach.describe()[:_LONGEST_PROBLEM],)
+
+
+def _agent_problems(folder: ProcessFolder) -> tuple[str, ...]:
+    """What the agent of a process could not do."""
+    card = folder.read_card()
+    if card is None:
+        has_attach = AttachFiles(folder).read() is not None
+        return () if has_attach else ("its card cannot be read",)
+    return tuple(problem[:_LONGEST_PROBLEM] for problem in card.problems[:_MOST_PROBLEMS])
+
+
+def _reach(folder: ProcessFolder) -> State | None:
+    """Why the process cannot be asked; None when it can."""
+    if not folder.is_alive():
+        return "elsewhere" if folder.may_run_elsewhere() else "dead"
+    if stacks.is_stopped(folder.pid):
+        return "stopped"
+    attach = AttachFiles(folder).read()
+    if attach is not None and attach.stage != "failed":
+        return "attaching"
+    try:
+        ping(folder, timeout_s=_PING_S)
+    except NotProbed:
+        return "no agent"
+    except (NotAnswering, ConnectionLost):
+        return "not answering"
+    return None
+
+
+def _activity(
+    folder: ProcessFolder, step: int | None, age: float | None, duration: float | None
+) -> State:
+    """Whether a process that answers is making steps."""
+    if step is None or age is None:
+        return "idle"
+    usual = duration
+    if usual is None and step > 0:  # the step in progress: compare with the one before
+        usual = ring_peek.step_duration_before(folder)
+    return "training" if age < max(_RECENT_S, 5e-9 * (usual or 0)) else "idle"

@@ -1,0 +1,1 @@
+"""Many processes: launchers, jobs, node servers, SQL over all ranks."""

@@ -1,0 +1,37 @@
+"""The addresses behind a DNS name, as those of a Kubernetes headless service.
+
+Rules of this file: the resolver is a parameter; one name, one question.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....errors import BadEndpoint, NotProbing
+from .addresses import NODE_PORT, with_port
+
+Resolver = Callable[..., Sequence[tuple[Any, ...]]]
+
+
+def named_hosts(word: str, *, resolve: Resolver = socket.getaddrinfo) -> tuple[str, ...]:
+    """Every address that a name stands for, as host:port.
+
+    Args:
+        word: NAME or NAME:PORT.
+
+    Raises:
+        BadEndpoint: There is no name.
+        NotProbing: It is not known.
+    """
+    name, _, port = word.partition(":")
+    if not name or (port and not port.isdecimal()):
+        raise BadEndpoint(f"dns:{word}", "it must be a name, or name:port")
+    number = int(port) if port else NODE_PORT
+    try:
+        found = resolve(name, number, type=socket.SOCK_STREAM)
+    except OSError:
+        raise NotProbing(word, "the host name is not known") from None
+    addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return tuple(with_port(address, number) for address in addresses)

@@ -1,0 +1,158 @@
+"""Runs a node server: ``python -m probing.cluster.node``.
+
+Rules of this file: the process of its own that the package speaks of. Started by hand it says
+where it listens and stays in the terminal; started by an agent (``--detach``) it leaves the agent's
+process behind at once, says nothing, and ends when those it serves have been gone for a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import ProbingError, Unreachable, UsageError
+from ...rundir.folders import RunDirectory, from_env
+from ...rundir.node_card import log_path, read_node, token_path
+from ...settings import Settings
+
+_CONNECTIONS = 1024
+_REQUESTS = 256
+"""Many clients ask one node server about many ranks."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve until stopped; returns the exit code."""
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, ()
+    )  # an agent's thread, which blocks all, started it
+    options = _parser().parse_args(argv)
+    if options.detach:
+        _start_behind(argv)
+        return 0
+    try:
+        _serve(options)
+    except (ProbingError, OSError) as error:
+        help_ = getattr(error, "help", "")
+        help_ = f"\n{help_}" if help_ else ""
+        print(f"error: {error}{help_}", file=sys.stderr)  # noqa: T201
+        return error.exit_code if isinstance(error, ProbingError) else Unreachable.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="probing serve", allow_abbrev=False)
+    parser.add_argument("--listen")
+    parser.add_argument("--token-file")
+    parser.add_argument("--tls-cert")
+    parser.add_argument("--tls-key")
+    parser.add_argument("--allow-eval", action="store_true")
+    parser.add_argument("--detach", action="store_true")
+    parser.add_argument("--until-idle", action="store_true")
+    return parser
+
+
+def _start_behind(argv: Sequence[str]) -> None:
+    """Start the same again, in a session of its own, and leave it to itself."""
+    directory = from_env()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    log = os.open(log_path(directory), flags, 0o600)
+    try:
+        subprocess.Popen(
+            [sys.executable, "-m", "probing.cluster.node", *(a for a in argv if a != "--detach")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            close_fds=True,
+            start_new_session=True,
+            cwd="/",
+        )
+    finally:
+        os.close(log)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    """Take the place of the node server, and serve.
+
+    Raises:
+        ProbingError: Another one runs, or the address may not be listened on.
+        OSError: It cannot be.
+    """
+    from .server import NodeServer, node_tokens, take_place
+
+    settings = _settings(options)
+    directory = from_env()
+    place = take_place(directory)
+    if place is None:
+        if options.until_idle:  # another agent was quicker
+            return
+        raise _runs_already(directory)
+    server = NodeServer(settings, directory, node_tokens(settings, directory))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: server.stop())
+    idle_s = settings.node_idle_s if options.until_idle else None
+    try:
+        server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
+    except OSError as error:
+        if not options.until_idle:
+            raise OSError(
+                f"cannot listen on {settings.listen}: {error.strerror or error}."
+            ) from None
+        # Another run directory's node server, or anything else, has the usual port.
+        host = settings.listen.rpartition(":")[0]
+        server.settings = dataclasses.replace(settings, listen=f"{host}:0")
+        server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """The settings of the environment and the options together."""
+    found = Settings.from_env(os.environ)
+    listen = options.listen or found.node_listen
+    if not listen.rpartition(":")[2].isdecimal():
+        raise UsageError(f"--listen {listen} is not host:port.")
+    token = found.token
+    if options.token_file:
+        try:
+            token = Path(options.token_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise UsageError(
+                f"cannot read the token file {options.token_file}: {reason}."
+            ) from None
+        if not token:
+            raise UsageError(f"the token file {options.token_file} is empty.")
+    return dataclasses.replace(
+        found,
+        listen=listen,
+        token=token,
+        tls_cert=options.tls_cert or found.tls_cert,
+        tls_key=options.tls_key or ("" if options.tls_cert else found.tls_key),
+        allow_eval=options.allow_eval or found.allow_eval,
+        max_connections=max(found.max_connections, _CONNECTIONS),
+        max_requests=max(found.max_requests, _REQUESTS),
+    )
+
+
+def _runs_already(directory: RunDirectory) -> UsageError:
+    """The error for a second node server."""
+    card = read_node(directory)
+    which = f" (process {card.pid}, at {card.listen})" if card else ""
+    return UsageError(
+        f"a node server of {directory.path} runs already{which}.",
+        help=f"Use it, or end it first: kill {card.pid}." if card else "Use it.",
+    )
+
+
+def _tell(address: str, directory: RunDirectory) -> None:
+    card = read_node(directory)
+    shown = f"; its certificate is sha256:{card.fingerprint}" if card and card.fingerprint else ""
+    print(f"listening on {address}; the token is in {token_path(directory)}{shown}", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,243 @@
+"""What a node server answers for each process of its machine.
+
+Rules of this file: one method per route of a process, by the route's name; runs on the server's
+event loop, and what waits does so in a thread. Recorded tables are read by a SQL worker, stacks are
+had by the ladder, so that both work in every state of the process; the rest is passed on to its
+agent, if that can answer at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
+
+from ...errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
+from ...messages import common as wire, rank_paths
+from ...messages.limits import ANSWER_BYTES, ready_s
+from ...messages.reading import Reading
+from ...messages.routes import ROUTES_BY_NAME
+from ...reach import ladder
+from ...reach.ping import ping
+from ...reach.transport import path_to
+from ...ring.peek import tables_answer
+from ...rundir.folders import ProcessFolder, short_path
+from ..job.ahead import AT_AGENTS
+from .roster import Roster
+from .workers import Workers
+
+T = TypeVar("T")
+
+_PIECE = 1 << 16
+_AGENT = "http://localhost"
+_OK = 200
+_TABLE = re.compile(r"[a-z_]+(@[0-9]+)?")
+_THREADS = 64
+"""Each waits for one process at a time; a hung one takes seconds."""
+
+
+class Ranks:
+    """The routes under ``/v1/ranks/{key}``."""
+
+    def __init__(self, roster: Roster, workers: Workers) -> None:
+        self._roster = roster
+        self._workers = workers
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="rank")
+
+    def close(self) -> None:
+        """End what runs for clients."""
+        self._workers.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def handler(self, name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """What answers a route: a method of that name, else the process's own agent."""
+        own: Any = getattr(self, name, None)
+        return own or self.forward
+
+    async def status(self, request: web.Request) -> web.StreamResponse:
+        """Its card."""
+        return _json(_card_of(self._folder(request)))
+
+    async def tables(self, request: web.Request) -> web.StreamResponse:
+        """The counts of its tables."""
+        return _json(await self._in_thread(tables_answer, self._folder(request)))
+
+    async def query(self, request: web.Request) -> web.StreamResponse:
+        """SQL over its tables. The first piece is awaited before the status is sent."""
+        question = wire.decode(wire.QueryRequest, await request.read(), is_finite=True)
+        pieces = self._workers.query(question, self._folder(request))
+        try:
+            first = await pieces.__anext__()
+            response = web.StreamResponse(headers={"Content-Type": wire.ARROW_TYPE})
+            await response.prepare(request)
+            await response.write(first)
+            async for piece in pieces:
+                await response.write(piece)
+            await response.write_eof()
+        finally:
+            await pieces.aclose()
+        return response
+
+    async def backtrace(self, request: web.Request) -> web.StreamResponse:
+        """Its stacks, by the first rung of the ladder that holds."""
+        locals_ = request.query.get("locals") == "true"
+        return _json(await self._backtrace(self._folder(request), locals_=locals_))
+
+    async def read(self, reading: Reading, key: str) -> bytes:
+        """The answer of a process to what `probing.cluster.job.ahead.ROUTES` has, as a whole.
+
+        Raises:
+            ProbingError: There is none.
+        """
+        folder = self._roster.folder(key)
+        if reading.route == "backtrace":
+            return wire.encode(await self._backtrace(folder, locals_="locals" in reading.flags))
+        if reading.route == "status":
+            return wire.encode(_card_of(folder))
+        if reading.route == "tables":
+            return wire.encode(await self._in_thread(tables_answer, folder))
+        if reading.route in AT_AGENTS:
+            return await self._read_at_agent(reading, folder)
+        if reading.query is None:
+            raise BadRequest("a query needs a statement")
+        pieces = self._workers.query(reading.query, folder)
+        try:
+            return b"".join([piece async for piece in pieces])
+        finally:
+            await pieces.aclose()
+
+    async def _backtrace(self, folder: ProcessFolder, *, locals_: bool) -> wire.Backtrace:
+        notes: list[str] = []
+        trace = await self._in_thread(
+            functools.partial(ladder.backtrace_of, folder, notes, locals=locals_)
+        )
+        words = [*notes, *([trace.note] if trace.note else [])]
+        return dataclasses.replace(trace, note="; ".join(words) or None)
+
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """The answer of its own agent, passed on as it comes."""
+        folder = self._folder(request)
+        await self._in_thread(_require_agent, folder)
+        path = rank_paths.route_in(folder.path.name, request.path)
+        query = f"?{request.query_string}" if request.query_string else ""
+        async with _session_with(folder) as session:
+            return await _pass_on(session, request, f"{_AGENT}{path}{query}", folder)
+
+    async def _read_at_agent(self, reading: Reading, folder: ProcessFolder) -> bytes:
+        """The answer of its own agent."""
+        if (reading.route == "live") != bool(_TABLE.fullmatch(reading.table or "")):
+            raise BadRequest("a live table, and nothing else, is asked for by its name")
+        flags = {flag.name for flag in ROUTES_BY_NAME[reading.route].flags}
+        if not flags.issuperset(reading.flags):
+            raise BadRequest(f"{reading.route} has no such parameter")
+        await self._in_thread(_require_agent, folder)
+        path = path_to(reading.route, flags=reading.flags, times=reading.times, **reading.names)
+        try:
+            async with (
+                _session_with(folder) as session,
+                session.get(f"{_AGENT}{path}") as answer,
+            ):
+                body = await _whole(answer, folder)
+        except (OSError, ClientError) as error:
+            raise _lost(folder) from error
+        if answer.status != _OK:
+            raise wire.decode_error(body)
+        return body
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what waits; one that hangs costs a thread of many."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, functools.partial(work, *arguments))
+
+    def _folder(self, request: web.Request) -> ProcessFolder:
+        return self._roster.folder(request.match_info["key"])
+
+
+@contextlib.asynccontextmanager
+async def _session_with(folder: ProcessFolder) -> AsyncIterator[ClientSession]:
+    """A connection to the agent of a process, that waits as long as it is let."""
+    with short_path(folder.socket) as address:
+        connector = UnixConnector(address)
+        async with ClientSession(
+            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
+        ) as session:
+            yield session
+
+
+async def _whole(answer: ClientResponse, folder: ProcessFolder) -> bytes:
+    """An answer of an agent, unless it has no end.
+
+    Raises:
+        ConnectionLost: It is larger than an agent's may be.
+    """
+    body = bytearray()
+    async for piece in answer.content.iter_chunked(_PIECE):
+        body += piece
+        if len(body) > ANSWER_BYTES:
+            raise ConnectionLost(str(folder.socket))
+    return bytes(body)
+
+
+async def _pass_on(
+    session: ClientSession, request: web.Request, url: str, folder: ProcessFolder
+) -> web.StreamResponse:
+    """Send a request to an agent, and its answer back, piece by piece."""
+    body = await request.read() or None
+    headers = {"Content-Type": wire.JSON_TYPE}
+    response = None
+    try:
+        async with session.request(request.method, url, data=body, headers=headers) as answer:
+            kind = answer.headers.get("Content-Type", wire.JSON_TYPE)
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": kind})
+            await response.prepare(request)
+            async for piece in answer.content.iter_chunked(_PIECE):
+                await response.write(piece)
+            await response.write_eof()
+            return response
+    except (OSError, ClientError) as error:
+        if response is not None and response.prepared:
+            raise  # the answer breaks off, as it did there
+        raise _lost(folder) from error
+
+
+def _lost(folder: ProcessFolder) -> ProbingError:
+    """Why an agent that was there a moment ago gave no answer."""
+    if not folder.is_alive():
+        return ProcessEnded(folder.pid, "it ended meanwhile")
+    return ConnectionLost(str(folder.socket))
+
+
+def _require_agent(folder: ProcessFolder) -> None:
+    """Find out quickly whether a process can answer.
+
+    Raises:
+        ProcessEnded: It has ended.
+        NotProbed: It has no agent.
+        NotAnswering: It runs no Python code.
+    """
+    if not folder.is_alive():
+        raise ProcessEnded(folder.pid, "only what it recorded can be asked")
+    ping(folder, timeout_s=ready_s())
+
+
+def _card_of(folder: ProcessFolder) -> wire.Card:
+    """Who it is.
+
+    Raises:
+        InternalError: Its card cannot be read.
+    """
+    card = folder.read_card()
+    if card is None:
+        raise InternalError(f"the card in {folder.path} cannot be read")
+    return card
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

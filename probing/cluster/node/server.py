@@ -1,0 +1,227 @@
+"""The node server as a whole: its place in the run directory, its sockets, its life.
+
+Rules of this file: one for each run directory, by a locked file. The HTTP server, with the rules of
+who may ask, is the agents' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from ..._version import VERSION
+from ...errors import BadRequest
+from ...linux import process
+from ...messages import common as wire
+from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME, openapi
+from ...messages.tree import CollectRequest, TreeRequest
+from ...rundir.folders import RunDirectory, write_private
+from ...rundir.node_card import (
+    NodeCard,
+    forget_node,
+    lock_path,
+    read_token,
+    read_token_path,
+    token_path,
+    write_node,
+)
+from ...server.certificate import Certificate
+from ...server.server import Endpoint, Server
+from ...server.sockets import bind_tcp
+from ...server.tokens import Tokens, tokens_for
+from ...settings import Settings
+from ..registration import as_reached
+from .collecting import Collecting
+from .ranks import Ranks
+from .registering import Registrar
+from .roster import Roster
+from .stalls import StallWatch
+from .unions import Unions
+from .workers import Workers
+
+_LOOK_S = 1.0
+_END_S = 5.0
+
+
+class NodeServer:
+    """Answers for every process of a run directory.
+
+    Attributes:
+        settings: Of this process.
+        token: What every request must carry.
+        read_token: What those may carry that only read.
+        listen: Where it listens, see `probing.messages.card.Card`.
+        certificate: What it shows there, if that is encrypted.
+    """
+
+    def __init__(self, settings: Settings, directory: RunDirectory, tokens: Tokens) -> None:
+        self.settings = settings
+        self.token, self.read_token = tokens
+        self.listen: str | None = None
+        self.certificate: Certificate | None = None
+        self._directory = directory
+        self._watch = StallWatch()
+        self._roster = Roster(directory, self._watch.stalled_s)
+        self._ranks = Ranks(self._roster, Workers(lambda: self.settings))
+        self._server = Server(self, self._endpoints(), self._close)
+        self._is_over = threading.Event()
+        self._unions: Unions | None = None
+        self._collecting: Collecting | None = None
+
+    def run(self, *, told: Callable[[str], None], idle_s: float | None) -> None:
+        """Serve until stopped, or until no process has been there for `idle_s`.
+
+        Args:
+            told: Called with the address once it listens.
+            idle_s: None to serve for ever.
+
+        Raises:
+            NoPermission: The address is open to other machines, and that was not allowed.
+            BadSetting: Its certificate cannot be read.
+            OSError: It cannot be bound.
+        """
+        listening, self.listen, self.certificate = bind_tcp(self.settings, 0)
+        card = NodeCard(
+            pid=os.getpid(),
+            start_time=process.start_time(os.getpid()) or 0,
+            listen=self.listen,
+            fingerprint=self.certificate.fingerprint if self.certificate else None,
+        )
+        write_private(token_path(self._directory), self.token.encode())
+        write_private(read_token_path(self._directory), self.read_token.encode())
+        write_node(self._directory, card)
+        looking = threading.Thread(target=self._look_after, args=(idle_s,), daemon=True)
+        looking.start()
+        told(self.listen)
+        try:
+            self._server.run([listening])
+        finally:
+            self._is_over.set()
+            forget_node(self._directory)
+            looking.join(_END_S)
+
+    def stop(self) -> None:
+        """End `run`, from any thread or signal handler."""
+        self._server.stop()
+
+    def _endpoints(self) -> list[Endpoint]:
+        """Everything that is answered."""
+        own = (*NODE_ROUTES, ROUTES_BY_NAME["ping"], ROUTES_BY_NAME["openapi"])
+        return [
+            *((route, getattr(self, f"_{route.name}")) for route in own),
+            *((route, self._ranks.handler(route.name)) for route in RANK_ROUTES),
+        ]
+
+    async def _ping(self, request: web.Request) -> web.StreamResponse:
+        """Whether it is there."""
+        return _json(wire.Pong(pid=os.getpid()))
+
+    async def _members(self, request: web.Request) -> web.StreamResponse:
+        """All processes of the machine."""
+        value = request.query.get("states", "false")
+        if value not in {"true", "false"}:
+            raise BadRequest("states must be true or false")
+        answer = await asyncio.to_thread(self._roster.members, with_states=value == "true")
+        return _json(answer)
+
+    async def _union(self, request: web.Request) -> web.StreamResponse:
+        """One statement over many processes."""
+        return await self._of_unions().answer(request)
+
+    async def _union_tree(self, request: web.Request) -> web.StreamResponse:
+        """One statement over many processes of several machines."""
+        question = wire.decode(TreeRequest, await request.read(), is_finite=True)
+        token, listen = _token_of(request), self.listen or ""
+        return await self._of_unions().answer_tree(question, token=token, listen=listen)
+
+    def _of_unions(self) -> Unions:
+        if self._unions is None:
+            self._unions = Unions(self._directory)
+        return self._unions
+
+    async def _collect(self, request: web.Request) -> web.StreamResponse:
+        """The same requests of many processes."""
+        if self._collecting is None:
+            self._collecting = Collecting(self._directory, self._roster, self._ranks)
+        question = wire.decode(CollectRequest, await request.read(), is_finite=True)
+        token, listen = _token_of(request), self.listen or ""
+        return _json(await self._collecting.answer(question, token=token, listen=listen))
+
+    async def _openapi(self, request: web.Request) -> web.StreamResponse:
+        """The description of its routes."""
+        own = tuple(route for route in ROUTES if route.name in {"ping", "openapi"})
+        return web.json_response(openapi(VERSION, (*own, *NODE_ROUTES, *RANK_ROUTES)))
+
+    def _look_after(self, idle_s: float | None) -> None:
+        """The thread that watches: for stalls, for jobs to register with, for when to leave."""
+        registrar = Registrar(as_reached(self.listen or ""), self.settings.job_dir)
+        needed = time.monotonic()
+        try:
+            while not self._is_over.is_set():
+                alive = self._roster.alive()
+                self._watch.look(alive)
+                registrar.look(alive)
+                now = time.monotonic()
+                if alive:
+                    needed = now
+                if idle_s is not None and now - needed > idle_s:
+                    self.stop()
+                    return
+                self._is_over.wait(_LOOK_S)
+        finally:
+            registrar.close()
+
+    def _close(self) -> None:
+        """Let go of what serving has taken."""
+        self._ranks.close()
+        if self._unions is not None:
+            self._unions.close()
+        if self._collecting is not None:
+            self._collecting.close()
+        self._watch.close()
+
+
+def take_place(directory: RunDirectory) -> int | None:
+    """Become the node server of a run directory; None where another one is.
+
+    Raises:
+        UnsafeRunDirectory: Somebody else could write to it.
+        OSError: It cannot be made.
+    """
+    with contextlib.suppress(FileExistsError):
+        directory.path.mkdir(mode=0o700, parents=True)
+    directory.verify()
+    fd = os.open(lock_path(directory), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def node_tokens(settings: Settings, directory: RunDirectory) -> Tokens:
+    """The tokens as given, else those this machine's node server had before, else new ones.
+
+    Raises:
+        BadSetting: They are the same.
+    """
+    paths = token_path(directory), read_token_path(directory)
+    return tokens_for(settings, Tokens(*(read_token(path) or "" for path in paths)))
+
+
+def _token_of(request: web.Request) -> str:
+    """What a request was let in with."""
+    return request.headers.get("Authorization", "").removeprefix("Bearer ")
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

@@ -1,0 +1,203 @@
+"""Asks the ranks of a job for what should be the same on all of them.
+
+Rules of this file: parameters are looked at by each rank at the end of the same step, one that is
+far enough ahead for all to hear of it in time. A rank that cannot tell one kind of facts still
+tells the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import ProbingError
+from ...messages.reading import Reading
+from ...tables import ENVIRONMENT, PARAMETER_CHECKSUMS
+from ..job.asking import Outcome
+from .differences import PARAMETER, Fact, RankFacts
+from .naming import Rank
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...messages.common import LiveRows
+    from .gathering import Asking
+
+_PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
+_LEAD_S = 1.0
+"""How long all ranks may need to hear of the step, beside the time that they needed just now."""
+_SOON = 0.2
+"""The share of the time after which a rank answers that is asked through two others: what they
+keep for themselves leaves it little more."""
+_OF_MODELS = frozenset({PARAMETER, "buffer", "statistic"})
+_UNNAMED = frozenset({"job"})
+"""Settings that need not be the same."""
+
+
+class Told(NamedTuple):
+    """What one rank has told.
+
+    Attributes:
+        notes: Sentences about it.
+    """
+
+    facts: RankFacts
+    notes: tuple[str, ...]
+
+
+class _Appointment(NamedTuple):
+    """The step at whose end all ranks look.
+
+    Attributes:
+        wait_s: How long a rank may wait for it.
+        is_soon: Whether it comes before those must have answered who are asked through others.
+    """
+
+    step: int | None
+    wait_s: float
+    is_soon: bool = False
+
+    @property
+    def table(self) -> str:
+        """What a rank is asked for."""
+        return PARAMETER_CHECKSUMS.name + ("" if self.step is None else f"@{self.step}")
+
+
+def gather_facts(
+    asking: Asking, *, with_parameters: bool = True
+) -> tuple[tuple[Told, ...], tuple[Outcome[Told], ...]]:
+    """What every member tells that can be asked.
+
+    Args:
+        with_parameters: Whether parameters are looked at, for which each rank holds its training.
+    """
+    names = asking.names
+    meet = _appoint(asking) if with_parameters else None
+    outcomes = asking.ask(
+        lambda process, member: _tell(process, names[member], meet),
+        ahead=_readings(meet),
+        is_together=True,
+    )
+    return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
+
+
+def _readings(meet: _Appointment | None) -> list[Reading]:
+    """What can be asked of all ranks through others: all, if the step comes in time for that."""
+    found = [Reading(route="live", table=ENVIRONMENT.name), Reading(route="settings")]
+    if meet is not None and meet.is_soon:
+        found.append(Reading(route="live", table=meet.table, wait_s=meet.wait_s))
+    return found
+
+
+def _appoint(asking: Asking) -> _Appointment:
+    """A step that no rank has begun yet, and that all come to soon."""
+    outcomes = asking.ask(
+        lambda process, _: process.query(_PACE).to_pylist(),
+        ahead=[asking.query(_PACE)],
+        is_together=True,
+    )
+    answers = [outcome.value for outcome in outcomes if outcome.value]
+    steps = [rows[0]["step"] for rows in answers]
+    times = [row["duration"] for rows in answers for row in rows if row["duration"] is not None]
+    limit_s = max(1.0, 0.8 * asking.timeout_s)
+    if not steps or not times:
+        return _Appointment(None, limit_s)
+    lead_s = _LEAD_S + 2 * max(outcome.seconds for outcome in outcomes if outcome.value)
+    step_s = median(times)
+    ahead = 1 + math.ceil(min(lead_s, limit_s / 2) / step_s)
+    soon_s = _SOON * asking.timeout_s
+    is_soon = asking.is_ahead and ahead * step_s < soon_s / 2
+    return _Appointment(max(steps) + ahead, soon_s if is_soon else limit_s, is_soon)
+
+
+def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:
+    """What one process tells.
+
+    Raises:
+        ProbingError: It tells nothing at all.
+    """
+    notes: list[str] = []
+    errors: list[ProbingError] = []
+
+    def ask(question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except ProbingError as error:
+            notes.append(error.message)
+            errors.append(error)
+            return None
+
+    surroundings = ask(lambda: process.live(ENVIRONMENT.name))
+    settings = ask(process.settings)
+    seen = ask(lambda: _parameters(process, meet)) if meet is not None else None
+    if surroundings is None and settings is None and seen is None:
+        raise errors[0]
+    facts = [*_environment(surroundings), *_settings(settings), *_checksums(seen)]
+    rows = _dicts(seen)
+    notes += [seen.note] if seen is not None and seen.note and not rows else []
+    return Told(
+        RankFacts(
+            rank=rank,
+            facts=tuple(facts),
+            step=rows[0]["step"] if rows else None,
+            sharded=sum(row["is_shard"] for row in rows),
+        ),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _parameters(process: Process, meet: _Appointment) -> LiveRows:
+    return process.live(meet.table, wait_s=meet.wait_s)
+
+
+def _environment(rows: LiveRows | None) -> list[Fact]:
+    """The facts of python.environment."""
+    return [
+        Fact(
+            kind=row["kind"],
+            name=row["name"],
+            value=row["fingerprint"] if row["is_secret"] else row["value"],
+            is_secret=row["is_secret"],
+        )
+        for row in _dicts(rows)
+    ]
+
+
+def _settings(answer: Any) -> list[Fact]:
+    """The settings in force."""
+    if answer is None:
+        return []
+    return [
+        Fact(kind="setting", name=setting.name, value=setting.value)
+        for setting in answer.settings
+        if setting.name not in _UNNAMED
+    ]
+
+
+def _checksums(rows: LiveRows | None) -> list[Fact]:
+    """The parameters that are whole on this rank, and what else was looked at with them."""
+    found = [{**row, "kind": row["kind"] or PARAMETER} for row in _dicts(rows)]
+    roots = {row["root"] for row in found if row["kind"] in _OF_MODELS}
+    facts = []
+    for row in found:
+        if row["checksum"] is None or row["is_shard"]:
+            continue
+        is_of_model = row["kind"] in _OF_MODELS
+        about = f"{row['shape']} {row['dtype']}" if is_of_model else ""
+        owner = row["root"] if not is_of_model or len(roots) > 1 else ""
+        between = "." if is_of_model else " "
+        facts.append(
+            Fact(
+                kind=row["kind"],
+                name=f"{owner}{between}{row['parameter']}" if owner else row["parameter"],
+                value=f"{about} {row['checksum']}".strip(),
+                about=about,
+            )
+        )
+    return facts
+
+
+def _dicts(rows: LiveRows | None) -> list[dict[str, Any]]:
+    """The rows of an answer, where there is one."""
+    return [] if rows is None else rows.dicts()

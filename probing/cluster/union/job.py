@@ -1,0 +1,73 @@
+"""Many processes that are asked as one, from Python.
+
+Rules of this file: the way in for people; what it does is in `query`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...messages.limits import DEFAULT_TIMEOUT_S
+from ..job.members import Membership, find_members
+from .budget import DEFAULT_BUDGET_MIB
+from .leaves import Plan
+from .query import Union, UnionAnswer
+
+
+class Job:
+    """Many processes; every table has the first columns `rank`, `host` and `pid`.
+
+    Attributes:
+        membership: Who they are, ranks that were expected and not seen among them.
+    """
+
+    def __init__(self, membership: Membership, *, token: str | None, timeout_s: float) -> None:
+        self.membership = membership
+        self._token, self._timeout_s = token, timeout_s
+
+    def query(
+        self,
+        sql: str,
+        *,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+        budget_mib: float = DEFAULT_BUDGET_MIB,
+    ) -> UnionAnswer:
+        """Run one read-only statement over the rows of all processes.
+
+        Args:
+            timeout_s: When the answer has to be there; who is late by then is left out, and
+                told in the answer's `outcomes`.
+            max_rows: Where to cut the answer.
+            budget_mib: What all processes may send together.
+
+        Raises:
+            ProbingError: The statement cannot be run, or would move too much.
+        """
+        union = Union(self.membership.members, budget_mib=budget_mib, token=self._token)
+        return union.query(sql, timeout_s=timeout_s or self._timeout_s, max_rows=max_rows)
+
+    def explain(self, sql: str) -> Plan:
+        """What each process would be asked, and what would run over the answers.
+
+        Raises:
+            ProbingError: The statement cannot be run.
+        """
+        return Union(self.membership.members).explain(sql)
+
+
+def connect_many(
+    endpoints: Sequence[str], *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Job:
+    """Find all processes that the endpoints mean.
+
+    Args:
+        endpoints: What `probing.connect` takes, and ``all``, ``job:NAME``, ``rank:0-63``,
+            ``@hostfile`` and the addresses of node servers.
+        token: The token of TCP requests.
+        timeout_s: The time limit of each statement that names none, in seconds.
+
+    Raises:
+        ProbingError: Nothing at all was found.
+    """
+    return Job(find_members(endpoints, token=token), token=token, timeout_s=timeout_s)

@@ -1,0 +1,147 @@
+"""Has something recorded in the next steps of a training, and waits for it.
+
+Rules of this file: runs at the operator's side. What is armed ends by itself; a caller who leaves
+before ends it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
+from ..messages import common as wire
+from ..postmortem.not_finite import SINCE, NotFinite, since_of
+from .restarting import Restart, newest_before
+
+if TYPE_CHECKING:
+    from ..client.base import Process
+
+Tell = Callable[[wire.Armed], None]
+
+_POLL_S = 0.1
+_ENDED = {"over", "failed"}
+FINDINGS = "FROM python.numerics WHERE arming = {number} ORDER BY seq"
+GRADIENTS = (
+    "SELECT step, parameter, norm, max_abs, nan_count, inf_count, zero_share, weight_norm,"
+    " update_ratio, numel FROM python.gradients WHERE step BETWEEN {first} AND {last} ORDER BY"
+    " step DESC, isfinite(norm), norm DESC"
+)
+_USUAL_NORM = (
+    "SELECT median(grad_norm) AS norm FROM (SELECT grad_norm FROM python.steps WHERE step < {first}"
+    " AND isfinite(grad_norm) ORDER BY step DESC LIMIT 64)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What watching some steps came to.
+
+    Attributes:
+        armed: How it ended.
+        rows: The rows that were written, the first finding first.
+        evidence: The query that gives them.
+        since: Since when the loss has not been finite; None while it is, and where not asked for.
+        restart: From which checkpoint to start again, where it is not, and one is known.
+        usual_norm: The median norm of all gradients in the steps before; None where it is not on
+            record.
+    """
+
+    armed: wire.Armed
+    rows: tuple[dict[str, Any], ...]
+    evidence: str
+    since: NotFinite | None = None
+    restart: Restart | None = None
+    usual_norm: float | None = None
+
+
+def watch_numbers(
+    process: Process, steps: int, *, timeout_s: float, tell: Tell | None = None
+) -> Watch:
+    """Watch the next steps for values that are not finite.
+
+    Args:
+        timeout_s: How long any one step may take.
+        tell: Called with how far it is, now and then.
+
+    Raises:
+        ProbingError: It cannot be armed, or no step ends in time.
+    """
+    armed = arm_and_wait(process, "nan", steps, timeout_s=timeout_s, tell=tell)
+    evidence = FINDINGS.format(number=armed.number)
+    rows, since = _rows(process, evidence), since_of(_rows(process, SINCE))
+    restart = None if since is None else newest_before(process, since.step)
+    return Watch(armed=armed, rows=rows, evidence=evidence, since=since, restart=restart)
+
+
+def sample_gradients(
+    process: Process, steps: int, *, timeout_s: float, tell: Tell | None = None
+) -> Watch:
+    """Have the gradients of the next steps written down.
+
+    Args:
+        timeout_s: How long any one step may take.
+        tell: Called with how far it is, now and then.
+
+    Raises:
+        ProbingError: It cannot be armed, or no step ends in time.
+    """
+    armed = arm_and_wait(process, "gradients", steps, timeout_s=timeout_s, tell=tell)
+    evidence = GRADIENTS.format(first=armed.first_step or 0, last=armed.last_step or 0)
+    rows = _rows(process, evidence) if armed.found else ()
+    usual = _rows(process, _USUAL_NORM.format(first=armed.first_step or 0))
+    return Watch(armed=armed, rows=rows, evidence=evidence, usual_norm=usual[0]["norm"])
+
+
+def arm_and_wait(
+    process: Process,
+    what: str,
+    steps: int,
+    *,
+    timeout_s: float,
+    tell: Tell | None = None,
+    addresses: tuple[int, ...] = (),
+    cleaning: tuple[str, ...] = (),
+) -> wire.Armed:
+    """Arm something, and wait for its end; see `watch_numbers`."""
+    armed = _one(process.arm(what, steps, addresses=addresses, cleaning=cleaning), what)
+    try:
+        while armed.state not in _ENDED:
+            _check_time(armed, timeout_s)
+            if tell is not None:
+                tell(armed)
+            time.sleep(_POLL_S)
+            try:
+                armed = _one(process.armed(), what)
+            except (ConnectionLost, NotProbed, ProcessEnded) as error:
+                note = f"it ended before its time: {error.message}"
+                return dataclasses.replace(armed, state="over", notes=(*armed.notes, note))
+    except BaseException:
+        with contextlib.suppress(ProbingError):
+            process.arm(what, 0)
+        raise
+    return armed
+
+
+def _check_time(armed: wire.Armed, timeout_s: float) -> None:
+    """Make sure that steps still end.
+
+    Raises:
+        ArmTimedOut: None has for too long.
+    """
+    if armed.still_s > timeout_s:
+        raise ArmTimedOut(timeout_s, armed.done, armed.steps, notes=armed.notes)
+
+
+def _one(answer: wire.ArmedAnswer, what: str) -> wire.Armed:
+    """The answer about one kind."""
+    return next(armed for armed in answer.armed if armed.what == what)
+
+
+def _rows(process: Process, query: str) -> tuple[dict[str, Any], ...]:
+    """The rows of a query."""
+    return tuple(process.query(query).to_pylist())

@@ -1,0 +1,136 @@
+"""From members to verdicts: two looks at the record of each, and at its stacks in between.
+
+Rules of this file: who only waits is looked at once. Every question has a deadline of its own, so
+that a rank whose stack cannot be had still gives its record. Each job is judged by itself;
+processes without a rank one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ...cluster.job.asking import Coverage, Outcome, ask_all
+from ...messages.reading import Reading
+from .evidence import Call, RankEvidence, State, Verdict
+from .flights import FLIGHT, by_flights, flight_of, is_blind
+from .gathering import (
+    NEWEST,
+    RECORD,
+    Newest,
+    Stacks,
+    absent,
+    evidence_of,
+    is_joining,
+    may_get_on,
+    newest_of,
+    stack_again,
+    stacks_of,
+)
+from .judging import judge
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...cluster.job.members import Member
+    from ...messages.common import Backtrace
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+"""How far apart the two looks at a rank's record are, at least."""
+_STACKS = Reading(route="backtrace")
+_STACKS_S = 12.0
+_JOB = "job:"
+"""Who names a job may have others beside it."""
+_STATES: dict[str, State] = {"missing": "missing", "dead": "dead"}
+
+
+def diagnose(
+    members: Sequence[Member],
+    *,
+    timeout_s: float,
+    token: str | None = None,
+    asked: str = "-t all",
+) -> tuple[Verdict, ...]:
+    """Say of every job among some processes why it does not go on, or that it does.
+
+    Args:
+        timeout_s: How long any one question may take.
+        asked: How the command named them, for what it says to type next.
+    """
+    began = time.monotonic()
+    newest, record = (Reading.of_query(sql, timeout_s) for sql in (NEWEST, RECORD))
+    first = ask_all(members, newest_of, timeout_s=timeout_s, token=token, ahead=[newest])
+    before: dict[str, Newest] = _values(first)
+    limit_s = min(_STACKS_S, timeout_s)
+    stacks: dict[str, Stacks] = _values(
+        ask_all(members, stacks_of, timeout_s=limit_s, token=token, ahead=[_STACKS])
+    )
+    time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
+    busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
+
+    def second(process: Process, member: Member) -> Backtrace | None:
+        return stack_again(process, locals=is_joining(stacks[member.endpoint]))
+
+    again: dict[str, Backtrace] = _values(
+        ask_all(busy, second, timeout_s=limit_s, token=token, ahead=[_STACKS])
+    )
+
+    def look(process: Process, member: Member) -> RankEvidence:
+        key = member.endpoint
+        return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
+
+    outcomes = ask_all(members, look, timeout_s=timeout_s, token=token, ahead=[record])
+
+    def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
+        ahead = [Reading.of_query(FLIGHT, timeout_s)]
+        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
+
+    groups = _by_job(outcomes)
+    return tuple(
+        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
+        for group in groups
+    )
+
+
+def _judge(
+    outcomes: Sequence[Outcome[RankEvidence]],
+    flights: Callable[[Sequence[Member]], dict[str, tuple[Call, ...]]],
+    asked: str,
+    *,
+    has_others: bool,
+) -> Verdict:
+    """The verdict on one job."""
+    evidence = [outcome.value or _absent(outcome) for outcome in outcomes]
+    if len(evidence) > 1 and any(map(is_blind, evidence)):
+        evidence = by_flights(evidence, flights([outcome.member for outcome in outcomes]))
+    sizes = [o.member.world_size for o in outcomes if o.member.world_size is not None]
+    return judge(
+        evidence,
+        world=range(max(sizes, default=0)),
+        coverage=Coverage.of(outcomes).words(),
+        job=outcomes[0].member.job,
+        asked=asked,
+        has_others=has_others,
+    )
+
+
+def _absent(outcome: Outcome[RankEvidence]) -> RankEvidence:
+    state = _STATES.get(outcome.state, "unreachable")
+    return absent(outcome.member, state, outcome.error.message if outcome.error else None)
+
+
+def _by_job(outcomes: Sequence[Outcome[RankEvidence]]) -> list[list[Outcome[RankEvidence]]]:
+    """The outcomes of each job; those without a rank each for themselves."""
+    jobs: dict[object, list[Outcome[RankEvidence]]] = {}
+    for outcome in outcomes:
+        member = outcome.member
+        key = ("job", member.job) if member.rank is not None else ("process", member.endpoint)
+        jobs.setdefault(key, []).append(outcome)
+    return list(jobs.values())
+
+
+def _values(outcomes: Sequence[Outcome[T | None]]) -> dict[str, T]:
+    """The answers by endpoint."""
+    return {o.member.endpoint: o.value for o in outcomes if o.value is not None}

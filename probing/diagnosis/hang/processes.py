@@ -1,0 +1,102 @@
+"""The verdict on one process that no other is known to belong to.
+
+Rules of this file: pure functions. What a process waits for is told; whether that is a hang is said
+only of one whose steps are on record, because only their pace says how long is too long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...stacks.thread_waits import LIKELY
+from .case import Case
+from .evidence import Cause, Kind, RankEvidence, Verdict
+from .texts import name_of, seconds
+from .work import is_asleep, is_at_work, work_words
+
+
+def judge_process(evidence: RankEvidence | None) -> Verdict:
+    """Say what a single process does, and whether it hangs."""
+    if evidence is None:
+        return Verdict(kind="unknown", is_hang=False, headline="No process was found.")
+    name = name_of(evidence)
+    if not evidence.is_alive:
+        ending = evidence.ending or "how is not on record"
+        return Verdict(
+            kind="ended",
+            is_hang=False,
+            has_ended=True,
+            ended_well=evidence.ended_well,
+            headline=f"{name} has ended: {ending}.",
+        )
+    case = Case.of([_as_rank(evidence)])
+    still_s, doing = evidence.still_s, doing_words(evidence)
+    if evidence.state == "stopped":
+        kill = f"kill -CONT {evidence.pid}"
+        return _verdict(evidence, case, f"{name} {doing}; {kill} lets it go on.", is_hang=True)
+    if evidence.doing is not None and evidence.doing.is_deadlock and not evidence.moved:
+        return _verdict(evidence, case, f"{name} {doing}.", is_hang=True)
+    if evidence.moved or (still_s is not None and still_s < case.calm_s):
+        at = f" in step {evidence.step}" if evidence.step is not None else ""
+        return Verdict(
+            kind="healthy",
+            is_hang=False,
+            headline=f"{name} moves{at}: no hang.",
+            notes=tuple(f"Beside that there is {text}." for text in evidence.deadlocks),
+        )
+    if evidence.step is None or still_s is None:
+        text = f"{name} {doing}. No training step of it is on record to tell whether that is long."
+        return _verdict(evidence, case, text, is_hang=False)
+    is_hang = still_s >= case.threshold_s
+    if is_hang and (is_at_work(evidence) or is_asleep(evidence)):
+        text = f"{name} {work_words(evidence)}."
+        return _verdict(evidence, case, text, is_hang=False, kind="slow")
+    since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
+    text = f"{name} {since}, in step {evidence.step}: it {doing}."
+    return _verdict(evidence, case, text, is_hang=is_hang)
+
+
+def doing_words(evidence: RankEvidence) -> str:
+    """What a rank does and where, in words that fit behind its name."""
+    doing = evidence.doing
+    words = doing.words if doing else "is somewhere that could not be told"
+    if doing and doing.where and not doing.is_deadlock:
+        words += f", at {doing.where}"
+    if evidence.module is not None:
+        words += f", inside module {evidence.module}"
+    return words
+
+
+def _verdict(
+    evidence: RankEvidence, case: Case, headline: str, *, is_hang: bool, kind: Kind = "process"
+) -> Verdict:
+    return Verdict(
+        kind=kind,
+        is_hang=is_hang,
+        headline=headline,
+        causes=(
+            Cause(
+                rank=evidence.rank,
+                pid=evidence.pid,
+                host=evidence.host,
+                what=doing_words(evidence),
+                endpoint=evidence.address,
+                evidence=evidence.doing.stack if evidence.doing else (),
+            ),
+        ),
+        still_s=evidence.still_s,
+        threshold_s=case.threshold_s,
+        confidence=_confidence(evidence),
+    )
+
+
+def _confidence(evidence: RankEvidence) -> str:
+    if evidence.doing is None:
+        return "low: it has no stack"
+    if evidence.doing.is_deadlock and LIKELY in evidence.doing.words:
+        return "medium: who has which lock is told by the code that its threads are in"
+    return "high: its stack was read"
+
+
+def _as_rank(evidence: RankEvidence) -> RankEvidence:
+    return evidence if evidence.rank is not None else dataclasses.replace(evidence, rank=0)

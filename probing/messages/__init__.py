@@ -1,0 +1,1 @@
+"""What travels between processes: routes, bodies, limits, and how they are encoded."""

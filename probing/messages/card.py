@@ -1,0 +1,52 @@
+"""Who a process is.
+
+Rules of this file: what the agent must know of the wire at its start, and no more; the rest is in
+`probing.messages.common` and is loaded with the server.
+"""
+
+from __future__ import annotations
+
+from .frozen import frozen
+
+
+@frozen
+class Card:
+    """Who a process is; the file ``card.json`` of its run folder and the answer to ``status``.
+
+    Attributes:
+        start_time: Clock ticks after boot at which the process started.
+        pid_namespace: Inode of the pid namespace that `pid` belongs to.
+        listen: ``host:port`` of its TCP listener, if it has one; with ``https://`` before it where
+            that is encrypted.
+        problems: What the agent could not do, one sentence each.
+        job: What its job is called, see `probing.cluster.launchers`.
+        attempt: How often the launcher had started the job anew.
+        fingerprint: SHA-256 of the certificate that its TCP listener shows, if it has one.
+    """
+
+    pid: int
+    start_time: int
+    boot_id: str
+    pid_namespace: int
+    uid: int
+    host: str
+    command: tuple[str, ...]
+    executable: str
+    python: str
+    version: str
+    started_ns: int
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    listen: str | None = None
+    problems: tuple[str, ...] = ()
+    job: str | None = None
+    attempt: int = 0
+    fingerprint: str | None = None
+
+
+@frozen
+class Pong:
+    """The answer to a ping."""
+
+    pid: int

@@ -1,0 +1,114 @@
+"""Frozen dataclasses to JSON and back.
+
+Rules of this file: no socket, no clock, no thread, and no class of its own: the agent loads it at
+its start. `encode` and `decode` are each other's mirror; any bytes at all give an object of the
+class asked for, or a `BadRequest`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from typing import Annotated, Any, TypeVar
+
+from ..errors import BadRequest
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> bytes:
+    """The JSON of any object of this file."""
+    return json.dumps(dataclasses.asdict(value), separators=(",", ":")).encode()
+
+
+def decode(
+    cls: type[T], data: bytes | str, *, may_be_newer: bool = False, is_finite: bool = False
+) -> T:
+    """The object of class `cls` that `encode` made these bytes from.
+
+    Args:
+        may_be_newer: Whether a later version may have written them: members of the object that are
+            not known yet are passed over.
+        is_finite: Whether numbers must be finite, as in a request: no time that is none is waited
+            for.
+
+    Raises:
+        BadRequest: The bytes are no such object.
+    """
+    try:
+        raw = json.loads(data, **(_FINITE if is_finite else {}))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON ({error})") from None
+    if may_be_newer and isinstance(raw, dict):
+        known = {spec.name for spec in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        raw = {name: member for name, member in raw.items() if name in known}
+    value: T = _build(cls, raw, cls.__name__)
+    return value
+
+
+def _finite(text: str) -> float:
+    """A number that is one, whatever JSON in Python takes for it."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number")
+    return value
+
+
+_FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite}
+
+
+def _build(kind: Any, raw: Any, where: str) -> Any:
+    """Check `raw` against a type annotation and build what it describes."""
+    origin = typing.get_origin(kind)
+    if origin in {types.UnionType, typing.Union}:
+        return _build_union(kind, raw, where)
+    if origin is Annotated:
+        value = _build(float, raw, where)
+        if value <= 0:
+            raise BadRequest(f"{where} must be {typing.get_args(kind)[1]}")
+        return value
+    if origin is tuple:
+        if not isinstance(raw, list):
+            raise BadRequest(f"{where} must be a list")
+        item = typing.get_args(kind)[0]
+        return tuple(_build(item, entry, f"{where}[{i}]") for i, entry in enumerate(raw))
+    if dataclasses.is_dataclass(kind):
+        return _build_object(kind, raw, where)
+    if kind is float and type(raw) is int:
+        try:
+            return float(raw)
+        except OverflowError:
+            raise BadRequest(f"{where} is too large") from None
+    if type(raw) is not kind:
+        raise BadRequest(f"{where} must be {kind.__name__}")
+    return raw
+
+
+def _build_union(kind: Any, raw: Any, where: str) -> Any:
+    """Build the first member of a union that fits."""
+    members = typing.get_args(kind)
+    if raw is None and types.NoneType in members:
+        return None
+    exact = [m for m in members if m is type(raw)]
+    candidates = exact or [m for m in members if m is not types.NoneType]
+    return _build(candidates[0], raw, where)
+
+
+def _build_object(kind: Any, raw: Any, where: str) -> Any:
+    """Build a dataclass from an object, refusing missing and unknown members."""
+    if not isinstance(raw, dict):
+        raise BadRequest(f"{where} must be an object")
+    hints = typing.get_type_hints(kind, include_extras=True)
+    unknown = sorted(set(raw) - set(hints))
+    if unknown:
+        raise BadRequest(f"{where} has no member {unknown[0]!r}")
+    values = {}
+    for spec in dataclasses.fields(kind):
+        if spec.name in raw:
+            values[spec.name] = _build(hints[spec.name], raw[spec.name], f"{where}.{spec.name}")
+        elif spec.default is dataclasses.MISSING:
+            raise BadRequest(f"{where} lacks {spec.name!r}")
+    return kind(**values)

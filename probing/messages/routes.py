@@ -1,0 +1,516 @@
+"""The HTTP routes, each declared once.
+
+Rules of this file: method, path, bodies and meaning of a route live here; the agent's server
+binds a handler to each by name, the client asks by name, and the OpenAPI description and the
+reference page are made from these records. A GET changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from . import (
+    act as act_wire,
+    allocation as allocation_wire,
+    common as wire,
+    eval as eval_wire,
+    job as job_wire,
+    labels as labels_wire,
+    rank_paths,
+    tree as tree_wire,
+    union as union_wire,
+)
+from .limits import TimeLimit
+
+Access = Literal["read", "change", "eval"]
+"""What a route does: answers from what is recorded and what can be looked at; changes, holds or
+slows the training, or interrupts what others have begun; runs code that was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A query parameter that is ``true`` or ``false``; left out, it is the latter."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """A query parameter that is a time; left out, there is none."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One route.
+
+    Attributes:
+        name: What code calls it.
+        request: The class of the JSON body, or None where there is no body.
+        flags: Its query parameters that are true or false.
+        times: Its query parameters that are times.
+        answer: The class of the JSON answer; ``arrow`` for an Arrow IPC stream, ``document``
+            for the description of the routes itself; ``results`` for lines of JSON, each an
+            `EvalResult` or an error body, as they come; ``trace`` for a gzipped Chrome trace;
+            ``allocations`` for the gzipped lines of a recording of allocations.
+        access: What one must be allowed to do; over TCP a token or a setting decides.
+        writes: Whether a body has a file written where its sender says, which over TCP needs what
+            "eval" needs; None where none has.
+    """
+
+    name: str
+    method: Literal["GET", "POST"]
+    path: str
+    doc: str
+    request: type[Any] | None = None
+    flags: tuple[Flag, ...] = ()
+    times: tuple[Seconds, ...] = ()
+    answer: type[Any] | Literal["arrow", "document", "trace", "allocations", "results"]
+    access: Access
+    writes: Callable[[bytes], bool] | None = None
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        name="ping",
+        method="GET",
+        path="/v1/ping",
+        access="read",
+        answer=wire.Pong,
+        doc="Whether the process can run Python code. Answered before anything else is loaded.",
+    ),
+    Route(
+        name="status",
+        method="GET",
+        path="/v1/status",
+        access="read",
+        answer=wire.Card,
+        doc="Who it is.",
+    ),
+    Route(
+        name="query",
+        method="POST",
+        path="/v1/query",
+        access="read",
+        request=wire.QueryRequest,
+        answer="arrow",
+        doc="Run one read-only SQL statement in the SQL worker. An answer that was cut says so in"
+        " the metadata `probing.truncated` of its schema.",
+    ),
+    Route(
+        name="eval",
+        method="POST",
+        path="/v1/eval",
+        access="eval",
+        request=wire.EvalRequest,
+        answer=wire.EvalResult,
+        doc="Run Python code in the process: at the next safe point while training makes progress.",
+    ),
+    Route(
+        name="eval_commit",
+        method="POST",
+        path="/v1/eval/commit",
+        access="eval",
+        request=eval_wire.EvalCommit,
+        answer=eval_wire.EvalCommit,
+        doc="Say at which step code is run that all ranks of a job run, or that it is run alone.",
+    ),
+    Route(
+        name="backtrace",
+        method="GET",
+        path="/v1/backtrace",
+        access="read",
+        answer=wire.Backtrace,
+        flags=(Flag(name="locals", doc="Also short texts of the local variables."),),
+        doc="The stack of every thread; with `?locals=true` also short texts of the local"
+        " variables.",
+    ),
+    Route(
+        name="labels",
+        method="POST",
+        path="/v1/labels",
+        access="change",
+        request=labels_wire.LabelsRequest,
+        answer=labels_wire.LabelsAnswer,
+        doc="Tokens beside labels of the next batch that the training reads.",
+    ),
+    Route(
+        name="profile",
+        method="POST",
+        path="/v1/profile",
+        access="change",
+        request=wire.ProfileRequest,
+        answer="trace",
+        doc="Run torch.profiler over the next steps of the training. Closing the connection ends it"
+        " at the end of the step in progress.",
+    ),
+    Route(
+        name="profile_progress",
+        method="GET",
+        path="/v1/profile",
+        access="read",
+        answer=wire.ProfileProgress,
+        doc="How far the profile in hand is.",
+    ),
+    Route(
+        name="arm",
+        method="POST",
+        path="/v1/arm",
+        access="change",
+        request=wire.ArmRequest,
+        answer=wire.ArmedAnswer,
+        doc="Record something in the next steps of the training, or end that. The answer comes at"
+        " once.",
+    ),
+    Route(
+        name="armed",
+        method="GET",
+        path="/v1/arm",
+        access="read",
+        answer=wire.ArmedAnswer,
+        doc="What is recorded on demand, and how far it is.",
+    ),
+    Route(
+        name="tables",
+        method="GET",
+        path="/v1/tables",
+        access="read",
+        answer=wire.TablesAnswer,
+        doc="How many rows each table holds and has lost.",
+    ),
+    Route(
+        name="live",
+        method="GET",
+        path="/v1/live/{table}",
+        access="read",
+        answer=wire.LiveRows,
+        flags=(Flag(name="patient", doc="Wait even while the training makes no progress at all."),),
+        times=(
+            Seconds(
+                name="wait_s",
+                doc="How long the next call of the model may be waited for, in seconds. Only"
+                " `modules` does, for the columns from `calls` on; without it they are not observed"
+                " anew.",
+            ),
+        ),
+        doc="The rows of one live table. `parameter_checksums@120` are those at the end of step"
+        " 120.",
+    ),
+    Route(
+        name="settings",
+        method="GET",
+        path="/v1/settings",
+        access="read",
+        answer=wire.SettingsAnswer,
+        doc="The settings in force.",
+    ),
+    Route(
+        name="set",
+        method="POST",
+        path="/v1/settings",
+        access="change",
+        request=wire.SettingChange,
+        answer=wire.SettingsAnswer,
+        doc="Change one setting of the running process.",
+    ),
+    Route(
+        name="detach",
+        method="POST",
+        path="/v1/detach",
+        access="change",
+        request=wire.DetachRequest,
+        answer=wire.Detached,
+        doc="Take the agent out of the process. The answer comes first; then everything of the"
+        " agent goes, this server with it.",
+    ),
+    Route(
+        name="record",
+        method="POST",
+        path="/v1/memory/record",
+        access="change",
+        request=allocation_wire.RecordRequest,
+        answer=allocation_wire.RecordStatus,
+        doc="Begin or end to record allocations. The answer comes at once.",
+    ),
+    Route(
+        name="recording",
+        method="GET",
+        path="/v1/memory/record",
+        access="read",
+        answer=allocation_wire.RecordStatus,
+        doc="How the recording of allocations stands.",
+    ),
+    Route(
+        name="snapshot",
+        method="POST",
+        path="/v1/memory/snapshot",
+        access="change",
+        request=allocation_wire.SnapshotRequest,
+        answer="allocations",
+        doc="The allocations that were recorded; where none were, those of the next steps. Closing"
+        " the connection ends what was begun for it.",
+    ),
+    Route(
+        name="fit",
+        method="POST",
+        path="/v1/fit",
+        access="change",
+        request=wire.FitRequest,
+        answer=wire.FitAnswer,
+        doc="Predict the peak of memory of a training step in another shape, on a copy of the model"
+        " without data. The training is held for it at the end of a step.",
+    ),
+    Route(
+        name="repeat",
+        method="POST",
+        path="/v1/eval/repeat",
+        access="eval",
+        request=eval_wire.RepeatRequest,
+        answer="results",
+        doc="Run Python code at the end of every so many steps. A line comes for each run; closing"
+        " the connection ends it.",
+    ),
+    Route(
+        name="jobs",
+        method="GET",
+        path="/v1/jobs",
+        access="read",
+        answer=eval_wire.EvalJobs,
+        doc="The evals in hand.",
+    ),
+    Route(
+        name="cancel",
+        method="POST",
+        path="/v1/jobs/cancel",
+        access="change",
+        request=eval_wire.CancelRequest,
+        answer=eval_wire.EvalJobs,
+        doc="Interrupt an eval, or do not run it at all; the answer is what is still in hand.",
+    ),
+    Route(
+        name="complete",
+        method="POST",
+        path="/v1/complete",
+        access="eval",
+        request=eval_wire.CompleteRequest,
+        answer=eval_wire.Completions,
+        doc="How a line of Python that is being typed can go on. Runs no code of the objects.",
+    ),
+    Route(
+        name="act",
+        method="POST",
+        path="/v1/act",
+        access="change",
+        request=act_wire.ActRequest,
+        writes=act_wire.writes_file,
+        answer=act_wire.Act,
+        doc="Change something in the training, in its own thread and between two steps; exactly"
+        " one action. The answer comes when it has been applied. Over TCP a `checkpoint` needs what"
+        " an eval needs: it writes a file where the request says.",
+    ),
+    Route(
+        name="act_prepare",
+        method="POST",
+        path="/v1/act/prepare",
+        access="change",
+        request=act_wire.ActRequest,
+        writes=act_wire.writes_file,
+        answer=act_wire.Prepared,
+        doc="Begin with an action that several ranks are to apply at one step of all. The answer"
+        " comes when this rank could; `commit` says where.",
+    ),
+    Route(
+        name="act_commit",
+        method="POST",
+        path="/v1/act/commit",
+        access="change",
+        request=act_wire.Commit,
+        answer=act_wire.Commit,
+        doc="Say where a prepared action is applied, or give it up; refused where it is too late."
+        " What comes of it is among the actions.",
+    ),
+    Route(
+        name="acts",
+        method="GET",
+        path="/v1/act",
+        access="read",
+        answer=act_wire.Acts,
+        doc="The last actions, and how they stand.",
+    ),
+    Route(
+        name="openapi",
+        method="GET",
+        path="/v1/openapi.json",
+        access="read",
+        answer="document",
+        doc="This description, as OpenAPI 3.1.",
+    ),
+)
+
+NODE_ROUTES: tuple[Route, ...] = (
+    Route(
+        name="members",
+        method="GET",
+        path="/v1/members",
+        access="read",
+        answer=job_wire.MembersAnswer,
+        flags=(Flag(name="states", doc="Also what each of them does; asks them all for a sign."),),
+        doc="Only of a node server: every process of its machine, alive or ended. The routes of"
+        " each are at `/v1/ranks/{key}/...`, as `/v1/ranks/4242-81234567/query`.",
+    ),
+    Route(
+        name="union",
+        method="POST",
+        path="/v1/union",
+        access="read",
+        request=union_wire.UnionRequest,
+        answer="arrow",
+        doc="Only of a node server: one SQL statement over one table of several of its processes,"
+        " in which `rank`, `host` and `pid` are the first columns. The schema's metadata tell, as"
+        " `probing.members`, what became of each process.",
+    ),
+    Route(
+        name="union_tree",
+        method="POST",
+        path="/v1/union/tree",
+        access="read",
+        request=tree_wire.TreeRequest,
+        answer="arrow",
+        doc="Only of a node server: the same over processes of several machines, whose node servers"
+        " it asks with the token that it was asked with. The schema's metadata tell, as"
+        " `probing.nodes`, what became of each process of each machine that it has reached.",
+    ),
+    Route(
+        name="collect",
+        method="POST",
+        path="/v1/collect",
+        access="read",
+        request=tree_wire.CollectRequest,
+        answer=tree_wire.CollectAnswer,
+        doc="Only of a node server: the answers to the same requests of many processes, of its own"
+        " and of those of other machines, as of `union/tree`.",
+    ),
+)
+"""What a node server answers for itself."""
+
+RANK_ROUTES: tuple[Route, ...] = tuple(
+    dataclasses.replace(route, path=rank_paths.path_of("{key}", route.path))
+    for route in ROUTES
+    if route.name != "openapi"
+)
+"""What it answers for each of its processes, or passes on to the agent there."""
+
+ROUTES_BY_NAME: dict[str, Route] = {route.name: route for route in (*ROUTES, *NODE_ROUTES)}
+
+
+def openapi(version: str, routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of some routes; those of an agent, if not given."""
+    schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
+    paths: dict[str, Any] = {}
+    for route in routes:
+        operation: dict[str, Any] = {
+            "operationId": route.name,
+            "summary": route.doc,
+            "responses": {
+                "200": {"description": "Done.", "content": _answer_content(route, schemas)},
+                "default": {
+                    "description": "Any error.",
+                    "content": {wire.JSON_TYPE: {"schema": {"$ref": "#/components/schemas/Error"}}},
+                },
+            },
+        }
+        if parameters := _parameters(route):
+            operation["parameters"] = parameters
+        if route.request is not None:
+            schema = _schema_of(route.request, schemas)
+            operation["requestBody"] = {
+                "required": True,
+                "content": {wire.JSON_TYPE: {"schema": schema}},
+            }
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "probing", "version": version},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+_ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "status", "exit_code", "message", "help", "detail"],
+            "properties": {
+                "code": {"type": "string"},
+                "status": {"type": "integer"},
+                "exit_code": {"type": "integer"},
+                "message": {"type": "string"},
+                "help": {"type": "string"},
+                "detail": {"type": "object"},
+            },
+        }
+    },
+}
+
+_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    """What stands in the path and behind it."""
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in ("key", "table")
+        if f"{{{name}}}" in route.path
+    ]
+    for flag in route.flags:
+        schema: dict[str, Any] = {"type": "boolean", "default": False}
+        found.append({"name": flag.name, "in": "query", "description": flag.doc, "schema": schema})
+    for time in route.times:
+        schema = {"type": "number", "minimum": 0}
+        found.append({"name": time.name, "in": "query", "description": time.doc, "schema": schema})
+    return found
+
+
+def _answer_content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    """The content of a good answer."""
+    if route.answer == "arrow":
+        return {wire.ARROW_TYPE: {}}
+    if route.answer in {"trace", "allocations"}:
+        return {wire.TRACE_TYPE: {}}
+    if route.answer == "results":
+        return {eval_wire.LINES_TYPE: {}}
+    if route.answer == "document":
+        return {wire.JSON_TYPE: {"schema": {"type": "object"}}}
+    return {wire.JSON_TYPE: {"schema": _schema_of(route.answer, schemas)}}
+
+
+def _schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a type annotation; dataclasses are collected in `schemas`."""
+    if kind in _SIMPLE:
+        return {"type": _SIMPLE[kind]}
+    if kind == TimeLimit:
+        return {"type": "number", "exclusiveMinimum": 0}
+    if typing.get_origin(kind) is tuple:
+        return {"type": "array", "items": _schema_of(typing.get_args(kind)[0], schemas)}
+    if not dataclasses.is_dataclass(kind):
+        return {"anyOf": [_schema_of(member, schemas) for member in typing.get_args(kind)]}
+    name = typing.cast("type", kind).__name__
+    if name not in schemas:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = dataclasses.fields(kind)
+        schemas[name] = {
+            "type": "object",
+            "required": [f.name for f in fields if f.default is dataclasses.MISSING],
+            "properties": {f.name: _schema_of(hints[f.name], schemas) for f in fields},
+        }
+    return {"$ref": f"#/components/schemas/{name}"}

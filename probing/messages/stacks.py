@@ -1,0 +1,142 @@
+"""Stacks as they travel: threads, tasks, and what they wait for.
+
+Rules of this file: as in `probing.messages.common`, which has all of it, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """One local variable and a short text of its value."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One frame of a stack.
+
+    Attributes:
+        func: Qualified name of the function; of a module that the process died in, its name.
+        file: Source file; the library of a native function.
+        lineno: The line being executed; 0 where unknown.
+        line: The text of that line, where the source could be read.
+        kind: ``python``, ``native``, or ``module`` for a torch module whose call had not ended.
+        locals: The local variables, if they were asked for.
+    """
+
+    func: str
+    file: str
+    lineno: int
+    line: str | None = None
+    kind: str = "python"
+    locals: tuple[Local, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What a thread waits for that another one has: a lock, an import, or the end of itself.
+
+    Attributes:
+        kind: ``lock``, ``import`` or ``thread``.
+        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``.
+        holder_id: The kernel number of the thread that has it; None where that is not known.
+        since: The line at which that has taken it: ``train.py:40 in save``.
+        is_certain: Whether the thing itself or a block of code tells who has it; else it is likely.
+        is_settled: Whether the thread has slept all the time while that was looked at, so that
+            all of this was so at one moment.
+        has_limit: Whether the wait ends by itself after some time, or that is not known.
+    """
+
+    kind: str
+    what: str
+    holder_id: int | None = None
+    since: str | None = None
+    is_certain: bool = True
+    is_settled: bool = False
+    has_limit: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStack:
+    """One thread and its frames, innermost first.
+
+    Attributes:
+        thread_id: The thread's number in the kernel; 0 where unknown.
+        state: The kernel's letter for its state.
+        cpu_s: Processor time used, in seconds; None where unknown.
+        holds_gil: Whether it holds the interpreter lock; None where unknown.
+        waiting: What it waits for or does, in words; None where unknown.
+        wchan: The function of the kernel that it sleeps in; None where unknown or awake.
+        awaits: What it waits for, where that is something that a thread has, and the agent looked.
+    """
+
+    thread_id: int
+    name: str
+    is_main: bool
+    frames: tuple[Frame, ...]
+    daemon: bool | None = None
+    alive: bool = True
+    state: str | None = None
+    cpu_s: float | None = None
+    holds_gil: bool | None = None
+    waiting: str | None = None
+    wchan: str | None = None
+    awaits: Awaited | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStack:
+    """A task of asyncio or a greenlet, and its frames, innermost first.
+
+    Attributes:
+        kind: ``asyncio`` or ``greenlet``.
+        thread_id: The kernel number of the thread it takes turns on; 0 where unknown.
+        waiting: What it waits for or does, in words.
+    """
+
+    kind: str
+    name: str
+    frames: tuple[Frame, ...]
+    thread_id: int = 0
+    waiting: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """What a process has done since it began, as the kernel counts it; None where it does not tell.
+
+    Attributes:
+        time_s: When that was, on a clock of its machine that never goes back.
+        read_bytes: What it has read by system calls, from files as from anywhere.
+        written_bytes: What it has written so.
+        children_cpu_s: Processor time of the processes that it has started and that run.
+    """
+
+    time_s: float
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    children_cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtrace:
+    """The stacks of a process at one moment, main thread first.
+
+    Attributes:
+        source: One of `probing.tables.STACK_SOURCES`: who took it.
+        note: What the reader should know about it, if anything.
+        work: What it has done so far: two of them tell whether it gets on.
+        tasks: What takes turns on its threads, where the agent looked.
+    """
+
+    pid: int
+    source: str
+    threads: tuple[ThreadStack, ...]
+    note: str | None = None
+    work: WorkDone | None = None
+    tasks: tuple[TaskStack, ...] = ()

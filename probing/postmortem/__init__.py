@@ -1,0 +1,1 @@
+"""How a process ended, and what it last knew."""

@@ -1,0 +1,275 @@
+"""How a process ended, from what its crash left in the run folder.
+
+Rules of this file: reads files, trusts nothing in them, and any bytes at all give a record or
+none. What the agent writes down of an exception is a `CrashRecord`; what faulthandler writes at a
+fatal signal is text, and is parsed into one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import BadRequest
+from ..linux.foreign_files import open_file, read_file
+from ..messages.codec import decode
+from ..messages.common import Frame, ThreadStack
+from ..ring.peek import last_step
+from ..rundir.folders import ProcessFolder
+from ..stacks.source_lines import SourceLines
+from ..stacks.text import is_ours
+
+SIGNAL, EXCEPTION, THREAD_EXCEPTION = "signal", "exception", "thread exception"
+
+_MAX_BYTES = 8 << 20
+_MAX_NS = 2**62
+_MAX_SENTENCE = 300
+_THREAD_FRAMES = 4
+"""A thread's outermost frames: three of `threading`, and the function that it was started for."""
+_FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
+_THREAD = re.compile(
+    r"^(?:(Current thread|Thread) 0x([0-9a-f]{1,16})(?: \[(.*)\])?|Stack)"
+    r" \(most recent call first\):$"
+)
+_FRAME = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d{1,9}|\?\?\?) in (.*)$')
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+_SIGNALS = {
+    "Segmentation fault": signal.SIGSEGV,
+    "Aborted": signal.SIGABRT,
+    "Bus error": signal.SIGBUS,
+    "Illegal instruction": signal.SIGILL,
+    "Floating point exception": signal.SIGFPE,
+    "Floating-point exception": signal.SIGFPE,
+}
+"""By the words that faulthandler has for them; it spells the last one differently since 3.13."""
+
+_AMOUNT = r"([\d.]+ (?:bytes|[KMGT]iB))"
+_MEMORY_FACTS = (
+    ("asked for", re.compile(f"Tried to allocate {_AMOUNT}")),
+    ("on GPU", re.compile(r"GPU (\d+)(?: has|;)")),
+    ("in all", re.compile(f"total capacity of {_AMOUNT}")),
+    ("free", re.compile(f"of which {_AMOUNT} is free")),
+    ("in use by this process", re.compile(f"this process has {_AMOUNT} memory in use")),
+    ("held by tensors", re.compile(f"{_AMOUNT} is allocated by PyTorch")),
+    ("cached but unused", re.compile(f"{_AMOUNT} is reserved by PyTorch but unallocated")),
+)
+"""What the message of torch.OutOfMemoryError tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One of the exceptions that led to another.
+
+    Attributes:
+        relation: ``cause`` where the code says ``raise ... from``, else ``context``.
+    """
+
+    relation: str
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashRecord:
+    """What a crash left behind.
+
+    Attributes:
+        when_ns: When, in nanoseconds since the epoch.
+        kind: ``signal``, ``exception`` or ``thread exception``.
+        type: The signal's name, or the exception's class.
+        message: The signal's description, or what the exception says.
+        threads: Every thread's stack, the one that crashed first. An exception's frames are those
+            that it came through.
+        chain: What led to the exception, the nearest first.
+        step: The training step, where one was counted and the agent could tell.
+        left_out: Frames left out of the middle of the first stack.
+    """
+
+    when_ns: int
+    kind: str
+    type: str
+    message: str
+    threads: tuple[ThreadStack, ...]
+    chain: tuple[Link, ...] = ()
+    step: int | None = None
+    left_out: int = 0
+
+
+def read_crash(folder: ProcessFolder) -> CrashRecord | None:
+    """The crash that explains how a process ended; None when it left no record.
+
+    A fatal signal while Python was being torn down after an unhandled exception has no stack: it is
+    the exception that explains the end. A thread's exception ends nothing but the thread, and one
+    after which another step began was only shown by `sys.excepthook`.
+    """
+    fatal = _read_fatal(folder)
+    exception = _read_exception(folder.exception)
+    if exception is not None and _went_on(folder, exception.when_ns):
+        exception = None
+    if fatal is not None and (exception is None or _has_frames(fatal)):
+        return fatal
+    return exception or _read_exception(folder.thread_exception)
+
+
+def describe(record: CrashRecord) -> str:
+    """How a process ended, in one sentence without its full stop."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.when_ns / 1e9))
+    if record.kind == SIGNAL:
+        return f"it was ended by {record.type} ({record.message}) at {at}"
+    what = f"an unhandled {_named(record.type, record.message)}"
+    if record.kind == EXCEPTION:
+        return f"it ended with {what} (at {at})"
+    name = record.threads[0].name if record.threads else "a thread"
+    return f"its thread {name} ended with {what} (at {at}), which by itself does not end a process"
+
+
+def device_memory(message: str) -> str | None:
+    """What torch's message says about the device's memory, in a few words; None if nothing."""
+    facts = [(words, pattern.search(message)) for words, pattern in _MEMORY_FACTS]
+    return ", ".join(f"{words} {m[1]}" for words, m in facts if m) or None
+
+
+def name_link(link: Link) -> str:
+    """An exception that led to another, in a few words."""
+    return f"{_named(link.type, link.message)} ({link.relation})"
+
+
+def _named(type: str, message: str) -> str:
+    """An exception on one line."""
+    words = " ".join(message.split())
+    if len(words) > _MAX_SENTENCE:
+        words = words[:_MAX_SENTENCE].rstrip() + "..."
+    return f"{type}: {words}" if words else type
+
+
+def parse_fatal(data: bytes, *, pid: int, when_ns: int) -> CrashRecord | None:
+    """What faulthandler wrote, behind the agent's own first line; None when that is no crash.
+
+    A second signal that came while the first was being written down is left out.
+    """
+    text = data.decode("utf-8", "replace")
+    reports = list(_FATAL.finditer(text))
+    if not reports:
+        return None
+    words = reports[0][1].strip()
+    number = _SIGNALS.get(words)
+    end = reports[1].start() if len(reports) > 1 else len(text)
+    main, agent_files = _head(text)
+    found = list(_threads(text[reports[0].end() : end], pid, main))
+    found.sort(key=lambda item: (not item[0], not item[1].is_main))
+    threads = [
+        thread
+        for crashed, thread in found
+        if crashed or thread.is_main or not _is_agents(thread, agent_files)
+    ]
+    return CrashRecord(
+        when_ns=when_ns,
+        kind=SIGNAL,
+        type=number.name if number else "a fatal error",
+        message=words,
+        threads=tuple(threads),
+    )
+
+
+def _read_fatal(folder: ProcessFolder) -> CrashRecord | None:
+    try:
+        with open(open_file(folder.fatal_signal), "rb") as file:
+            when_ns = os.fstat(file.fileno()).st_mtime_ns
+            data = file.read(_MAX_BYTES)
+    except OSError:
+        return None
+    return parse_fatal(data, pid=folder.pid, when_ns=min(max(0, when_ns), _MAX_NS))
+
+
+def _read_exception(path: Path) -> CrashRecord | None:
+    """The record that the agent wrote, without the frames of its own."""
+    try:
+        record = decode(CrashRecord, read_file(path, _MAX_BYTES))
+    except (OSError, BadRequest):
+        return None
+    if record.kind not in {EXCEPTION, THREAD_EXCEPTION} or not 0 <= record.when_ns <= _MAX_NS:
+        return None
+    threads = tuple(
+        replace(thread, frames=tuple(f for f in thread.frames if not is_ours(f.file)))
+        for thread in record.threads
+    )
+    return replace(record, threads=threads)
+
+
+def _went_on(folder: ProcessFolder, when_ns: int) -> bool:
+    """Whether a step began later than that."""
+    step = last_step(folder)
+    return step is not None and (step.values.get("start_ns") or 0) > when_ns
+
+
+def _has_frames(record: CrashRecord) -> bool:
+    """Whether any thread was still running Python code."""
+    return any(thread.frames for thread in record.threads)
+
+
+def _head(text: str) -> tuple[int, str]:
+    """The main thread's number in Python, and the folder of the agent's files, by our own line."""
+    try:
+        head = json.loads(text.partition("\n")[0])
+        return int(head["main"]), str(head["agent"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0, ""
+
+
+def _threads(text: str, pid: int, main: int) -> Iterator[tuple[bool, ThreadStack]]:
+    """The stacks of a report, each with whether it is the one that crashed."""
+    header: re.Match[str] | None = None
+    frames: list[Frame] = []
+    source = SourceLines()
+    for line in [*text.splitlines(), "Stack (most recent call first):"]:
+        begins = _THREAD.match(line)
+        if begins is None:
+            frame = _FRAME.match(line) if header else None
+            if frame is not None:
+                frames.append(_frame(frame, source))
+            continue
+        if header is not None:
+            yield header[1] != "Thread", _thread(header, tuple(frames), pid, main)
+        header, frames = begins, []
+
+
+def _thread(header: re.Match[str], frames: tuple[Frame, ...], pid: int, main: int) -> ThreadStack:
+    """One thread; faulthandler numbers it as Python does, and names it since 3.14."""
+    number = int(header[2] or "0", 16)
+    is_main = number != 0 and number == main
+    name = "MainThread" if is_main else _unescaped(header[3] or "") or f"thread {number:#x}"
+    shown = tuple(frame for frame in frames if not is_ours(frame.file))
+    return ThreadStack(thread_id=pid if is_main else 0, name=name, is_main=is_main, frames=shown)
+
+
+def _frame(match: re.Match[str], source: SourceLines) -> Frame:
+    """One frame, with the text of its line where the source is still there."""
+    path = _unescaped(match[1] or "???")
+    number = int(match[2]) if match[2].isdecimal() else 0
+    return Frame(
+        func=_unescaped(match[3]), file=path, lineno=number, line=source.line(path, number) or None
+    )
+
+
+def _unescaped(text: str) -> str:
+    """A text as it was before faulthandler wrote it in ASCII."""
+    return _ESCAPE.sub(lambda m: _character(int(m[1] or m[2] or m[3], 16)), text)
+
+
+def _character(code: int) -> str:
+    """A character, if there is one of that number that can be written anywhere."""
+    is_character = code <= sys.maxunicode and not 0xD800 <= code < 0xE000
+    return chr(code) if is_character else "\N{REPLACEMENT CHARACTER}"
+
+
+def _is_agents(thread: ThreadStack, agent_files: str) -> bool:
+    """Whether it is one of the agent's own threads: what it was started for is the agent's."""
+    began = [frame.file for frame in thread.frames[-_THREAD_FRAMES:]]
+    return bool(agent_files) and any(file.startswith(agent_files) for file in began)

@@ -1,0 +1,264 @@
+"""How an ended process ended, as far as memory may have had to do with it.
+
+Rules of this file: operator's side. What is certain is told apart from what is likely: a process
+that the kernel kills leaves no word, so all there is are its last rows, and what the kernel still
+says. `judge` is a pure function of what `ending_of` has read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..linux import process
+from ..linux.cgroup import find_cgroup
+from ..rundir.folders import ProcessFolder
+from ..units import size
+from .crashes import THREAD_EXCEPTION, describe, read_crash
+
+NEAR_LIMIT = 0.9
+"""A cgroup whose memory was at this part of its limit was close to it."""
+NEAR_FULL = 0.95
+"""The same of the whole machine."""
+_KILLED = re.compile(r"(Memory cgroup out|Out) of memory: Killed process (\d+) \(([^)]*)\)")
+_KMSG_BYTES = 8192
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
+"""The number of the machine's own pid namespace: the kernel's log has no others' pids."""
+_MOST_LINES = 20_000
+LAST_MEMORY = """
+    SELECT time_ns, step, phase, resident_bytes, cgroup_bytes, cgroup_limit_bytes,
+           cgroup_oom_kills, node_used_bytes, node_total_bytes
+    FROM python.memory ORDER BY seq DESC LIMIT 200
+"""
+"""The newest rows of python.memory."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a process ended.
+
+    Attributes:
+        certain: What is certain, one sentence each.
+        likely: What is likely, and what it follows from.
+        was_killed: Whether it ended without a word: by SIGKILL, or without Python's knowledge.
+        by_memory: Whether that was for want of memory, for certain or likely.
+        by_cgroup: Whether it was that of its cgroup.
+    """
+
+    certain: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    was_killed: bool = False
+    by_memory: bool = False
+    by_cgroup: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelKill:
+    """A process that the kernel has killed for want of memory.
+
+    Attributes:
+        is_cgroup: Whether it was the limit of a cgroup that was reached.
+        when_s: When, in seconds since the machine was started.
+        line: What the kernel wrote.
+    """
+
+    pid: int
+    name: str
+    is_cgroup: bool
+    when_s: float
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupNow:
+    """The cgroup that this terminal is in.
+
+    Attributes:
+        limit: Bytes; None without one.
+        kills: Processes that the kernel has killed in it.
+    """
+
+    limit: int | None
+    kills: int
+
+
+def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
+    """How a process ended; None while it runs.
+
+    Args:
+        rows: Its last rows of python.memory, the newest first.
+    """
+    if folder.is_alive():
+        return None
+    crash = read_crash(folder)
+    if crash is not None and crash.kind != THREAD_EXCEPTION:
+        return Ending(certain=(_sentence(describe(crash)),))
+    if not folder.socket.exists():
+        return Ending(certain=("It ended in an orderly way: its agent was told of the end.",))
+    card = folder.read_card()
+    if card is not None and card.boot_id != process.boot_id():
+        return Ending(certain=("The machine has been started anew since.",), was_killed=True)
+    if folder.is_foreign():
+        where = "It belongs to another container: from here nothing tells whether it still runs."
+        return Ending(certain=(where,))
+    is_here = card is not None and card.pid_namespace == _FIRST_PID_NAMESPACE
+    kills = kernel_kills(read_kernel_log()) if is_here else []
+    ending = judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
+    words = process.exit_words(folder.pid, folder.start_time)
+    if words is None:
+        return ending
+    status = f"Its exit status, which its parent has not taken yet, is {words}."
+    return replace(ending, certain=(ending.certain[0], status, *ending.certain[1:]))
+
+
+def judge(
+    pid: int,
+    rows: Sequence[Row],
+    kills: Sequence[KernelKill],
+    cgroup: CgroupNow | None,
+    *,
+    started_s: float = 0.0,
+) -> Ending:
+    """What can be said of a process that ended without a word.
+
+    Args:
+        rows: As in `ending_of`.
+        kills: What the kernel's log still holds.
+        cgroup: The terminal's own.
+        started_s: When the process was started, in seconds since the machine was.
+    """
+    certain = [
+        "It ended without a word: no exception, no fatal signal and no orderly end is on record, as"
+        " after SIGKILL (or os._exit, or the end of its container)."
+    ]
+    for kill in kills:
+        if kill.pid == pid and kill.when_s >= started_s:
+            what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
+            certain.append(f"The kernel killed it for want of memory: {what} ({kill.line}).")
+            return Ending(
+                certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
+            )
+    in_cgroup = [*_near_limit(rows), *_counted(rows, cgroup)]
+    likely = (*in_cgroup, *_near_full(rows))
+    return Ending(
+        certain=tuple(certain),
+        likely=likely,
+        was_killed=True,
+        by_memory=bool(likely),
+        by_cgroup=bool(in_cgroup),
+    )
+
+
+def _near_limit(rows: Sequence[Row]) -> list[str]:
+    """Its cgroup was close to the limit."""
+    last = next((row for row in rows if row.get("cgroup_bytes") is not None), None)
+    if last is None or not last.get("cgroup_limit_bytes"):
+        return []
+    used, limit = last["cgroup_bytes"], last["cgroup_limit_bytes"]
+    if used < NEAR_LIMIT * limit:
+        return []
+    return [
+        f"The kernel killed it because its cgroup reached its limit: it held {size(used)} of"
+        f" {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
+    ]
+
+
+def _counted(rows: Sequence[Row], cgroup: CgroupNow | None) -> list[str]:
+    """The kernel counts the processes that it has killed in a cgroup."""
+    counts = [row for row in rows if row.get("cgroup_oom_kills") is not None]
+    if not counts:
+        return []
+    first, last = counts[-1]["cgroup_oom_kills"], counts[0]["cgroup_oom_kills"]
+    found = []
+    if last > first:
+        found.append(
+            f"The kernel was killing processes of its cgroup: {last - first} in its last rows."
+        )
+    limit = counts[0].get("cgroup_limit_bytes")
+    if cgroup is not None and cgroup.limit == limit and cgroup.kills > last:
+        found.append(
+            f"The kernel has killed {cgroup.kills - last} more since the last row on record, if its"
+            " cgroup is that of this terminal, which has the same limit."
+        )
+    return found
+
+
+def _near_full(rows: Sequence[Row]) -> list[str]:
+    """The machine itself had hardly any memory left."""
+    last = next((row for row in rows if row.get("node_used_bytes") is not None), None)
+    if last is None or not last.get("node_total_bytes"):
+        return []
+    used, total = last["node_used_bytes"], last["node_total_bytes"]
+    if used < NEAR_FULL * total:
+        return []
+    return [
+        f"The kernel killed it because the machine's memory ran out: {size(used)} of {size(total)}"
+        " were in use in the last row on record."
+    ]
+
+
+def kernel_kills(lines: Sequence[str]) -> list[KernelKill]:
+    """The processes that the kernel says it has killed for want of memory.
+
+    Args:
+        lines: As /dev/kmsg gives them: `priority,number,microseconds,flags;text`.
+    """
+    found = []
+    for line in lines:
+        head, _, text = line.partition(";")
+        match = _KILLED.search(text)
+        fields = head.split(",")
+        if match is not None and len(fields) > 2 and fields[2].isdecimal():
+            found.append(
+                KernelKill(
+                    pid=int(match[2]),
+                    name=match[3],
+                    is_cgroup=match[1].startswith("Memory cgroup"),
+                    when_s=int(fields[2]) * 1e-6,
+                    line=text.strip()[:200],
+                )
+            )
+    return found
+
+
+def read_kernel_log(path: str = "/dev/kmsg") -> list[str]:
+    """The kernel's log; nothing where it may not be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    lines: list[str] = []
+    try:
+        while len(lines) < _MOST_LINES:
+            data = os.read(fd, _KMSG_BYTES)
+            if not data:
+                break
+            lines += data.decode("utf-8", "replace").splitlines()
+    except OSError:  # its end is reached, or lines were overwritten meanwhile
+        pass
+    finally:
+        os.close(fd)
+    return lines
+
+
+def cgroup_now() -> CgroupNow | None:
+    """The cgroup of this very process; None where it cannot be read."""
+    paths = find_cgroup("self")
+    kills = paths.oom_kills() if paths is not None else None
+    return (
+        CgroupNow(limit=paths.limit_bytes(), kills=kills) if paths and kills is not None else None
+    )
+
+
+def _started_s(folder: ProcessFolder) -> float:
+    """When a process was started, in seconds since the machine was."""
+    return folder.start_time / os.sysconf("SC_CLK_TCK")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

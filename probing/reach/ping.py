@@ -1,0 +1,28 @@
+"""Whether a process can run Python code now."""
+
+from __future__ import annotations
+
+from ..errors import NotAnswering, NotProbed, NotProbing
+from ..rundir.folders import ProcessFolder
+from . import ladder
+from .transport import Address, ask
+
+_MOST_BYTES = 65_536
+
+
+def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
+    """Return when the process has shown that it can run Python code.
+
+    Raises:
+        NotProbed: It has no agent, or its agent could not start.
+        NotAnswering: It did not answer in time; the sentence says why where that is known.
+    """
+    try:
+        ask(Address(path=folder.socket), "ping", timeout_s=timeout_s, most_bytes=_MOST_BYTES)
+    except NotProbing:
+        card = folder.read_card()
+        why = card.problems[0] if card and card.problems else "its agent has stopped"
+        raise NotProbed(folder.pid, why) from None
+    except NotAnswering:
+        why = ladder.why_silent(folder)
+        raise NotAnswering(f"process {folder.pid}", timeout_s, why) from None

@@ -1,0 +1,691 @@
+/* The hot path of the recorder in C: one row of python.torch_trace per module call.
+ *
+ * Rules of this file: optional, with Python alone everything works as well, only slower. It stands
+ * behind a Python function, as that function's vectorcall: torch.compile, inspect and other tools
+ * see the Python function, whose code does the same and writes the same rows; what is run is this.
+ * Whatever is rare (the call of a root, a module that is met for the first time, a step that is
+ * timed on the device, a thread that is traced) is left to the Python function. It holds the interpreter lock from end to
+ * end, keeps no reference longer than a call but those that `install` was given, and whatever goes
+ * wrong in it, the user's module is called exactly once, and its result or exception passed on.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+#include <time.h>
+
+#define HEADER_SIZE 16384
+#define MAX_DEPTH 255
+#define DONE 1
+#define FACTS_SIZE 24 /* the thread's part of a row, down to the columns that close it */
+#define CACHED (1 << 12)
+
+/* A row of python.torch_trace; `install` compares it with the layout that Python declares. */
+typedef struct {
+    uint64_t begin;
+    int64_t start_ns;
+    uint32_t step;
+    uint8_t ids[12];
+    uint32_t thread_id;
+    uint8_t stage, depth, recomputed, training;
+    int64_t duration_ns;
+    int64_t allocated_bytes;
+    uint64_t end;
+} Row;
+
+_Static_assert(sizeof(Row) == 64, "a row has no holes");
+_Static_assert(offsetof(Row, end) - offsetof(Row, thread_id) == FACTS_SIZE, "nor have its facts");
+
+/* Gives rows their numbers: "words", each four more than the last. */
+typedef struct {
+    PyObject_HEAD
+    uint64_t next;
+} Words;
+
+/* What is the same for all calls of a moment. */
+typedef struct {
+    PyObject_HEAD
+    long long step;
+    long long due_ns;
+    long long bytes;
+} Moment;
+
+/* What one thread is in the middle of: the part of it that a call needs. */
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t depth;
+    PyObject *facts; /* by depth: FACTS_SIZE bytes each */
+} Thread;
+
+/* A module whose numbers are known: a copy of what is in `known`, until that changes. */
+typedef struct {
+    PyObject *module; /* compared only, never used */
+    uint32_t epoch;
+    uint8_t ids[12];
+    uint8_t is_recorded;
+} Known;
+
+static struct {
+    PyObject *function;    /* what stands in for Module.__call__ */
+    PyObject *original;    /* torch's own; kept, for calls that outlast the recording */
+    PyObject *known;       /* dict: id(module) -> bytes */
+    PyObject *hooked;      /* dict: id(module) -> what hooks it */
+    PyObject *state_of_thread;
+    PyObject *hook, *sample, *failed, *fault;
+    Words *words;
+    Moment *now;
+    Py_buffer ring;
+    uint64_t slot_mask;    /* of row numbers */
+    uint64_t installed;    /* how often; 0: never. Calls under way know theirs */
+    int is_installed;
+    int is_direct;         /* torch's own is what we can do ourselves */
+    vectorcallfunc python; /* the function as it is without us */
+    uint32_t epoch;        /* entries of the cache are valid if they carry it */
+    Known cache[CACHED];
+} hot;
+
+static _Thread_local struct {
+    uint64_t installed;
+    uint64_t state_id;
+    Thread *thread;
+} here;
+
+static PyObject *name_call_impl, *name_compiled;
+static PyTypeObject *words_type, *moment_type, *thread_type;
+
+static inline int64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Calls into Python with the raised exception as the one in hand, as a handler would; the exception
+ * is raised again if `again` is set, else dropped. What the call itself raises is dropped. */
+static void handle(PyObject *callable, PyObject *const *args, size_t count, int again)
+{
+    PyObject *type, *value, *trace, *old_type, *old_value, *old_trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL && value != NULL)
+        PyException_SetTraceback(value, trace);
+    PyErr_GetExcInfo(&old_type, &old_value, &old_trace);
+    Py_XINCREF(type);
+    Py_XINCREF(value);
+    Py_XINCREF(trace);
+    PyErr_SetExcInfo(type, value, trace);
+    PyObject *done = PyObject_Vectorcall(callable, args, count, NULL);
+    if (done == NULL)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    PyErr_SetExcInfo(old_type, old_value, old_trace);
+    if (again) {
+        PyErr_Restore(type, value, trace);
+    } else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    }
+}
+
+/* Notes a fault of our own. */
+static void note_fault(void)
+{
+    if (hot.is_installed) {
+        PyObject *fault = hot.fault;
+        Py_INCREF(fault);
+        handle(fault, NULL, 0, 0);
+        Py_DECREF(fault);
+    } else {
+        PyErr_Clear();
+    }
+}
+
+/* What this thread is in the middle of, borrowed; NULL where that is for Python to find out. */
+static inline Thread *this_thread(PyThreadState *state)
+{
+    uint64_t id = PyThreadState_GetID(state);
+    if (here.installed == hot.installed && here.state_id == id)
+        return here.thread;
+    PyObject *found = PyObject_CallNoArgs(hot.state_of_thread);
+    if (found == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    /* The thread's own dictionary keeps it for as long as its state of Python lives. */
+    int is_one = PyObject_TypeCheck(found, thread_type);
+    if (is_one) {
+        here.installed = hot.installed;
+        here.state_id = id;
+        here.thread = (Thread *)found;
+    }
+    Py_DECREF(found);
+    return is_one ? here.thread : NULL;
+}
+
+/* What is known of a module; NULL where nothing is. */
+static inline const Known *find(PyObject *module)
+{
+    uint64_t hash = ((uintptr_t)module >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    Known *cached = &hot.cache[(hash >> 40) & (CACHED - 1)];
+    if (cached->module == module && cached->epoch == hot.epoch)
+        return cached;
+    PyObject *key = PyLong_FromVoidPtr(module);
+    if (key == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *ids = PyDict_GetItemWithError(hot.known, key);
+    Py_DECREF(key);
+    if (ids == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    if (!PyBytes_Check(ids) || (PyBytes_GET_SIZE(ids) != 0 && PyBytes_GET_SIZE(ids) != 12))
+        return NULL;
+    cached->module = module;
+    cached->epoch = hot.epoch;
+    cached->is_recorded = PyBytes_GET_SIZE(ids) != 0;
+    if (cached->is_recorded)
+        memcpy(cached->ids, PyBytes_AS_STRING(ids), sizeof cached->ids);
+    return cached;
+}
+
+static inline Row *row_of(uint64_t word)
+{
+    return (Row *)((char *)hot.ring.buf + HEADER_SIZE) + ((word >> 2) & hot.slot_mask);
+}
+
+/* Writes a row whose end is open. */
+static inline Row *open_row(uint64_t word, int64_t start, const Known *known, const char *facts)
+{
+    Row *row = row_of(word);
+    __atomic_store_n(&row->begin, word, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    row->start_ns = start;
+    row->step = (uint32_t)hot.now->step;
+    memcpy(row->ids, known->ids, sizeof row->ids);
+    memcpy(&row->thread_id, facts, FACTS_SIZE);
+    __atomic_store_n(&row->end, word, __ATOMIC_RELEASE);
+    return row;
+}
+
+/* Calls the module as torch's own Module.__call__ would. */
+static inline PyObject *call_module(PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (hot.is_direct) {
+        PyObject *compiled = PyObject_GetAttr(args[0], name_compiled);
+        if (compiled == NULL) {
+            PyErr_Clear(); /* torch's own will say what is wrong */
+        } else if (Py_IsNone(compiled)) {
+            Py_DECREF(compiled);
+            return PyObject_VectorcallMethod(name_call_impl, args, nargsf, kwnames);
+        } else {
+            Py_DECREF(compiled);
+        }
+    }
+    return PyObject_Vectorcall(hot.original, args, nargsf, kwnames);
+}
+
+/* Hands a module that is to be hooked to Python. */
+static void hook_module(
+    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
+    int64_t now)
+{
+    PyObject *key = PyLong_FromVoidPtr(args[0]);
+    PyObject *hooked = key == NULL ? NULL : PyDict_GetItemWithError(hot.hooked, key);
+    Py_XDECREF(key);
+    if (hooked == NULL) {
+        if (PyErr_Occurred())
+            note_fault();
+        return;
+    }
+    Py_INCREF(hooked);
+    Py_ssize_t positional = PyVectorcall_NARGS(nargsf) - 1;
+    PyObject *rest = PyTuple_New(positional), *named = PyDict_New(), *done = NULL;
+    int is_whole = rest != NULL && named != NULL;
+    for (Py_ssize_t at = 0; is_whole && at < positional; at++) {
+        Py_INCREF(args[at + 1]);
+        PyTuple_SET_ITEM(rest, at, args[at + 1]);
+    }
+    for (Py_ssize_t at = 0; is_whole && kwnames != NULL && at < PyTuple_GET_SIZE(kwnames); at++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, at);
+        is_whole = PyDict_SetItem(named, name, args[positional + 1 + at]) == 0;
+    }
+    if (is_whole) {
+        PyObject *hook = hot.hook;
+        Py_INCREF(hook);
+        done = PyObject_CallFunction(
+            hook, "OOOOnL", hooked, rest, named, result, depth, (long long)now);
+        Py_DECREF(hook);
+    }
+    Py_XDECREF(rest);
+    Py_XDECREF(named);
+    Py_DECREF(hooked);
+    if (done == NULL)
+        note_fault();
+    Py_XDECREF(done);
+}
+
+/* The call has ended by an exception, which goes on to the caller. */
+static void note_failure(Thread *thread, Py_ssize_t depth, uint64_t word, int64_t start)
+{
+    PyObject *args[] = {
+        (PyObject *)thread, PyLong_FromSsize_t(depth), PyLong_FromUnsignedLongLong(word),
+        PyLong_FromLongLong(start)};
+    if (args[1] != NULL && args[2] != NULL && args[3] != NULL) {
+        PyObject *failed = hot.failed;
+        Py_INCREF(failed);
+        handle(failed, args, 4, 1);
+        Py_DECREF(failed);
+    }
+    for (int at = 1; at < 4; at++)
+        Py_XDECREF(args[at]);
+}
+
+/* Has Python look at the memory in use. */
+static void take_sample(void)
+{
+    PyObject *sample = hot.sample;
+    Py_INCREF(sample); /* it may stop the recording */
+    PyObject *done = PyObject_CallNoArgs(sample);
+    Py_DECREF(sample);
+    if (done == NULL)
+        note_fault();
+    Py_XDECREF(done);
+}
+
+static PyObject *call(
+    PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (!hot.is_installed || PyVectorcall_NARGS(nargsf) < 1)
+        return hot.python(function, args, nargsf, kwnames);
+    PyThreadState *state = PyThreadState_Get();
+    /* Who traces Python, as torch.profiler does for modules, is to see the function's frame. */
+    if (state->c_profilefunc != NULL || state->c_tracefunc != NULL)
+        return hot.python(function, args, nargsf, kwnames);
+    Thread *thread = this_thread(state);
+    if (thread == NULL || thread->depth <= 0)
+        return hot.python(function, args, nargsf, kwnames);
+    const Known *known = find(args[0]);
+    Py_ssize_t depth = thread->depth;
+    PyObject *facts = thread->facts;
+    if (known == NULL || facts == NULL || !PyList_CheckExact(facts)
+        || PyList_GET_SIZE(facts) != MAX_DEPTH + 1)
+        return hot.python(function, args, nargsf, kwnames);
+    if (!known->is_recorded)
+        return call_module(args, nargsf, kwnames);
+    facts = PyList_GET_ITEM(facts, depth < MAX_DEPTH ? depth : MAX_DEPTH);
+    if (!PyBytes_CheckExact(facts) || PyBytes_GET_SIZE(facts) != FACTS_SIZE)
+        return hot.python(function, args, nargsf, kwnames);
+
+    uint64_t installed = hot.installed, word = hot.words->next;
+    hot.words->next = word + 4;
+    int64_t start = clock_ns();
+    Row *row = open_row(word, start, known, PyBytes_AS_STRING(facts));
+    thread->depth = depth + 1;
+    Py_INCREF(thread);
+    PyObject *result = call_module(args, nargsf, kwnames);
+    thread->depth = depth;
+    if (hot.installed != installed || !hot.is_installed) {
+        /* The ring is no longer mapped. */
+    } else if (result == NULL) {
+        note_failure(thread, depth, word, start);
+    } else {
+        int64_t now = clock_ns();
+        if (now > hot.now->due_ns) {
+            take_sample();
+        }
+        if (hot.installed == installed && hot.is_installed && row->begin == word) {
+            row->duration_ns = now - start;
+            row->allocated_bytes = hot.now->bytes;
+            __atomic_store_n(&row->end, word + DONE, __ATOMIC_RELEASE);
+        }
+        if (hot.is_installed && PyDict_GET_SIZE(hot.hooked) != 0)
+            hook_module(args, nargsf, kwnames, result, depth, now);
+    }
+    Py_DECREF(thread);
+    return result;
+}
+
+/* --- what Python asks of this file --- */
+
+/* Checks that Python's layout of the table is the one above. */
+static int check_layout(PyObject *layout)
+{
+    static const struct {
+        const char *name;
+        Py_ssize_t offset;
+        char code;
+    } fields[] = {
+        {"start_ns", offsetof(Row, start_ns), 'q'},
+        {"step", offsetof(Row, step), 'I'},
+        {"module", offsetof(Row, ids), 'I'},
+        {"class", offsetof(Row, ids) + 4, 'I'},
+        {"root", offsetof(Row, ids) + 8, 'I'},
+        {"thread_id", offsetof(Row, thread_id), 'I'},
+        {"stage", offsetof(Row, stage), 'B'},
+        {"depth", offsetof(Row, depth), 'B'},
+        {"recomputed", offsetof(Row, recomputed), 'B'},
+        {"training", offsetof(Row, training), 'B'},
+        {"duration_ns", offsetof(Row, duration_ns), 'q'},
+        {"allocated_bytes", offsetof(Row, allocated_bytes), 'q'},
+    };
+    Py_ssize_t count = (Py_ssize_t)(sizeof fields / sizeof *fields);
+    if (!PyTuple_Check(layout) || PyTuple_GET_SIZE(layout) != count) {
+        PyErr_SetString(PyExc_ValueError, "the table has other columns than the C recorder writes");
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < count; at++) {
+        const char *name;
+        Py_ssize_t offset;
+        int code;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(layout, at), "snC", &name, &offset, &code))
+            return -1;
+        if (strcmp(name, fields[at].name) != 0 || offset != fields[at].offset
+            || code != fields[at].code) {
+            PyErr_Format(
+                PyExc_ValueError, "the column %s lies elsewhere than the C recorder writes it",
+                name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void forget(void)
+{
+    hot.epoch++;
+    if (hot.epoch == 0) { /* entries of 2^32 changes ago would be valid again */
+        memset(hot.cache, 0, sizeof hot.cache);
+        hot.epoch = 1;
+    }
+}
+
+/* Lets go of everything; calls under way write nothing more. */
+static void leave(void)
+{
+    if (!hot.is_installed)
+        return;
+    hot.is_installed = 0;
+    ((PyFunctionObject *)hot.function)->vectorcall = hot.python;
+    PyBuffer_Release(&hot.ring);
+    forget();
+    Py_CLEAR(hot.known);
+    Py_CLEAR(hot.hooked);
+    Py_CLEAR(hot.state_of_thread);
+    Py_CLEAR(hot.hook);
+    Py_CLEAR(hot.sample);
+    Py_CLEAR(hot.failed);
+    Py_CLEAR(hot.fault);
+    Py_CLEAR(hot.words);
+    Py_CLEAR(hot.now);
+    Py_CLEAR(hot.function);
+}
+
+PyDoc_STRVAR(install_doc,
+"install(*, function, original, is_direct, layout, ring, words, now, known, hooked, hook,\n"
+"        state_of_thread, sample, failed, fault)\n--\n\n"
+"Have calls of a Python function be run by this module.\n\n"
+"Raises:\n"
+"    ValueError: The layout of a row or the size of the ring is another than that known here.\n"
+"    RuntimeError: It is installed already, or this is not the main interpreter.");
+
+static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "function", "original", "is_direct", "layout", "ring", "words", "now", "known", "hooked",
+        "hook", "state_of_thread", "sample", "failed", "fault", NULL};
+    PyObject *function, *original, *layout, *ring, *words, *now, *known, *hooked, *hook;
+    PyObject *state_of_thread, *sample, *failed, *fault;
+    int is_direct;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "$O!OpOOO!O!O!O!OOOOO", names, &PyFunction_Type, &function, &original,
+            &is_direct, &layout, &ring, words_type, &words, moment_type, &now, &PyDict_Type, &known,
+            &PyDict_Type, &hooked, &hook, &state_of_thread, &sample, &failed, &fault))
+        return NULL;
+    if (hot.is_installed || PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_RuntimeError, "the C recorder serves one recording at a time");
+        return NULL;
+    }
+    if (check_layout(layout) != 0 || PyObject_GetBuffer(ring, &hot.ring, PyBUF_WRITABLE) != 0)
+        return NULL;
+    uint64_t rows = ((uint64_t)hot.ring.len - HEADER_SIZE) / sizeof(Row);
+    if (hot.ring.len <= HEADER_SIZE || (rows & (rows - 1)) != 0
+        || HEADER_SIZE + rows * sizeof(Row) != (uint64_t)hot.ring.len) {
+        PyBuffer_Release(&hot.ring);
+        PyErr_SetString(PyExc_ValueError, "the ring has another size than the C recorder writes");
+        return NULL;
+    }
+    hot.slot_mask = rows - 1;
+    hot.is_direct = is_direct;
+    hot.function = Py_NewRef(function);
+    Py_XSETREF(hot.original, Py_NewRef(original));
+    hot.words = (Words *)Py_NewRef(words);
+    hot.now = (Moment *)Py_NewRef(now);
+    hot.known = Py_NewRef(known);
+    hot.hooked = Py_NewRef(hooked);
+    hot.hook = Py_NewRef(hook);
+    hot.state_of_thread = Py_NewRef(state_of_thread);
+    hot.sample = Py_NewRef(sample);
+    hot.failed = Py_NewRef(failed);
+    hot.fault = Py_NewRef(fault);
+    hot.python = ((PyFunctionObject *)function)->vectorcall;
+    forget();
+    hot.installed++;
+    hot.is_installed = 1;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(run_doc,
+"run(*, is_on)\n--\n\n"
+"Have the function run by this module from now on, or by Python.");
+
+static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"is_on", NULL};
+    int on;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$p", names, &on))
+        return NULL;
+    if (hot.is_installed) {
+        vectorcallfunc way = on ? call : hot.python;
+#if PY_VERSION_HEX >= 0x030C0000
+        /* Also has the interpreter no longer run the function's code without asking us. */
+        PyFunction_SetVectorcall((PyFunctionObject *)hot.function, way);
+#else
+        ((PyFunctionObject *)hot.function)->vectorcall = way;
+#endif
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(uninstall_doc,
+"uninstall()\n--\n\n"
+"Let go of the ring and of everything else that `install` was given.");
+
+static PyObject *uninstall(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    leave();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(changed_doc,
+"changed()\n--\n\n"
+"What is known of modules is no longer what it was.");
+
+static PyObject *changed(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    forget();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(row_cost_doc,
+"row_cost()\n--\n\n"
+"What it takes to write a row that leads nowhere, in nanoseconds: the least of a few looks.");
+
+static PyObject *row_cost(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    enum { ROWS = 256 };
+    Row row;
+    int64_t best = INT64_MAX;
+    for (int look = 0; look < 3; look++) {
+        int64_t began = clock_ns();
+        for (int at = 0; at < ROWS; at++) {
+            row.start_ns = clock_ns();
+            row.duration_ns = clock_ns() - row.start_ns;
+            __asm__ volatile("" : : "r"(&row) : "memory");
+        }
+        int64_t took = clock_ns() - began;
+        best = took < best ? took : best;
+    }
+    return PyFloat_FromDouble((double)best / ROWS);
+}
+
+static PyMethodDef functions[] = {
+    {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, install_doc},
+    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
+    {"uninstall", uninstall, METH_NOARGS, uninstall_doc},
+    {"changed", changed, METH_NOARGS, changed_doc},
+    {"row_cost", row_cost, METH_NOARGS, row_cost_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* --- the types --- */
+
+static int words_init(PyObject *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    unsigned long long first;
+    if (!PyArg_ParseTuple(args, "K", &first))
+        return -1;
+    ((Words *)self)->next = first;
+    return 0;
+}
+
+static PyObject *words_take(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    uint64_t word = ((Words *)self)->next;
+    ((Words *)self)->next = word + 4;
+    return PyLong_FromUnsignedLongLong(word);
+}
+
+static void plain_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef words_methods[] = {
+    {"take", words_take, METH_NOARGS, "take($self, /)\n--\n\nThe word of the next row."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef words_members[] = {
+    {"next", T_ULONGLONG, offsetof(Words, next), READONLY, "The word that `take` will give next."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot words_slots[] = {
+    {Py_tp_doc, "Gives rows their numbers."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, words_init},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_methods, words_methods},
+    {Py_tp_members, words_members},
+    {0, NULL},
+};
+
+static PyType_Spec words_spec = {
+    "probing.ring._native.Words", sizeof(Words), 0, Py_TPFLAGS_DEFAULT, words_slots};
+
+static PyMemberDef moment_members[] = {
+    {"step", T_LONGLONG, offsetof(Moment, step), 0, "The number of the step in progress."},
+    {"due_ns", T_LONGLONG, offsetof(Moment, due_ns), 0, "When memory is to be sampled next."},
+    {"bytes", T_LONGLONG, offsetof(Moment, bytes), 0, "The newest sample of memory."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot moment_slots[] = {
+    {Py_tp_doc, "What is the same for all module calls of a moment."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_members, moment_members},
+    {0, NULL},
+};
+
+static PyType_Spec moment_spec = {
+    "probing.ring._native.Moment", sizeof(Moment), 0, Py_TPFLAGS_DEFAULT, moment_slots};
+
+static int thread_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Thread *)self)->facts);
+    return 0;
+}
+
+static int thread_clear(PyObject *self)
+{
+    Py_CLEAR(((Thread *)self)->facts);
+    return 0;
+}
+
+static void thread_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    thread_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef thread_members[] = {
+    {"depth", T_PYSSIZET, offsetof(Thread, depth), 0, "Module calls it is inside of."},
+    {"facts", T_OBJECT_EX, offsetof(Thread, facts), 0, "What of a row is its own, by depth."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot thread_slots[] = {
+    {Py_tp_doc, "What one thread is in the middle of: the part of it that a module call needs."},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_traverse, thread_traverse},
+    {Py_tp_clear, thread_clear},
+    {Py_tp_dealloc, thread_dealloc},
+    {Py_tp_members, thread_members},
+    {0, NULL},
+};
+
+static PyType_Spec thread_spec = {
+    "probing.ring._native.Thread", sizeof(Thread), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,
+    functions, NULL, NULL, NULL, NULL};
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **kept)
+{
+    *kept = (PyTypeObject *)PyType_FromSpec(spec);
+    return *kept == NULL ? -1 : PyModule_AddType(module, *kept);
+}
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+#ifdef Py_GIL_DISABLED
+    PyErr_SetString(PyExc_ImportError, "the C recorder needs an interpreter lock");
+    return NULL;
+#endif
+    name_call_impl = PyUnicode_InternFromString("_call_impl");
+    name_compiled = PyUnicode_InternFromString("_compiled_call_impl");
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || name_call_impl == NULL || name_compiled == NULL
+        || add_type(module, &words_spec, &words_type) != 0
+        || add_type(module, &moment_spec, &moment_type) != 0
+        || add_type(module, &thread_spec, &thread_type) != 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

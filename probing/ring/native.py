@@ -1,0 +1,85 @@
+"""The part of the recorder that is in C, where it was built, and what it shares with Python.
+
+Rules of this file: no torch. The C part is optional: everything works without it, and the same rows
+are written; only a module call costs more. `Words`, `Moment` and `Thread` are what both ways look
+at; here they stand in Python, for an installation that has no compiler.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .format import NULL_INT
+
+IN_C: Any
+"""The C part; None where it was not built for this Python."""
+
+try:
+    from . import _native as IN_C  # type: ignore[no-redef,attr-defined,unused-ignore]  # noqa: N812
+except ImportError:
+    IN_C = None
+
+
+class PlainWords:
+    """Gives rows their numbers.
+
+    Attributes:
+        take: Returns the word of the next row, each four more than the last.
+    """
+
+    __slots__ = ("_words", "take")
+
+    def __init__(self, first: int) -> None:
+        self._words = itertools.count(first, 4)
+        self.take: Callable[[], int] = self._words.__next__
+
+    @property
+    def next(self) -> int:
+        """The word that `take` will give next."""
+        # A count tells its next number without moving on in one way only: by its text.
+        return int(repr(self._words).strip("count()").partition(",")[0])
+
+
+class PlainMoment:
+    """What is the same for all module calls of a moment.
+
+    Attributes:
+        step: The number of the step in progress.
+        due_ns: When memory is to be sampled next, by the monotonic clock.
+        bytes: The newest sample of memory.
+    """
+
+    __slots__ = ("bytes", "due_ns", "step")
+
+    def __init__(self) -> None:
+        self.step = self.due_ns = self.bytes = 0
+
+
+class PlainThread:
+    """What one thread is in the middle of: the part of it that a module call needs.
+
+    Attributes:
+        depth: Module calls it is inside of.
+        facts: What of an opened row is the thread's own, packed, by depth.
+    """
+
+    __slots__ = ("depth", "facts")
+    depth: int
+    facts: list[bytes]
+
+
+if TYPE_CHECKING or IN_C is None:
+    Words = PlainWords
+    Moment = PlainMoment
+    Thread = PlainThread
+else:
+    Words, Moment, Thread = IN_C.Words, IN_C.Moment, IN_C.Thread
+
+
+def new_moment() -> PlainMoment:
+    """A moment before the first sample."""
+    moment = Moment()
+    moment.bytes = NULL_INT
+    return moment

@@ -1,0 +1,212 @@
+"""A glance at a ring file: its newest row and its counts, without reading the rest.
+
+Rules of this file: a handful of `pread` calls and no library beyond the standard one, so that
+the agent and `probing list` can use it; `ring_reader` reads whole rings. Trusts nothing in the
+file; a row caught while it is being written is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import RingError
+from ..linux.foreign_files import open_file
+from ..messages.common import TablesAnswer, TableStatus
+from ..rundir.folders import ProcessFolder
+from ..tables import RECORDED_TABLES, TABLES, Table
+from .format import (
+    FAILED,
+    HEADER_SIZE,
+    MARKER,
+    NULL_BOOL,
+    NULL_FLOAT_BITS,
+    NULL_INT,
+    RingHeader,
+    decode_header,
+)
+
+_NULL_FLOAT = NULL_FLOAT_BITS.to_bytes(8, "little")
+_NEAR = 64
+"""How far around the newest slot to look: rows are numbered before they are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row, as stored.
+
+    Attributes:
+        seq: Its number.
+        state: `OPEN`, `DONE` or `FAILED`.
+        values: Stored columns by name; NULL is None, but for texts: those are still numbers.
+        clock_offset_ns: What has been added to its times, which were the monotonic clock's.
+    """
+
+    seq: int
+    state: int
+    values: dict[str, int | float | None]
+    clock_offset_ns: int = 0
+
+    def age_s(self, *, is_of_this_boot: bool = True) -> float:
+        """How long ago it was opened; setting the machine's clock meanwhile changes nothing.
+
+        Args:
+            is_of_this_boot: Whether its process shares the monotonic clock with this one; if not,
+                the time of day must do.
+        """
+        offset_ns = self.clock_offset_ns
+        now_ns = time.perf_counter_ns() + offset_ns if is_of_this_boot else time.time_ns()
+        return max(0.0, (now_ns - (self.values["start_ns"] or 0)) * 1e-9)
+
+
+class RingPeek:
+    """An open ring file; use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a ring file and read its header.
+
+        Raises:
+            OSError: It cannot be opened.
+            RingError: It is not a ring file.
+        """
+        self._fd = open_file(path)
+        try:
+            self.header: RingHeader = decode_header(
+                os.pread(self._fd, HEADER_SIZE, 0), source=path.name
+            )
+        except RingError:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> RingPeek:  # noqa: PYI034 - `Self` is newer than Python 3.10
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+    def newest_seq(self) -> int:
+        """The number of the newest row; 0 when there is none.
+
+        Numbers grow with the slot up to the newest row and drop by the capacity behind it, so
+        a binary search finds the place.
+        """
+        low, high = 0, self.header.capacity - 1
+        first = self._seq_at(0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._seq_at(middle) > first:
+                low = middle
+            else:
+                high = middle - 1
+        around = range(low - _NEAR, low + _NEAR + 1)
+        return max(self._seq_at(slot % self.header.capacity) for slot in around)
+
+    def row(self, seq: int, columns: Collection[str] | None = None) -> Row | None:
+        """A row by its number; None when it is gone, or is being written right now.
+
+        Args:
+            columns: Those that are wanted; None for all.
+        """
+        header = self.header
+        if seq < 1:  # rows are numbered from 1: there is none yet
+            return None
+        for _ in range(3):
+            data = os.pread(self._fd, header.row_size, self._offset(seq % header.capacity))
+            if len(data) < header.row_size:
+                return None
+            begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
+            if begin >> 2 == seq == end >> 2 and end & 3 <= FAILED:
+                offset_ns = header.clock_offset_ns
+                return Row(
+                    seq=seq,
+                    state=end & 3,
+                    values=self._values(data, columns),
+                    clock_offset_ns=offset_ns,
+                )
+        return None
+
+    def _values(
+        self, data: bytes, columns: Collection[str] | None
+    ) -> dict[str, int | float | None]:
+        """The stored columns of a row."""
+        values: dict[str, int | float | None] = {}
+        for field in self.header.fields:
+            if columns is not None and field.name not in columns:
+                continue
+            (value,) = struct.unpack_from(f"<{field.code}", data, field.offset)
+            if field.type == "time":
+                value += self.header.clock_offset_ns
+            is_null = value == NULL_INT or (
+                data[field.offset : field.offset + 8] == _NULL_FLOAT
+                if field.code == "d"
+                else field.type == "bool" and value >= NULL_BOOL
+            )
+            values[field.name] = None if is_null else value
+        return values
+
+    def _offset(self, slot: int) -> int:
+        return HEADER_SIZE + slot * self.header.row_size
+
+    def _seq_at(self, slot: int) -> int:
+        """The number of the row in a slot; 0 for an empty slot, half a row, or nonsense."""
+        data = os.pread(self._fd, self.header.row_size, self._offset(slot))
+        if len(data) < self.header.row_size:
+            return 0
+        begin, end = MARKER.unpack_from(data, 0)[0], MARKER.unpack_from(data, len(data) - 8)[0]
+        seq: int = begin >> 2
+        return seq if seq == end >> 2 and seq % self.header.capacity == slot else 0
+
+
+def table_status(folder: ProcessFolder, table: Table) -> TableStatus:
+    """A table's counts: written = rows + overwritten."""
+    if table not in RECORDED_TABLES:
+        return TableStatus(name=table.name, kind=table.kind)
+    try:
+        with RingPeek(folder.ring(table.name)) as ring:
+            written = ring.newest_seq()
+            rows = min(written, ring.header.capacity)
+            oldest = ring.row(written - rows + 1) if rows else None
+            start = oldest.values.get("start_ns") if oldest else None
+            return TableStatus(
+                name=table.name,
+                kind=table.kind,
+                rows=rows,
+                written=written,
+                overwritten=written - rows,
+                dropped=ring.header.dropped,
+                oldest_ns=int(start) if start is not None else None,
+            )
+    except FileNotFoundError:
+        return TableStatus(
+            name=table.name, kind=table.kind, rows=0, written=0, overwritten=0, dropped=0
+        )
+    except (OSError, RingError) as error:
+        return TableStatus(name=table.name, kind=table.kind, problem=str(error))
+
+
+def tables_answer(folder: ProcessFolder) -> TablesAnswer:
+    """Every table's counts."""
+    return TablesAnswer(tables=tuple(table_status(folder, table) for table in TABLES))
+
+
+def last_step(folder: ProcessFolder) -> Row | None:
+    """The newest row of `python.steps`; None when nothing has been recorded."""
+    try:
+        with RingPeek(folder.ring("steps")) as ring:
+            return ring.row(ring.newest_seq())
+    except (OSError, RingError):
+        return None
+
+
+def step_duration_before(folder: ProcessFolder) -> float | None:
+    """Nanoseconds that the newest completed step took, of the two newest; None if neither is."""
+    try:
+        with RingPeek(folder.ring("steps")) as ring:
+            row = ring.row(ring.newest_seq() - 1)
+            return row.values["duration_ns"] if row else None
+    except (OSError, RingError):
+        return None

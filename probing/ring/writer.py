@@ -1,0 +1,370 @@
+"""Writes rows into the ring files and names into the names file of this process.
+
+An agent that comes after another one in the same process goes on in its files, so that a process
+has one record; see `probing.ring.earlier_record`.
+
+Rules of this file: runs in the training threads, under the interpreter lock and nothing
+else: no lock but for a new name, no allocation that grows, no string work per row. Space is
+reserved when a file is made, so that a full disk is refused at the start and can never kill the
+trainer while it writes. A row is one `pack_into` when it opens and one when it closes; see
+`probing.ring.format` for why a reader never shows half of one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import RingError
+from ..tables import Table
+from .format import (
+    DROPPED,
+    HEADER_SIZE,
+    MARKER,
+    MOST_BYTES,
+    NULL_FLOAT,
+    NULL_INT,
+    NULL_NAME,
+    dropped_offset,
+    encode_header,
+    layout_of,
+)
+from .mapped_file import MappedFile
+from .names import MAX_FILE_BYTES, encode_name
+from .native import Words
+
+CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
+"""What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
+two tables are in their order though somebody set the machine's clock between their first rows."""
+_LEAST_ROW_NS = 100
+_START = struct.Struct("<q")
+_NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
+_AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
+_WRITABLE, _FIXED = 0o600, 0o400
+"""The rights on a ring while it is made, and then: who would cut a file short that is mapped here
+kills this process, so not even its owner may do that by mistake."""
+
+
+class Names:
+    """Gives every name a number, once, and keeps the list in a file.
+
+    Attributes:
+        lost: How many times a name could not be written down.
+        goes_on: Whether the list is that of an agent before this one, which goes on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._numbers: dict[str, int] = {}
+        self._count = self._size = self.lost = 0
+        self._lock = threading.Lock()
+        self.goes_on = False
+        if path.exists():  # left by an agent that this process had before
+            self._read(path)
+        if not self.goes_on:
+            path.unlink(missing_ok=True)
+        self._fd = os.open(path, (_AGAIN if self.goes_on else _CREATE) | os.O_APPEND, 0o600)
+        self._why: str | None = None
+
+    def _read(self, path: Path) -> None:
+        """Take over the names of an earlier agent, if they are as it wrote them."""
+        from .earlier_record import read_names
+
+        earlier = read_names(path, most_bytes=MAX_FILE_BYTES)
+        if earlier is not None:
+            self._numbers, self._count, self._size = earlier
+            self.goes_on = True
+
+    def intern(self, name: str) -> int:
+        """The number of a name; 0 (NULL) when it can no longer be written down."""
+        number = self._numbers.get(name)
+        return self._write_down(name) if number is None else number
+
+    def has(self, name: str) -> bool:
+        """Whether a name has a number already."""
+        return name in self._numbers
+
+    def _write_down(self, name: str) -> int:
+        """Give a new name its number: that of its place in the file."""
+        with self._lock:  # writing lets other threads run
+            if name in self._numbers:
+                return self._numbers[name]
+            record = encode_name(name, self._count + 1)
+            if self._size + len(record) > MAX_FILE_BYTES:
+                return NULL_NAME
+            # The name is in the file before any row can refer to it.
+            if not self._append(record):
+                return NULL_NAME
+            self._size += len(record)
+            number = self._numbers[name] = self._count = self._count + 1
+            return number
+
+    def _append(self, record: bytes) -> bool:
+        """Put a record behind the others, whole or not at all; the disk may be full."""
+        try:
+            if os.write(self._fd, record) == len(record):
+                return True
+            os.ftruncate(self._fd, self._size)  # half a name would shift all that come after it
+            self._why = os.strerror(errno.ENOSPC)
+        except OSError as error:
+            self._why = error.strerror
+        self.lost += 1
+        return False
+
+    @property
+    def problem(self) -> str | None:
+        """One sentence about names that are not on record, if there are any."""
+        if not self.lost:
+            return None
+        return f"{self.lost} times a name could not be written down, and is NULL: {self._why}"
+
+    def close(self) -> None:
+        """Close the file; what is in it stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_LEAST_ROWS = 64
+_USUAL_BYTES = 32 << 20
+"""What the rings of the default settings take together."""
+_SHARE = 10
+"""Rings take no more than one part in so many of what was free."""
+
+
+class _Space(NamedTuple):
+    """What rings may take, and how much less that is than they want.
+
+    Attributes:
+        total_bytes: All together; 0: as much as they want.
+        halvings: How often the rows of each are halved, because so little is free.
+    """
+
+    total_bytes: int = 0
+    halvings: int = 0
+
+
+_space = _Space()
+
+
+def limit_rings(total_bytes: int, free_bytes: int | None = None) -> str | None:
+    """Say what all rings of a run folder may take together, and what is free for all processes.
+
+    Returns:
+        One sentence where every ring holds fewer rows than it was to, because so little is free.
+    """
+    global _space  # noqa: PLW0603 - of the process, as the rings are
+    wanted, halvings = min(total_bytes or _USUAL_BYTES, _USUAL_BYTES), 0
+    while (
+        free_bytes is not None and wanted * _SHARE >> halvings > free_bytes and wanted >> halvings
+    ):
+        halvings += 1
+    _space = _Space(total_bytes, halvings)
+    if not halvings or free_bytes is None:
+        return None
+    return (
+        f"every table holds 1/{1 << halvings} of its rows, because only {free_bytes / 2**20:.3g}"
+        f" MiB are free there, of which no more than 1/{_SHARE} is taken unless PROBING_RINGS_MIB"
+        " says how much"
+    )
+
+
+def _fitting(path: Path, table: Table, rows: int) -> int:
+    """How many rows a new ring holds: a power of two, fewer where the rings leave no more room.
+
+    Raises:
+        RingError: There is not even room for a few.
+    """
+    row_size = layout_of(table).row_size
+    capacity = 1 << max(0, rows - 1).bit_length()
+    capacity = max(min(capacity, _LEAST_ROWS), capacity >> _space.halvings)
+    left = MOST_BYTES
+    if _space.total_bytes:
+        others = (ring for ring in path.parent.glob("*.ring") if ring != path)
+        left = min(left, _space.total_bytes - sum(ring.stat().st_size for ring in others))
+    while HEADER_SIZE + capacity * row_size > left:
+        capacity >>= 1
+        if capacity < min(rows, _LEAST_ROWS):
+            mib = _space.total_bytes >> 20
+            raise RingError(
+                table.name, f"the rings already take the {mib} MiB of PROBING_RINGS_MIB"
+            )
+    return capacity
+
+
+def _problem(table: Table, rows: int, capacity: int) -> str | None:
+    """What to say of a ring that is smaller than it was to be because of those before it."""
+    if capacity >= rows >> _space.halvings:
+        return None
+    return (
+        f"{table.full_name} holds {capacity:,} rows instead of {rows:,}, because all of them may"
+        f" take {_space.total_bytes >> 20} MiB together (PROBING_RINGS_MIB)"
+    )
+
+
+class RingWriter:
+    """The writing end of one ring file.
+
+    The attributes are public for the one caller that cannot afford a method call per row,
+    the module wrapper; everything else uses `open_row` and `close_row`.
+
+    Attributes:
+        buffer: The mapping of the whole file.
+        next_word: Gives the marker of the next row: its number times 4.
+        slot_mask: ``word & slot_mask`` is the row's slot times 4.
+        slot_scale: A slot's width divided by 4.
+        problem: One sentence where it holds fewer rows than were asked for.
+        lap_ns: What it takes at the very least to write the ring full: a row that was opened less
+            than this ago is still in its slot.
+    """
+
+    def __init__(self, path: Path, table: Table, rows: int) -> None:
+        """Make the file and reserve all its space.
+
+        Args:
+            rows: The least number of rows it holds; rounded up to a power of two.
+
+        Raises:
+            RingError: The space cannot be had.
+        """
+        self.layout = layout_of(table)
+        capacity, newest = _fitting(path, table, rows), 0
+        earlier = self._earlier(path, capacity) if path.exists() else None
+        if earlier is not None:
+            capacity, newest = earlier
+        else:
+            path.unlink(missing_ok=True)
+        self.problem = _problem(table, rows, capacity)
+        size = HEADER_SIZE + capacity * self.layout.row_size
+        if earlier is not None:
+            path.chmod(_WRITABLE)
+        fd = os.open(path, _CREATE if earlier is None else _AGAIN, _WRITABLE)
+        try:
+            os.posix_fallocate(fd, 0, size)
+            self._file = MappedFile(fd, size)
+            os.fchmod(fd, _FIXED)
+        except OSError as error:
+            os.unlink(path)
+            reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
+            raise RingError(table.name, reason) from None
+        finally:
+            os.close(fd)
+        self.buffer = self._file.view
+        self.clock_offset_ns = CLOCK_OFFSET_NS
+        self._write_header(capacity)
+        self.words = Words((newest + 1) * 4)
+        self.next_word: Callable[[], int] = self.words.take
+        self.slot_mask = (capacity - 1) << 2
+        self.slot_scale = self.layout.row_size >> 2
+        self.lap_ns = capacity * _LEAST_ROW_NS
+        self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
+        places = {field.column.name: field.offset for field in self.layout.opening}
+        self._start_at = places.get("start_ns", 0)
+        self._closing_names = tuple(field.column.name for field in self.layout.closing)
+        self._pack_open = self.layout.open_struct.pack_into
+        self._pack_close = self.layout.close_struct.pack_into
+        self._close_offset = self.layout.close_offset
+        self._released = 0
+
+    def _earlier(self, path: Path, capacity: int) -> tuple[int, int] | None:
+        """What an earlier agent's file holds, if it can go on: how many rows, the newest number."""
+        from .earlier_record import read_ring
+
+        return read_ring(path, self.layout, least=capacity)
+
+    def _write_header(self, capacity: int) -> None:
+        """Say what the file is; how many rows were dropped stays, where it has been one already."""
+        header = encode_header(self.layout, capacity=capacity, clock_offset_ns=self.clock_offset_ns)
+        counted = dropped_offset()
+        self.buffer[:counted] = header[:counted]
+        behind = counted + DROPPED.size
+        self.buffer[behind:HEADER_SIZE] = header[behind:]
+
+    def offset_of(self, word: int) -> int:
+        """Where in the file the row of a word lies."""
+        return HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
+
+    def open_row(self, *opening: object) -> int:
+        """Write a row with its opening columns, in layout order; returns its word."""
+        # Here and below in place of `offset_of` and `still_holds`: in a training, whose caches have
+        # forgotten them, each call of those takes 0.4 us.
+        word = self.next_word()
+        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
+        self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
+        return word
+
+    def reopen_row(self, word: int, *opening: object) -> None:
+        """Write a row that is not complete anew, unless it has been overwritten."""
+        if self.still_holds(word):
+            at = self.offset_of(word)
+            self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
+
+    def close_row(self, word: int, state: int, *closing: object) -> None:
+        """Complete a row with its closing columns, unless it has been overwritten."""
+        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
+        if MARKER.unpack_from(self.buffer, at)[0] == word:
+            self._pack_close(self.buffer, at + self._close_offset, *closing, word + state)
+
+    def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
+        """Complete a row with some of its closing columns by name, the others being NULL.
+
+        A row may be completed again, with more than was known the first time.
+        """
+        closing = map(values.get, self._closing_names, self._closing_nulls)
+        self.close_row(word, state, *closing)
+
+    def no_closing(self) -> list[Any]:
+        """Closing columns that are all NULL, in layout order, for `close_row`."""
+        return list(self._closing_nulls)
+
+    def places_of(self, *names: str) -> list[int]:
+        """Where in that order columns are."""
+        return [self._closing_names.index(name) for name in names]
+
+    def newest_word(self) -> int:
+        """The word of the row opened last; 0 before the first."""
+        return self.words.next - 4
+
+    def started_ns(self, word: int) -> int:
+        """When a row was opened, by its `start_ns`."""
+        start: int = _START.unpack_from(self.buffer, self.offset_of(word) + self._start_at)[0]
+        return start
+
+    def newest_of(self, column: str) -> int | None:
+        """An integer that the row opened last was opened with; None before the first."""
+        word = self.newest_word()
+        if not word:
+            return None
+        field = next(field for field in self.layout.opening if field.column.name == column)
+        at = self.offset_of(word) + field.offset
+        value: int = struct.unpack_from(f"<{field.code}", self.buffer, at)[0]
+        return value
+
+    def still_holds(self, word: int) -> bool:
+        """Whether a row has not been overwritten."""
+        begin: int = MARKER.unpack_from(self.buffer, self.offset_of(word))[0]
+        return begin == word
+
+    def count_dropped(self) -> None:
+        """Note in the header that a row could not be written."""
+        at = dropped_offset()
+        DROPPED.pack_into(self.buffer, at, DROPPED.unpack_from(self.buffer, at)[0] + 1)
+
+    def release_pages(self, word: int, *, every: int = 1 << 14) -> None:
+        """Give pages already written back to the kernel, once per `every` rows.
+
+        The data stays in the file; the process's resident set does not grow with the ring.
+        """
+        if word - self._released >= every << 2:
+            self._released = word
+            self._file.release_pages()
+
+    def close(self) -> None:
+        """Unmap the file; what is in it stays."""
+        self._file.close()

@@ -1,0 +1,365 @@
+"""The run directory: one folder per process, found by anybody of the same user.
+
+    $PROBING_HOME | $XDG_RUNTIME_DIR/probing | /dev/shm/probing-<uid> | /tmp/probing-<uid>
+                                (the first of these that is safe, see `places`)
+        4242-81234567/          pid and start time, so that a recycled pid is never mistaken
+            card.json           who it is (`probing.messages.card.Card`)
+            torch_trace.ring    one file per recorded table
+            names               the names that rows refer to
+            sock                the agent's unix socket
+            held                locked by the agent's process as long as it lives
+            token               the token of its TCP listener, if it has one
+            read_token          the token that may only read
+            attach.*            how far an agent on its way in has come, see `rundir.attach_order`
+            fatal.txt           what faulthandler wrote at a fatal signal, behind a line of ours
+            exception.json      the unhandled exception that ended it
+            thread_exception.json   one that ended a thread of it
+
+Rules of this file: paths and files only. A directory that somebody else could write to is
+not used, and never repaired. The folder of an ended process is evidence: see `pruning`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import BadRequest, UnsafeRunDirectory
+from ..linux import process
+from ..linux.foreign_files import open_file, read_file
+from ..messages.card import Card
+from ..messages.codec import decode, encode
+from ..messages.frozen import frozen
+from ..settings import Settings
+from .places import Chosen, choose, places, way_out, why_unsafe
+
+_LONGEST_SOCKET_PATH = 107
+_MOST_CARD_BYTES = 8 << 20  # a command line may take 6 MiB
+
+
+def from_env() -> RunDirectory:
+    """The run directory that this process's environment asks for, where it can be believed.
+
+    Raises:
+        UnsafeRunDirectory: Others may have written what is there.
+    """
+    directory = RunDirectory(chosen_by_env().path)
+    if not _is_looked_after(directory.path) and os.path.lexists(directory.path):
+        directory.verify()
+    return directory
+
+
+def chosen_by_env() -> Chosen:
+    """The place that this process's environment leads to, and those that were passed over."""
+    settings = Settings.from_env({k: v for k, v in os.environ.items() if k == "PROBING_HOME"})
+    if settings.home and _is_looked_after(Path(settings.home)):
+        return Chosen(Path(settings.home))
+    return choose(settings, runtime_dir=os.environ.get("XDG_RUNTIME_DIR"))
+
+
+def _is_looked_after(home: Path) -> bool:
+    """Whether it is another user's, for whom root asks, and nobody else can write to it."""
+    with contextlib.suppress(OSError):
+        info = os.stat(home)
+        return os.getuid() == 0 != info.st_uid and not stat.S_IMODE(info.st_mode) & 0o022
+    return False
+
+
+def directory_of(pid: int) -> RunDirectory:
+    """The run directory in which a process of this machine has its folder, or would have it.
+
+    For this user's own processes that is the one this environment asks for; for those of others,
+    whom only root may look into, the one that their own environment asks for.
+    """
+    user = process.user(pid)
+    if user is None or user.uid == os.getuid():
+        return from_env()
+    return environment_directory(pid, user)
+
+
+def environment_directory(pid: int, user: process.User | None = None) -> RunDirectory:
+    """The run directory that a process's own environment asks for.
+
+    Args:
+        user: Whose the process is; looked up if not given.
+    """
+    # First: should the number become another's, his place is touched with the first one's rights.
+    user = user or process.user(pid)
+    env = process.environment(pid)
+    uid = os.getuid() if user is None else user.uid
+    settings = Settings(home=env.get("PROBING_HOME", ""))
+    path = choose(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid).path
+    return RunDirectory(path, user=None if uid == os.getuid() else user)
+
+
+def environment_directories(pid: int) -> list[RunDirectory]:
+    """Every run directory in which a process can have its folder, the likeliest first.
+
+    What was passed over as it started may have been made fit for it since.
+    """
+    env, user = process.environment(pid), process.user(pid)
+    uid = os.getuid() if user is None else user.uid
+    settings = Settings(home=env.get("PROBING_HOME", ""))
+    found = places(settings, runtime_dir=env.get("XDG_RUNTIME_DIR"), uid=uid)
+    return [RunDirectory(path) for path in found if why_unsafe(path, uid) is None]
+
+
+@frozen
+class ProcessFolder:
+    """The folder of one process, alive or ended."""
+
+    path: Path
+    pid: int
+    start_time: int
+
+    @property
+    def socket(self) -> Path:
+        """The agent's unix socket."""
+        return self.path / "sock"
+
+    @property
+    def held(self) -> Path:
+        """The file that the process of the agent keeps locked."""
+        return self.path / "held"
+
+    @property
+    def names(self) -> Path:
+        """The names file."""
+        return self.path / "names"
+
+    @property
+    def profile(self) -> Path:
+        """The trace of the last profile, gzipped."""
+        return self.path / "profile.json.gz"
+
+    @property
+    def allocations(self) -> Path:
+        """The last recording of allocations, gzipped."""
+        return self.path / "allocations.gz"
+
+    @property
+    def token(self) -> Path:
+        """The file that holds the TCP token."""
+        return self.path / "token"
+
+    @property
+    def read_token(self) -> Path:
+        """The file that holds the TCP token that may only read."""
+        return self.path / "read_token"
+
+    @property
+    def fatal_signal(self) -> Path:
+        """Where faulthandler writes at a fatal signal."""
+        return self.path / "fatal.txt"
+
+    @property
+    def exception(self) -> Path:
+        """The record of the unhandled exception that ended the process."""
+        return self.path / "exception.json"
+
+    @property
+    def thread_exception(self) -> Path:
+        """The record of an unhandled exception that ended a thread."""
+        return self.path / "thread_exception.json"
+
+    @property
+    def attach_script(self) -> Path:
+        """What is to run in the process to bring its agent; gone once it has begun."""
+        return self.path / "attach.py"
+
+    def ring(self, table: str) -> Path:
+        """The ring file of a recorded table."""
+        return self.path / f"{table}.ring"
+
+    def is_of(self, uid: int | None) -> bool:
+        """Whether it was made by a user, or by this one, rather than by somebody in his name."""
+        with contextlib.suppress(OSError):
+            return os.lstat(self.path).st_uid in (uid, os.getuid())
+        return False
+
+    def is_alive(self) -> bool:
+        """Whether the process still runs, as far as this pid namespace can tell."""
+        return process.is_alive(self.pid, self.start_time) and not self.is_foreign()
+
+    def is_foreign(self) -> bool:
+        """Whether its pid is one of another pid namespace or another boot, so means nothing here.
+
+        Containers may share a run directory; a directory on a disk outlives its machine's boot.
+        """
+        card = self.read_card()
+        here = (process.pid_namespace(), process.boot_id())
+        return card is not None and (card.pid_namespace, card.boot_id) != here
+
+    def may_run_elsewhere(self) -> bool:
+        """Whether its process may run though its pid is nobody's here.
+
+        It is of another container or machine that shares the run directory, or answers there.
+        """
+        card = self.read_card()
+        if card is None or not self.is_foreign():
+            return False
+        return card.host != socket.gethostname() or self.is_listened_to()
+
+    def is_listened_to(self) -> bool:
+        """Whether an agent holds the socket: it is alive, whatever its pid is to us."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(0)
+            with short_path(self.socket) as path:
+                return caller.connect_ex(path) in (0, errno.EAGAIN)
+        return False
+
+    def is_held(self) -> bool:
+        """Whether the process keeps its lock, or that cannot be told: it is alive, wherever it is.
+
+        Not to be asked about the own folder: to close the file gives the lock back.
+        """
+        try:
+            fd = open_file(self.held)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def may_live(self) -> bool:
+        """Whether a process that cannot be seen from here may be alive.
+
+        Of another machine's, which a disk without locks says nothing of, that is never known.
+        """
+        if self.is_listened_to() or self.is_held():
+            return True
+        card = self.read_card()
+        if card is None or card.boot_id == process.boot_id():
+            return False
+        return card.host != socket.gethostname() and not self.held.exists()
+
+    def read_card(self) -> Card | None:
+        """The card, or None when it is missing or damaged."""
+        try:
+            data = read_file(self.path / "card.json", _MOST_CARD_BYTES)
+            return decode(Card, data, may_be_newer=True)
+        except (OSError, BadRequest):
+            return None
+
+    def write_card(self, card: Card) -> None:
+        """Put the card in place, whole or not at all."""
+        write_private(self.path / "card.json.new", encode(card))
+        os.replace(self.path / "card.json.new", self.path / "card.json")
+
+
+@frozen
+class RunDirectory:
+    """All process folders of one user.
+
+    Attributes:
+        user: With whose rights it is written to, see `probing.linux.other_user`; None for this
+            process's.
+    """
+
+    path: Path
+    user: process.User | None = None
+
+    def folder_for(self, pid: int, start_time: int) -> ProcessFolder:
+        """The folder of a process, whether or not it is there."""
+        return ProcessFolder(self.path / f"{pid}-{start_time}", pid, start_time)
+
+    def create_folder(self, pid: int, start_time: int) -> ProcessFolder:
+        """Make the folder of a process, and the run directory where it is missing.
+
+        Raises:
+            UnsafeRunDirectory: Somebody else could write to the run directory, or the folder.
+            OSError: The folder cannot be made.
+        """
+        with contextlib.suppress(FileExistsError):  # what is there is looked at
+            self.path.mkdir(mode=0o700, parents=True)
+        self.verify()
+        folder = self.folder_for(pid, start_time)
+        with contextlib.suppress(FileExistsError):
+            folder.path.mkdir(mode=0o700)
+        self._verify(folder.path)
+        return folder
+
+    def verify(self) -> None:
+        """Check that only its owner can write to the directory.
+
+        Raises:
+            UnsafeRunDirectory: It is a link, not a directory, another user's, or open to others.
+        """
+        self._verify(self.path)
+
+    def _verify(self, path: Path) -> None:
+        """See `verify`."""
+        uid = os.getuid() if self.user is None else self.user.uid
+        why = why_unsafe(path, uid)
+        if why is not None:
+            raise UnsafeRunDirectory(str(path), why, help=f"{way_out(path)}.")
+
+    def folders(self) -> list[ProcessFolder]:
+        """Every process folder, newest first."""
+        found = []
+        for entry, info in scan(self.path):
+            folder = folder_at(Path(entry.path))
+            if folder is not None:
+                found.append((info.st_mtime_ns, folder))
+        found.sort(key=lambda item: item[0], reverse=True)
+        return [folder for _, folder in found]
+
+
+def folder_at(path: Path) -> ProcessFolder | None:
+    """The process folder at a path; None when its name is not that of one."""
+    pid, dash, started = path.name.partition("-")
+    if not (dash and pid.isdecimal() and started.isdecimal() and path.is_dir()):
+        return None
+    return ProcessFolder(path, int(pid), int(started))
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, replacing what a crash left there.
+
+    Raises:
+        OSError: It cannot be written whole.
+    """
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        while data:  # after a part of it the next call tells what is in the way of the rest
+            written = os.write(fd, data)
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            data = data[written:]
+    finally:
+        os.close(fd)
+
+
+def scan(path: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """The entries of a directory, without those that go meanwhile; none when it is not there."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                yield entry, entry.stat(follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """The path itself, or where it is too long for a socket address, a short one to the same."""
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        yield str(path)
+        return
+    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/thread-self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

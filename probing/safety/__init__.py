@@ -1,0 +1,1 @@
+"""What keeps the agent from harming the process that it is in: faults, forks, descriptors."""

@@ -1,0 +1,1 @@
+"""What a training script may call or raise."""

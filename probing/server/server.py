@@ -1,0 +1,396 @@
+"""The HTTP server of an agent, and of a node server.
+
+Rules of this file: runs in the agent's thread on an event loop of its own; beside the handlers the
+one place that imports aiohttp's server. Who may ask is settled here, before a request is looked at:
+on the unix socket by the peer's user id as the connection is accepted, over TCP by `admission`.
+A page in a browser is refused by its Origin. What the routes do is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from aiohttp import web
+
+from ..errors import (
+    BadOrigin,
+    BadRequest,
+    Busy,
+    InternalError,
+    NoSuchRoute,
+    ProbingError,
+    RequestTimedOut,
+    RequestTooLarge,
+    TooManyRequests,
+    WrongMethod,
+)
+from ..messages import common as wire
+from ..messages.routes import Access, Route
+from ..safety.guard import OWN_LOOP
+from ..settings import Settings
+from .auth import check_access, check_host, check_writing
+from .connections import Connection, Connections
+from .headers import silence
+from .protocol import PeerProtocol, refusal
+from .rates import Rates
+from .sockets import is_welcome
+
+if TYPE_CHECKING:
+    from .certificate import Certificate
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Endpoint = tuple[Route, Handler]
+"""A route, and what answers there."""
+
+_HANDSHAKE_S = 5.0
+_LINGER_S = 1.0
+"""How long the rest of a refused body is read, so that the refusal arrives."""
+_RETRY_S = 0.1
+_REFUSAL_S = 0.1
+"""How long a sender that asks too often waits to be told so: to ask on and on costs little."""
+
+
+class _Asked(NamedTuple):
+    """What a route does, for who decides whether it may be asked; see `Route`."""
+
+    name: str
+    access: Access
+    writes: Callable[[bytes], bool] | None
+
+    @classmethod
+    def of(cls, route: Route) -> _Asked:
+        """What a route says of itself."""
+        return cls(route.name, route.access, route.writes)
+
+
+_OTHER = _Asked("it", "read", None)
+
+
+class Served(Protocol):
+    """What a server speaks for.
+
+    Attributes:
+        settings: As they are in force now.
+        token: What TCP requests must carry.
+        read_token: What those may carry that only read.
+        listen: Where it listens for TCP, if it does, see `probing.messages.card.Card`.
+        certificate: What it shows there, if that is encrypted.
+    """
+
+    settings: Settings
+    token: str
+    read_token: str
+    listen: str | None
+    certificate: Certificate | None
+
+
+class Server:
+    """Serves routes on sockets that are already bound.
+
+    Args:
+        endpoints: What is answered.
+        close: Called as the serving ends.
+    """
+
+    def __init__(
+        self, agent: Served, endpoints: Sequence[Endpoint], close: Callable[[], None]
+    ) -> None:
+        self._agent = agent
+        self._endpoints = endpoints
+        self._close_handlers = close
+        self._loop = asyncio.SelectorEventLoop()
+        setattr(self._loop, OWN_LOOP, True)
+        self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
+        self._stopping = asyncio.Event()
+        self._connections = Connections(self._loop, lambda: agent.settings)
+        self._rates = Rates(time.monotonic)
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._in_hand = 0
+        self._logger = _silent_logger()
+
+    def run(self, sockets: list[socket.socket], waiting: Sequence[socket.socket] = ()) -> None:
+        """Serve until stopped, beginning with connections that are already accepted, if any."""
+        try:
+            self._loop.run_until_complete(self._serve(sockets, waiting))
+        except BaseException:
+            self._close_handlers()
+            raise
+        finally:
+            self._loop.close()
+            self.abandon()  # whoever still waits for an answer learns that none will come
+
+    def stop(self) -> None:
+        """End `run`, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        except RuntimeError:  # the loop is closed: it has ended already
+            return
+
+    def abandon(self) -> None:
+        """Close the connections without a word; in a forked child they are the parent's."""
+        self._connections.close()
+
+    async def _serve(self, sockets: list[socket.socket], waiting: Sequence[socket.socket]) -> None:
+        """Accept connections on every socket until told to stop."""
+        app = web.Application(client_max_size=self._agent.settings.max_body_bytes)
+        for route, handler in self._endpoints:
+            answering = _taking_json(handler) if route.method == "POST" else handler
+            guarded = self._guarded(answering, _Asked.of(route))
+            app.router.add_route(route.method, route.path, guarded, expect_handler=_expect)
+        for path in dict.fromkeys(route.path for route, _ in self._endpoints):
+            allowed = ", ".join(route.method for route, _ in self._endpoints if route.path == path)
+            wrong = self._guarded(_refusing_method(allowed), _OTHER)
+            app.router.add_route("*", path, wrong, expect_handler=_expect)
+        other = self._guarded(_refuse_route, _OTHER)
+        app.router.add_route("*", "/{path:(?s:.*)}", other, expect_handler=_expect)
+        runner = web.AppRunner(
+            app, handle_signals=False, handler_cancellation=True, shutdown_timeout=0.5
+        )
+        await runner.setup()
+        assert runner.server is not None  # it is made by the line before
+        silence(runner.server)
+        find: Any = runner.server.request_handler
+        leading: Any = _finding(find, other)
+        runner.server.request_handler = leading
+        tasks = [asyncio.ensure_future(self._accept(runner, server)) for server in sockets]
+        for connection in waiting:
+            await self._connect(runner, connection)
+        await self._stopping.wait()
+        for task in (*tasks, *self._handshakes):
+            task.cancel()
+        self._close_handlers()
+        await runner.cleanup()
+
+    async def _accept(self, runner: web.AppRunner, server: socket.socket) -> None:
+        """Take connections from one listening socket, as many as the settings allow."""
+        server.settimeout(0)
+        while True:
+            try:
+                await self._wait_readable(server)
+                connection = self._connections.accept(server)
+            except BlockingIOError:  # who wanted to connect has gone
+                continue
+            except OSError:  # out of descriptors, or a peer gone already: the host needs air
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if self._connections.is_room_for(connection):
+                await self._connect(runner, connection)
+            else:
+                connection.close()
+
+    async def _wait_readable(self, server: socket.socket) -> None:
+        """Wait until somebody connects."""
+        is_readable = asyncio.Event()
+        self._loop.add_reader(server, is_readable.set)
+        try:
+            await is_readable.wait()
+        finally:
+            self._loop.remove_reader(server)
+
+    async def _connect(self, runner: web.AppRunner, connection: socket.socket) -> None:
+        """Hand an accepted connection to aiohttp, if its peer is welcome."""
+        try:
+            if runner.server is None or not is_welcome(connection):
+                connection.close()
+                return
+            connection.settimeout(0)
+            held = Connection(connection, self._loop.time())
+
+            def protocol() -> asyncio.Protocol:
+                assert runner.server is not None  # see above
+                made = PeerProtocol(
+                    runner.server,
+                    loop=self._loop,
+                    access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to have none
+                    keepalive_timeout=self._agent.settings.header_timeout_s,
+                    lingering_time=_LINGER_S,
+                    logger=self._logger,
+                )
+                self._connections.add(made, held)
+                return made
+
+            certificate = self._agent.certificate
+            if certificate is None or connection.family == socket.AF_UNIX:
+                held.transport, _ = await self._loop.connect_accepted_socket(protocol, connection)
+                return
+            # Whoever is slow at it holds up nobody else.
+            task = asyncio.ensure_future(self._shake_hands(protocol, held, certificate))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+        except OSError:
+            connection.close()
+
+    async def _shake_hands(
+        self, protocol: Callable[[], asyncio.Protocol], held: Connection, certificate: Certificate
+    ) -> None:
+        """Hand an encrypted connection to aiohttp; close it where the peers do not agree."""
+        try:
+            held.transport, _ = await self._loop.connect_accepted_socket(
+                protocol,
+                held.socket,
+                ssl=certificate.context,
+                ssl_handshake_timeout=_HANDSHAKE_S,
+            )
+        except OSError:
+            held.socket.close()
+
+    def _guarded(self, handler: Handler, asked: _Asked) -> Handler:
+        """A handler that asks who is there first, and whose errors are answers.
+
+        Not a middleware of aiohttp, which remembers its applications in a cache of the module: all
+        that we are would stay in the process when we leave.
+        """
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, handler, asked)
+
+        return answer
+
+    async def _answer(
+        self, request: web.Request, handler: Handler, asked: _Asked
+    ) -> web.StreamResponse:
+        """Turn every error into the one error body."""
+        try:
+            self._check(request, asked)
+            return await self._admit(request, handler, asked)
+        except ProbingError as error:
+            failure = error
+        except web.HTTPRequestEntityTooLarge:
+            limit = self._agent.settings.max_body_bytes
+            failure = RequestTooLarge("the request", limit, "PROBING_MAX_BODY_BYTES")
+        except asyncio.CancelledError:
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the rim: the
+            # client gets a sentence. The last two come of users' objects that were looked at, and
+            # would end the thread.
+            failure = InternalError(f"{type(error).__name__}: {error}")
+        if request.writer.output_size:  # an answer that breaks off is cut, never ended politely
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError
+        return refusal(failure)
+
+    def _check(self, request: web.Request, asked: _Asked) -> None:
+        """Refuse what may not ask."""
+        origin = request.headers.get("Origin")
+        if origin is not None:
+            raise BadOrigin(origin)
+        if _is_tcp(request):
+            transport, headers = request.transport, request.headers
+            reached = transport.get_extra_info("sockname") if transport else None
+            check_host(headers.getall("Host", []), self._agent, reached)
+            given = headers.getall("Authorization", [])
+            check_access(given, self._agent, asked.name, asked.access)
+
+    async def _admit(
+        self, request: web.Request, handler: Handler, asked: _Asked
+    ) -> web.StreamResponse:
+        """Refuse what is too much at once."""
+        connection = self._connections.of(request.protocol)
+        if connection is None:  # it is gone
+            raise asyncio.CancelledError
+        connection.writer = request.writer
+        await self._check_rate(connection)
+        await _ask_for_body(request)
+        await self._read_body(request)
+        if asked.writes is not None and _is_tcp(request):
+            check_writing(await request.read(), asked.writes, self._agent)
+        if request.transport is None:  # it has gone; before Python 3.12 `wait_for` may not tell
+            raise asyncio.CancelledError
+        limit = self._agent.settings.max_requests
+        if self._in_hand >= limit:
+            raise Busy("requests", limit)
+        self._in_hand += 1
+        connection.is_at_work = True
+        try:
+            return await handler(request)
+        finally:
+            self._in_hand -= 1
+            connection.is_at_work = False
+            connection.since = self._loop.time()
+
+    async def _check_rate(self, connection: Connection) -> None:
+        """Refuse a sender that asks more often than it may."""
+        per_s = self._agent.settings.max_requests_per_s
+        if not self._rates.take(connection.peer, per_s):
+            await asyncio.sleep(_REFUSAL_S)
+            raise TooManyRequests(per_s)
+
+    async def _read_body(self, request: web.Request) -> None:
+        """Have the whole body there, before the request takes a place among those in hand."""
+        limit_s = self._agent.settings.body_timeout_s
+        try:
+            await asyncio.wait_for(request.read(), limit_s)
+        except asyncio.TimeoutError:
+            raise RequestTimedOut(limit_s) from None
+        except web.RequestPayloadError:
+            raise BadRequest("the body is not what its headers say") from None
+
+
+async def _expect(request: web.Request) -> None:
+    """Say nothing yet to who expects something: it is not known who asks.
+
+    aiohttp's own asks for the body, or refuses in words that it cannot always encode.
+    """
+
+
+async def _ask_for_body(request: web.Request) -> None:
+    """Ask for the body of who waits for that; who expects anything else is served all the same."""
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # it is no part of the answer
+
+
+def _finding(find: Handler, nowhere: Handler) -> Handler:
+    """What finds the route of a request; what has no path at all is led to `nowhere`."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await find(request)
+        except web.HTTPException:  # of aiohttp's own
+            return await nowhere(request)
+
+    return answer
+
+
+def _taking_json(handler: Handler) -> Handler:
+    """A handler of JSON alone, which a page in a browser cannot send without asking first."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.content_type != wire.JSON_TYPE:
+            raise BadRequest(f"a POST must be {wire.JSON_TYPE}")
+        return await handler(request)
+
+    return answer
+
+
+def _refusing_method(allowed: str) -> Handler:
+    """What answers where a path is asked for by a method that it has not."""
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        raise WrongMethod(request.method, request.path, allowed)
+
+    return refuse
+
+
+async def _refuse_route(request: web.Request) -> web.StreamResponse:
+    """What is asked is none of the routes."""
+    raise NoSuchRoute(request.method, request.path)
+
+
+def _is_tcp(request: web.Request) -> bool:
+    """Whether a request came over TCP; one whose connection is gone counts as such."""
+    connection = request.transport.get_extra_info("socket") if request.transport else None
+    return connection is None or connection.family != socket.AF_UNIX
+
+
+def _silent_logger() -> logging.Logger:
+    """A logger that reaches none of the host's handlers, and is not in the host's list."""
+    logger = logging.Logger("probing.agent")  # noqa: LOG001 - see above
+    logger.addHandler(logging.NullHandler())
+    return logger

@@ -1,0 +1,402 @@
+"""The settings, each declared once as a field of `Settings`.
+
+Rules of this file: a setting's name, default, meaning and check live here; the environment
+is read once, by `Settings.from_env`, from the mapping that is passed in. The frozen object is
+handed down; nothing else in probing reads an environment variable to decide what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, NamedTuple, TypeVar
+
+from ..errors import BadSetting
+from ..messages.frozen import frozen
+from .values import parse
+
+T = TypeVar("T")
+
+OBSOLETE: dict[str, str] = {}
+"""Names that once were settings, each with the sentence that says what to use now."""
+
+
+def _setting(
+    env: str, default: T, doc: str, *, live: bool = False, secret: bool = False, minimum: float = 0
+) -> T:
+    """Declare one setting; the field's type is the setting's."""
+    metadata = {"env": env, "doc": doc, "live": live, "secret": secret, "minimum": minimum}
+    value: T = field(default=default, repr=not secret, metadata=metadata)
+    return value
+
+
+@frozen
+class Settings:
+    """All settings of one process, as they are in force."""
+
+    mode: str = _setting(
+        "PROBING",
+        "off",
+        "`1` puts the agent into every Python process that imports torch, `all` into every Python"
+        " process, `0` (or unset) into none.",
+    )
+    disable: str = _setting(
+        "PROBING_DISABLE",
+        "",
+        "`1` switches all of probing off in a process: its start, by whatever asks for it,"
+        " `probing.start()` too, and attaching to it. Anything but `0`, `off`, `false`, `no` does.",
+    )
+    home: str = _setting(
+        "PROBING_HOME",
+        "",
+        "The run directory. Unset: `$XDG_RUNTIME_DIR/probing`, else `/dev/shm/probing-<uid>`.",
+    )
+    listen: str = _setting(
+        "PROBING_LISTEN",
+        "",
+        "`host:port` to listen on beside the unix socket; LOCAL_RANK is added to the port, and port"
+        " 0 takes a free one. Unset: no TCP. Every TCP request needs a token.",
+    )
+    insecure_plaintext: bool = _setting(
+        "PROBING_INSECURE_PLAINTEXT",
+        default=False,
+        doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
+        " certificate, and the command line to send its token to other machines so. Tokens, code"
+        " and answers then cross the network unencrypted, and whoever is named gets the token.",
+    )
+    tls_cert: str = _setting(
+        "PROBING_TLS_CERT",
+        "",
+        "A PEM file with the certificate that TCP listeners show, and those that lead from it to an"
+        " authority. Unset: no encryption.",
+    )
+    tls_key: str = _setting(
+        "PROBING_TLS_KEY",
+        "",
+        "A PEM file with the certificate's key, without a pass phrase. Unset: it is in the file of"
+        " PROBING_TLS_CERT.",
+    )
+    tls_ca: str = _setting(
+        "PROBING_TLS_CA",
+        "",
+        "For the command line: a PEM file with the certificates of authorities, or of servers"
+        " themselves, that are trusted. `host:port` then means `https://host:port`. Unset: the"
+        " authorities that the system trusts.",
+    )
+    tls_fingerprint: str = _setting(
+        "PROBING_TLS_FINGERPRINT",
+        "",
+        "For the command line: SHA-256 fingerprints, separated by commas, of the only certificates"
+        " that are trusted, whatever name and authority they have. `host:port` then means"
+        " `https://host:port`.",
+    )
+    allow_eval: bool = _setting(
+        "PROBING_ALLOW_EVAL",
+        default=False,
+        doc="`1` runs code that comes over TCP, and writes a checkpoint where such a request says."
+        " What comes over the unix socket is always run.",
+    )
+    hosts: str = _setting(
+        "PROBING_HOSTS",
+        "",
+        "Further names, `host:port` separated by commas, by which TCP requests may address this"
+        " process. Its own address and localhost always may.",
+    )
+    token: str = _setting(
+        "PROBING_TOKEN",
+        "",
+        "The token of TCP requests, for the agent and for the command line. Unset: the agent makes"
+        " one and keeps it in the file `token` of its run folder. The agent takes it out of the"
+        " environment.",
+        secret=True,
+    )
+    read_token: str = _setting(
+        "PROBING_READ_TOKEN",
+        "",
+        "A second token of TCP requests, that may read but not eval, act or change anything. Unset:"
+        " the agent makes one and keeps it in the file `read_token` of its run folder.",
+        secret=True,
+    )
+    recording: bool = _setting(
+        "PROBING_RECORDING", default=True, doc="Whether the recorded tables grow.", live=True
+    )
+    native: bool = _setting(
+        "PROBING_NATIVE",
+        default=True,
+        doc="`0` has module calls recorded by Python also where the C part was built, which writes"
+        " the same rows at a fraction of the cost.",
+    )
+    trace_rows: int = _setting(
+        "PROBING_TRACE_ROWS",
+        262_144,
+        "Rows that python.torch_trace holds before the oldest is overwritten; 64 bytes each.",
+        minimum=64,
+    )
+    step_rows: int = _setting(
+        "PROBING_STEP_ROWS",
+        16_384,
+        "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
+        " oldest is overwritten; 224, 120 and 80 bytes each.",
+        minimum=64,
+    )
+    mark_rows: int = _setting(
+        "PROBING_MARK_ROWS",
+        8_192,
+        "Rows that python.spans and python.metrics hold each before the oldest is overwritten; 48"
+        " bytes each.",
+        minimum=64,
+    )
+    overhead: float = _setting(
+        "PROBING_OVERHEAD",
+        1.0,
+        "Percent of a step that recording may cost: the backward pass of the smallest modules is"
+        " left out first, then the smallest modules altogether.",
+    )
+    batch_rows: int = _setting(
+        "PROBING_BATCH_ROWS",
+        16_384,
+        "Rows that python.batches holds before the oldest is overwritten; 96 bytes each.",
+        minimum=64,
+    )
+    gradients_every: int = _setting(
+        "PROBING_GRADIENTS_EVERY",
+        0,
+        "Write python.gradients of one step in so many; 0: only when it is asked for.",
+        live=True,
+    )
+    gradient_rows: int = _setting(
+        "PROBING_GRADIENT_ROWS",
+        16_384,
+        "Rows that python.gradients holds before the oldest is overwritten; 120 bytes each.",
+        minimum=64,
+    )
+    memory_rows: int = _setting(
+        "PROBING_MEMORY_ROWS",
+        16_384,
+        "Rows that python.memory holds before the oldest is overwritten; 152 bytes each.",
+        minimum=64,
+    )
+    sampling_hz: float = _setting(
+        "PROBING_SAMPLING_HZ",
+        0.0,
+        "How often per second python.samples notes where every thread is; 0: never.",
+        live=True,
+    )
+    sample_rows: int = _setting(
+        "PROBING_SAMPLE_ROWS",
+        8_192,
+        "Rows that python.samples holds before the oldest is overwritten; 72 bytes each.",
+        minimum=64,
+    )
+    rings_mib: int = _setting(
+        "PROBING_RINGS_MIB",
+        0,
+        "What the recorded tables of a process may take together; one for which there is no room"
+        " holds fewer rows than it was to. 0: 64, and no more than a tenth of what is free.",
+    )
+    keep_hours: float = _setting(
+        "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
+    )
+    keep_mib: int = _setting(
+        "PROBING_KEEP_MIB", 512, "How much the records of ended processes may take together."
+    )
+    query_timeout_s: float = _setting(
+        "PROBING_QUERY_TIMEOUT_S", 30.0, "The time limit of a remote query.", live=True
+    )
+    query_memory_mib: int = _setting(
+        "PROBING_QUERY_MEMORY_MIB",
+        512,
+        "The resident memory that a helper process may hold which runs the queries of others; about"
+        " 100 MiB of it are its libraries, and it has 192 in any case. The helper of a node server,"
+        " in which the rows of all ranks of a machine meet, may hold four times that.",
+        live=True,
+        minimum=64,
+    )
+    query_max_rows: int = _setting(
+        "PROBING_QUERY_MAX_ROWS",
+        1_000_000,
+        "Rows of a remote answer; what is beyond is cut, and the answer says so. A live table"
+        " that has more is refused.",
+        live=True,
+    )
+    query_max_bytes: int = _setting(
+        "PROBING_QUERY_MAX_BYTES",
+        64 << 20,
+        "Bytes of a remote answer; what is beyond is cut, and the answer says so. A live table"
+        " that has more is refused.",
+        live=True,
+    )
+    worker_idle_s: float = _setting(
+        "PROBING_WORKER_IDLE_S", 60.0, "How long the SQL worker process lives without a query."
+    )
+    eval_timeout_s: float = _setting(
+        "PROBING_EVAL_TIMEOUT_S",
+        10.0,
+        "The time limit of an eval that names none: waiting for a safe point included.",
+        live=True,
+    )
+    eval_max_bytes: int = _setting(
+        "PROBING_EVAL_MAX_BYTES",
+        1 << 20,
+        "Bytes of an eval's output that are kept; the rest is counted.",
+        live=True,
+    )
+    eval_max_running: int = _setting(
+        "PROBING_EVAL_MAX_RUNNING", 4, "Evals in hand at once.", live=True, minimum=1
+    )
+    max_connections: int = _setting(
+        "PROBING_MAX_CONNECTIONS",
+        64,
+        "Connections the agent holds at once; for one more, the one that has been idle longest is"
+        " closed. 64 descriptors are left to the program in any case.",
+        minimum=1,
+    )
+    max_requests: int = _setting(
+        "PROBING_MAX_REQUESTS", 16, "Requests the agent has in hand at once.", live=True, minimum=1
+    )
+    max_requests_per_s: float = _setting(
+        "PROBING_MAX_REQUESTS_PER_S",
+        200.0,
+        "Requests that one process, or one address, may send in a second; more are refused.",
+        live=True,
+        minimum=1,
+    )
+    max_body_bytes: int = _setting(
+        "PROBING_MAX_BODY_BYTES", 1 << 20, "Bytes of a request's body.", minimum=1024
+    )
+    max_sql_bytes: int = _setting(
+        "PROBING_MAX_SQL_BYTES", 64 << 10, "Bytes of a remote statement.", live=True, minimum=64
+    )
+    max_code_bytes: int = _setting(
+        "PROBING_MAX_CODE_BYTES", 64 << 10, "Bytes of the code of an eval.", live=True, minimum=64
+    )
+    header_timeout_s: float = _setting(
+        "PROBING_HEADER_TIMEOUT_S",
+        5.0,
+        "How long a connection is held on which no whole header of a request comes.",
+        minimum=0.5,
+    )
+    body_timeout_s: float = _setting(
+        "PROBING_BODY_TIMEOUT_S",
+        5.0,
+        "How long the body of a request may take to come.",
+        live=True,
+        minimum=0.5,
+    )
+    send_timeout_s: float = _setting(
+        "PROBING_SEND_TIMEOUT_S",
+        8.0,
+        "How long a client that takes nothing of its answer is waited for.",
+        live=True,
+        minimum=0.5,
+    )
+    job: str = _setting(
+        "PROBING_JOB",
+        "",
+        "What the job is called, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id,"
+        " else where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
+    )
+    job_dir: str = _setting(
+        "PROBING_JOB_DIR",
+        "",
+        "A directory that all machines of a job see: node servers, and agents that listen on TCP,"
+        " leave their address there, and commands find them by it. Nobody else may write to it.",
+    )
+    node: bool = _setting(
+        "PROBING_NODE",
+        default=False,
+        doc="Whether the first agent of a machine starts a node server, see `probing serve`.",
+    )
+    node_listen: str = _setting(
+        "PROBING_NODE_LISTEN",
+        "127.0.0.1:9741",
+        "`host:port` of the node server. On an address that other machines reach it needs"
+        " PROBING_TLS_CERT, or PROBING_INSECURE_PLAINTEXT=1.",
+    )
+    node_idle_s: float = _setting(
+        "PROBING_NODE_IDLE_S",
+        300.0,
+        "How long a node server that an agent has started outlives the last process with an agent.",
+    )
+    collective_rows: int = _setting(
+        "PROBING_COLLECTIVE_ROWS",
+        16_384,
+        "Rows that python.collectives holds before the oldest is overwritten; 120 bytes each. It is"
+        " made with the first process group.",
+        minimum=64,
+    )
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Settings:
+        """The settings that an environment asks for, defaults for the rest.
+
+        Raises:
+            BadSetting: A variable holds a value its setting cannot take.
+        """
+        given = {s.name: parse(s, env[s.env]) for s in SETTINGS if env.get(s.env)}
+        return cls(**given)
+
+    def with_value(self, name: str, text: str) -> Settings:
+        """A copy with one live setting changed.
+
+        Raises:
+            BadSetting: No such setting, not one that can change while the process runs, or
+                not a value it can take.
+        """
+        setting = find(name)
+        if not setting.live:
+            raise BadSetting(name, f"it is read at start only; set {setting.env} before the start")
+        return dataclasses.replace(self, **{setting.name: parse(setting, text)})
+
+
+class Setting(NamedTuple):
+    """What is known about one setting.
+
+    Attributes:
+        name: The field of `Settings`.
+        env: The environment variable.
+        type: ``bool``, ``int``, ``float`` or ``str``.
+        default: Its value when nothing sets it.
+        live: Whether `probing ENDPOINT config NAME=VALUE` can change it.
+        secret: Whether its value is never shown.
+        minimum: The smallest number it may be.
+    """
+
+    name: str
+    env: str
+    type: str
+    default: bool | int | float | str
+    doc: str
+    live: bool
+    secret: bool
+    minimum: float
+
+
+def _default_of(spec: dataclasses.Field[Any]) -> Any:
+    """A field's default; every setting has one."""
+    return spec.default
+
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(name=f.name, type=str(f.type), default=_default_of(f), **f.metadata)
+    for f in dataclasses.fields(Settings)
+)
+
+
+def find(name: str) -> Setting:
+    """The setting of that name, or of that environment variable.
+
+    Raises:
+        BadSetting: There is none.
+    """
+    if name in OBSOLETE:
+        raise BadSetting(name, OBSOLETE[name])
+    for setting in SETTINGS:
+        if name in (setting.name, setting.env):
+            return setting
+    import difflib  # only after a mistake
+
+    near = difflib.get_close_matches(name.lower(), [s.name for s in SETTINGS], n=1)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    raise BadSetting(name, f"there is no such setting{hint}")

@@ -1,0 +1,49 @@
+"""The value of a setting that a text stands for.
+
+Rules of this file: text in, value or error out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadSetting
+
+if TYPE_CHECKING:
+    from . import Setting
+
+_MODES = {"0": "off", "off": "off", "1": "on", "on": "on", "all": "all"}
+_BOOLS = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+
+
+def parse(setting: Setting, text: str) -> Any:
+    """The value that a text stands for.
+
+    Raises:
+        BadSetting: The text is not a value of the setting's type, or out of its range.
+    """
+    word = text.strip()
+    if setting.name == "mode":
+        return _choose(setting, _MODES, word)
+    if setting.type == "bool":
+        return _choose(setting, _BOOLS, word)
+    if setting.type == "str":
+        return word
+    convert: Callable[[str], float] = int if setting.type == "int" else float
+    try:
+        value = convert(word)
+    except ValueError:
+        shown = "an integer" if setting.type == "int" else "a number"
+        raise BadSetting(setting.env, f"{word!r} is not {shown}") from None
+    if not setting.minimum <= value < float("inf"):
+        raise BadSetting(setting.env, f"{word} is less than {setting.minimum:g} or not finite")
+    return value
+
+
+def _choose(setting: Setting, choices: Mapping[str, Any], word: str) -> Any:
+    """The choice that a word names, whatever its case."""
+    try:
+        return choices[word.lower()]
+    except KeyError:
+        raise BadSetting(setting.env, f"{word!r} is not one of {', '.join(choices)}") from None

@@ -1,0 +1,1 @@
+"""The SQL engine over Arrow tables, and the gate that statements pass."""

@@ -1,0 +1,368 @@
+"""SQL over the tables of a process: DuckDB, one fresh database for each query.
+
+Rules of this file: the only one that imports DuckDB. It never runs inside a training process,
+but in the terminal's process or in the SQL worker. Only tables that a statement reads are
+loaded, each at most once per query, so that a self-join sees one moment; only their columns
+that it reads, which the planner names before anything runs. No DuckDB exception leaves it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from ..errors import InternalError, ProbingError, SqlError
+from ..ring.arrow_tables import RecordedTable, schema_of
+from ..tables import OWN_SCHEMA, SCHEMA, Table
+from . import gate as sql_gate
+from .answer import Answer
+from .errors import SqlContext, translate
+from .session import Session
+
+__all__ = ["Engine", "RecordedTable", "TableProvider", "locked_database"]
+
+_BATCH_ROWS = 65_536
+_PLAN_PREFIX = "EXPLAIN (FORMAT json)\n"
+_CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
+
+
+class TableProvider(Protocol):
+    """One table that SQL can name.
+
+    One whose columns are not the declared ones has an attribute `arrow_schema` that says them.
+    """
+
+    table: Table
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows, by `arrow_tables.schema_of`; called at most once per query.
+
+        Args:
+            columns: The columns that are read; the others may come as NULL. None for all.
+
+        Raises:
+            ProbingError: The rows cannot be had; the query ends with this error.
+        """
+
+
+class Engine:
+    """Runs read-only SQL over some tables.
+
+    Args:
+        providers: The tables.
+        memory_mib: What a query may use.
+        tell_plan: Called with a statement's plan, as JSON, before anything is read; not for a
+            statement whose plan cannot be asked for.
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[TableProvider],
+        *,
+        memory_mib: int = 512,
+        max_sql_bytes: int = sql_gate.MAX_SQL_BYTES,
+        tell_plan: Callable[[str], None] | None = None,
+    ) -> None:
+        self._providers = tuple(providers)
+        self._max_sql_bytes = max_sql_bytes
+        self._memory_mib = memory_mib
+        self._tell_plan = tell_plan
+
+    def run(
+        self,
+        sql: str,
+        *,
+        timeout_s: float,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Answer:
+        """Start a statement; the answer streams its rows as they are computed.
+
+        Args:
+            timeout_s: What planning, running and fetching may take together. The time that
+                the reader of the answer takes for itself is not counted.
+            max_rows: Where to cut the answer.
+            max_bytes: Where to cut the answer, in bytes of Arrow data.
+
+        Raises:
+            SqlError: The statement cannot be run, is refused, or needs too much memory.
+            QueryTimedOut: Its time is up.
+            ProbingError: A table that it reads cannot be had.
+        """
+        sql_gate.check_text(sql, self._max_sql_bytes)
+        context = SqlContext(
+            sql=sql,
+            tables=[provider.table for provider in self._providers],
+            timeout_s=timeout_s,
+            memory_mib=self._memory_mib,
+        )
+        query = _Query(self._providers, context, max_rows=max_rows, max_bytes=max_bytes)
+        query.tell_plan = self._tell_plan
+        try:
+            query.start()
+        except BaseException:
+            query.close()
+            raise
+        return Answer(query)
+
+
+class _Query:
+    """One statement in its own database; the source of an answer."""
+
+    def __init__(
+        self,
+        providers: Sequence[TableProvider],
+        context: SqlContext,
+        *,
+        max_rows: int | None,
+        max_bytes: int | None,
+    ) -> None:
+        self._scans = [_Scan(provider) for provider in providers]
+        self._context = context
+        self._rows_left, self._bytes_left = max_rows, max_bytes
+        self._limits = (max_rows, max_bytes)
+        self._rows = 0
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._reader: pa.RecordBatchReader | None = None
+        self._session = Session(context.timeout_s, interrupt=self._interrupt, release=self._release)
+        self._first: pa.RecordBatch | None = None
+        self._is_over = False
+        self.schema = pa.schema([])
+        self.truncated: str | None = None
+        self.tell_plan: Callable[[str], None] | None = None
+
+    def start(self) -> None:
+        """Plan the statement and compute its first rows, so that its errors come at once."""
+        self._step(self._open)
+        self._first = self._fetch()
+
+    def read(self) -> pa.RecordBatch | None:
+        """The next batch, cut where a limit is reached."""
+        if self._is_over:
+            return None
+        batch, self._first = self._first or self._fetch(), None
+        kept = None if batch is None else self._cut(batch)
+        self._is_over = batch is None or self.truncated is not None
+        return kept if kept is not None and kept.num_rows else None
+
+    def close(self) -> None:
+        """Interrupt the statement and take the database down."""
+        self._session.close()
+
+    def _cut(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The part of a batch that the limits leave."""
+        rows, what = batch.num_rows, ""
+        if self._rows_left is not None and rows > self._rows_left:
+            rows, what = self._rows_left, f"{self._limits[0]:,} rows"
+        size = batch.slice(0, rows).nbytes
+        if self._bytes_left is not None and size > self._bytes_left:
+            rows, what = rows * self._bytes_left // size, f"{self._limits[1]:,} bytes"
+        kept = batch.slice(0, rows)
+        self._rows += rows
+        if self._rows_left is not None:
+            self._rows_left -= rows
+        if self._bytes_left is not None:
+            self._bytes_left -= kept.nbytes
+        if what:
+            self.truncated = f"The answer was cut after {self._rows:,} rows: its limit is {what}."
+        return kept
+
+    def _open(self) -> None:
+        """Build the database, check the statement, and start it; on the session's thread."""
+        self._connection = _connect(self._context.memory_mib)
+        connection, sql = self._connection, self._context.sql
+        _create_views(connection, self._scans, with_comments=bool(_CATALOGUE_WORDS.search(sql)))
+        _lock(connection)
+        if sql_gate.check_statements(_kinds(connection, sql), sql):
+            self._plan(connection, sql)
+        elif (inner := sql_gate.explained(sql)) != sql and sql_gate.check_statements(
+            _kinds(connection, inner), inner
+        ):
+            self._plan(connection, inner)
+        relation = connection.sql(sql)
+        if relation is None:
+            raise InternalError("the statement gave no rows")
+        _check_types(relation)
+        self._reader = relation.to_arrow_reader(_BATCH_ROWS)
+        self.schema = self._reader.schema
+
+    def _plan(self, connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Learn from the planner which columns the statement reads."""
+        left_out = self._context.sql.removesuffix(sql)
+        try:
+            rows = connection.execute(_PLAN_PREFIX + sql).fetchall()
+        except duckdb.Error as error:
+            context = dataclasses.replace(self._context, added=_PLAN_PREFIX, left_out=left_out)
+            raise translate(error, context) from None
+        plan = str(rows[0][1])
+        sql_gate.check_plan(plan, sql)
+        if self.tell_plan is not None:
+            self.tell_plan(plan)
+        columns = sql_gate.planned_columns(plan)
+        if columns is not None:
+            for scan in self._scans:
+                scan.columns = columns.get(scan.name, frozenset())
+
+    def _fetch(self) -> pa.RecordBatch | None:
+        return self._step(self._read_batch)
+
+    def _read_batch(self) -> pa.RecordBatch | None:
+        """The next batch out of DuckDB; on the session's thread."""
+        if self._reader is None:
+            return None
+        while True:
+            try:
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                return None
+            if batch.num_rows:
+                return batch
+
+    def _step(self, function: Any) -> Any:
+        """Run a step in time, and turn what DuckDB raises into our errors."""
+        try:
+            return self._session.call(function)
+        except ProbingError:
+            raise
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError, RuntimeError) as error:
+            failed = next((scan.error for scan in self._scans if scan.error is not None), None)
+            raise (failed or translate(error, self._context)) from None
+
+    def _interrupt(self) -> None:
+        if self._connection is not None:
+            self._connection.interrupt()
+
+    def _release(self) -> None:
+        """Close the database; on the session's thread."""
+        self._reader = self._first = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _Scan:
+    """A provider as DuckDB sees it: a schema for the planner, rows when a scan begins.
+
+    Its columns are called ``table.column``, so that a plan tells which table they are of.
+
+    Attributes:
+        columns: What the statement reads of it; None for everything.
+        error: What the provider raised.
+    """
+
+    def __init__(self, provider: TableProvider) -> None:
+        self._provider = provider
+        self.name = provider.table.name
+        self.schema = provider.table.schema
+        self.columns: frozenset[str] | None = None
+        self.error: BaseException | None = None
+        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
+        self._fields = [f"{self.name}.{name}" for name in self._declared.names]
+        self._loaded: pa.Table | None = None
+
+    @property
+    def projection(self) -> str:
+        """The select list that gives the columns their own names back."""
+        names = zip(self._fields, self._declared.names, strict=True)
+        return ", ".join(f'"{field}" AS "{name}"' for field, name in names)
+
+    def comments(self) -> str:
+        """The statements that tell the catalogue what table and columns mean."""
+        table = self._provider.table
+        texts = [f"VIEW {table.name} IS {_quoted(table.doc)}"]
+        texts += [f'COLUMN {table.name}."{c.name}" IS {_quoted(c.doc)}' for c in table.columns]
+        return "; ".join(f"COMMENT ON {text}" for text in texts)
+
+    def __arrow_c_schema__(self) -> Any:
+        fields = zip(self._fields, self._declared, strict=True)
+        return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        if self._loaded is None:
+            try:
+                self._loaded = self._load()
+            except BaseException as error:
+                self.error = error
+                raise
+        return self._loaded.__arrow_c_stream__()
+
+    def _load(self) -> pa.Table:
+        table = self._provider.load(self.columns)
+        if not table.schema.equals(self._declared):
+            raise InternalError(f"the table {self.name} was not loaded as it is declared")
+        return table.rename_columns(self._fields)
+
+
+def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
+    """Refuse what would come out as another number: Arrow has no unsigned integer of 128 bits."""
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if "UHUGEINT" in str(kind):
+            raise SqlError(
+                f"the column {name} is of type UHUGEINT, which an answer cannot hold: cast it to"
+                " VARCHAR or DOUBLE"
+            )
+
+
+def locked_database() -> duckdb.DuckDBPyConnection:
+    """A database without tables, in which only constants can be computed and SQL be parsed."""
+    connection = _connect(64)
+    _lock(connection)
+    return connection
+
+
+def _connect(memory_mib: int) -> duckdb.DuckDBPyConnection:
+    """A fresh database in memory that starts no thread and writes no file."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": f"{memory_mib}MiB",
+        "temp_directory": "",
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+        "errors_as_json": True,
+    }
+    if not duckdb.__version__.startswith("1."):
+        config["async_threads"] = 0
+    return duckdb.connect(":memory:", config=config)
+
+
+def _create_views(
+    connection: duckdb.DuckDBPyConnection, scans: Sequence[_Scan], *, with_comments: bool
+) -> None:
+    """One view for each table, in its schema; both are looked through for a bare name."""
+    for schema in (SCHEMA, OWN_SCHEMA):
+        connection.execute(f"CREATE SCHEMA {schema}")
+    for scan in scans:
+        connection.execute(f"USE {scan.schema}")
+        relation = connection.from_arrow(scan)
+        relation.project(scan.projection).create_view(scan.name)
+        if with_comments:
+            connection.execute(scan.comments())
+    connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
+
+
+def _lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Take away files, network, the caller's variables, settings and writing, for good."""
+    connection.execute(
+        "SET enable_external_access = false; SET python_enable_replacements = false;"
+        " SET lock_configuration = true; BEGIN TRANSACTION READ ONLY"
+    )
+
+
+def _kinds(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """The parser's names of the statements in a text."""
+    try:
+        return [statement.type.name for statement in connection.extract_statements(sql)]
+    except (ValueError, TypeError):  # a kind that the Python side of DuckDB has no name for
+        return ["UNKNOWN"]
+
+
+def _quoted(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

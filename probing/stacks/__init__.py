@@ -1,0 +1,1 @@
+"""Stacks as text, what threads wait for, and py-spy."""

@@ -1,0 +1,63 @@
+"""What the kernel counts of a process's work: what it read and wrote, and its children's time.
+
+Rules of this file: reads only, never waits on the process. The agent uses it on itself, and whoever
+looks from outside on another; two looks tell whether a process gets on that records nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from ..linux import process
+from ..linux.kernel_files import read_text
+from ..messages.common import WorkDone
+
+_MOST_CHILDREN = 256
+
+
+def work_of(pid: int, threads: Iterable[int]) -> WorkDone:
+    """What a process has done so far.
+
+    Args:
+        threads: Those whose reading and writing counts: the job's own, as our questions make the
+            agent's threads read, too.
+    """
+    counts = Counter[str]()
+    for thread in threads:
+        counts.update(_counts(read_text(f"/proc/{pid}/task/{thread}/io")))
+    return WorkDone(
+        time_s=time.monotonic(),
+        read_bytes=counts.get("rchar"),
+        written_bytes=counts.get("wchar"),
+        children_cpu_s=_children_cpu_s(pid),
+    )
+
+
+def _counts(text: str) -> dict[str, int]:
+    """The lines of a file ``io``; none where it may not be read."""
+    words = (line.partition(":") for line in text.splitlines())
+    return {name: int(value) for name, _, value in words if value.strip().isdecimal()}
+
+
+def _children_cpu_s(pid: int) -> float | None:
+    """Processor time of a process's living descendants; None without any."""
+    found, left = set[int](), [pid]
+    while left and len(found) < _MOST_CHILDREN:
+        new = set(_children(left.pop())) - found - {os.getpid()}
+        found |= new
+        left += new
+    facts = [process.facts(child) for child in found]
+    return sum(fact.cpu_s for fact in facts if fact is not None) if found else None
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that the threads of one have started."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    words = (read_text(f"/proc/{pid}/task/{thread}/children").split() for thread in threads)
+    return [int(word) for found in words for word in found]
