@@ -216,7 +216,7 @@ def start_program(
 def start_training(*args: str, home: Path, cwd: Path, **extra: str) -> Target:
     """Start the bundled training, small, and wait for its third step."""
     small = ["--layers", "2", "--dim", "64", "--context", "32", "--checkpoint-every", "2"]
-    small += ["--pause", "0.03"]  # other tests want to run, too
+    small += ["--pause", "0.1"]  # other tests want to run, too
     script = str(ROOT / "examples" / "train_gpt.py")
     argv = [sys.executable, "-m", "probing._run", script, *small, *args]
     target = Target(argv, home, cwd, **extra)

@@ -59,7 +59,7 @@ def main(kind: str) -> None:
             loss.backward()
             optimizer.step()
             losses.write(f"{loss.item()!r}\n")
-            time.sleep(0.002)
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":

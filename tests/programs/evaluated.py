@@ -26,7 +26,7 @@ def main() -> None:
     sgd = torch.optim.SGD(network.parameters(), lr=0.05)
     plan = torch.optim.lr_scheduler.StepLR(sgd, 1_000_000)
     feed = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
-    pause = 0.002
+    pause = 0.01
     limit, done, digest = int(sys.argv[1]), 0, hashlib.sha256()
     print("ready", flush=True)
     while done < limit:

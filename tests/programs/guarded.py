@@ -82,7 +82,7 @@ def main() -> None:
             rate = optimizers[0].param_groups[0]["lr"]
             parts = [_here(p).double().sum().item() for p in models[0].parameters()]
             log.write(f"{step} {rate!r} {sum(parts)!r}\n")
-            time.sleep(0.002)
+            time.sleep(0.01)
 
 
 def _here(parameter: torch.Tensor) -> torch.Tensor:

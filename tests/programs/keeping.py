@@ -281,4 +281,4 @@ if __name__ == "__main__":
         (gc.disable if ways == ["cycles"] else gc.enable)()
         for name in list(ways):
             WAYS[name](trainer)
-        time.sleep(0.002)
+        time.sleep(0.01)

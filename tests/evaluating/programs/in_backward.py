@@ -124,6 +124,7 @@ def trainers(model: nn.Module) -> Callable[[], None]:
     def go_on(step: Callable[[], None]) -> None:
         while True:
             step()
+            time.sleep(0.001)  # other tests want to run, too
 
     threading.Thread(target=go_on, args=(train(Net(), "other"),), daemon=True).start()
     return train(model, "main")
