@@ -6,6 +6,7 @@ import itertools
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from probing.attach.injectors import pending
 from probing.attach.injectors.layouts import LAYOUTS, layout_for
 from probing.attach.injectors.memory import Interpreter, Slack, find_interpreter
 from probing.attach.injectors.refusal import CannotInject
-from tests.harness.targets import program_path, wait_until
+from tests.harness.targets import DEADLINE_S, program_path, wait_until
 
 VERSION = (sys.version_info[0], sys.version_info[1])
 HAS_MAIN_QUEUE = VERSION >= (3, 12)
@@ -79,7 +80,7 @@ class Program:
         mark = self.folder / f"mark{next(self._numbers)}"
         with self.open() as interpreter:
             code = f"try:open({str(mark)!r},'w').close()\nexcept:pass\n"
-            placed = pending.inject(interpreter, code, any_thread=any_thread)
+            placed = _inject_in_time(interpreter, code, any_thread=any_thread)
             wait_until(mark.exists, "the code has run")
             assert placed.is_taken()
             placed.wipe()
@@ -90,6 +91,17 @@ class Program:
         """Kill and reap it."""
         self.process.kill()
         self.process.communicate(timeout=30)
+
+
+def _inject_in_time(interpreter: Interpreter, code: str, *, any_thread: bool) -> pending.PlacedCall:
+    """Inject; again where a thread that gets no processor is not waited for."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return pending.inject(interpreter, code, any_thread=any_thread)
+        except CannotInject as refusal:
+            if "did not stop within" not in str(refusal) or time.monotonic() > end:
+                raise
 
 
 @pytest.fixture

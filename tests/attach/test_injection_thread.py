@@ -119,11 +119,14 @@ def test_the_code_runs_while_the_main_thread_waits(
 def test_a_main_thread_that_waits_for_others_is_borrowed(start: Callable[..., Program]) -> None:
     """In `Thread.join` it waits for a lock that the first thread's arena may begin with."""
     program = start("stuck", "join")
-    wait_until(lambda: program.state() == "S", "the wait")
-    with contextlib.closing(find_interpreter(program.pid)) as interpreter:
-        waiting = waiting_threads(program.pid)
-        victims = choose(waiting, X86_64, interpreter.maps)
-    assert victims == sorted(found.thread_id for found in waiting)
+
+    def are_all_borrowable() -> bool:
+        with contextlib.closing(find_interpreter(program.pid)) as interpreter:
+            waiting = waiting_threads(program.pid)
+            victims = choose(waiting, X86_64, interpreter.maps)
+        return len(waiting) == 2 and victims == sorted(found.thread_id for found in waiting)
+
+    wait_until(are_all_borrowable, "both threads wait, where they can be borrowed")
 
 
 def memory_map(pid: int) -> list[str]:

@@ -61,7 +61,7 @@ class Job:
         self.bin = tmp / "bin"
         self.bin.mkdir()
         script = self.bin / "probing"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m probing "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m probing "$@"\n')
         script.chmod(0o755)
         self.hosts = tmp / "hosts"
         self.hosts.write_text("127.0.0.1 localhost\n127.0.0.2 node1\n127.0.0.3 node2\n")

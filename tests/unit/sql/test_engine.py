@@ -76,6 +76,27 @@ def rows_of(engine: Engine, sql: str, timeout_s: float = LONG_S) -> list[dict[st
         return answer.to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ('SELECT count(*) AS n FROM python."STEPS"', 5),
+        ("SELECT count(*) AS n FROM query_table('st' || 'eps')", 5),
+        ("SELECT count(*) AS n FROM (SHOW ALL TABLES)", 2),
+        ("SELECT count(*) AS n FROM information_schema.tables", 2),
+    ],
+)
+def test_a_table_is_there_however_it_is_named(sql: str, rows: int) -> None:
+    """Only tables that a statement names get a view, where it names them, and else all do."""
+    engine = engine_with(watched_steps(), watched_trace())
+    assert rows_of(engine, sql) == [{"n": rows}]
+
+
+def test_a_table_that_is_not_there_is_answered_with_one_like_it() -> None:
+    """The tables that the statement does not name are looked through, too."""
+    with pytest.raises(SqlError, match="steps"):
+        rows_of(engine_with(watched_steps()), "SELECT * FROM stepz")
+
+
 @pytest.mark.parametrize("sql", SEED_QUERIES)
 def test_the_documented_queries_answer(tmp_path: Path, sql: str) -> None:
     """The queries that users are told to send run as they stand, over recorded rows."""
