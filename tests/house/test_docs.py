@@ -58,6 +58,16 @@ def blocks(page: Path, *languages: str) -> Iterator[Block]:
 
 
 RUNNABLE = [block for page in RUN_PAGES for block in blocks(page, "bash", "python")]
+_BY_DAY = 2
+
+
+def _cases() -> Iterator[object]:
+    """All blocks; those of a how-to page after its first ones run at night."""
+    for page in RUN_PAGES:
+        for number, block in enumerate(blocks(page, "bash", "python")):
+            is_late = page in HOW_TO and number >= _BY_DAY
+            marks = [pytest.mark.nightly] if is_late else []
+            yield pytest.param(block, id=str(block), marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +86,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("block", RUNNABLE, ids=str)
+@pytest.mark.parametrize("block", [*_cases()])
 def test_a_block_runs_as_it_stands(
     block: Block, reader: Target, commands: Path, tmp_path: Path
 ) -> None:
