@@ -1,1 +1,1 @@
-"""A process as its operator sees it, with or without an agent."""
+"""What asks a process: the public `Process`, by its files, over HTTP, or without an agent."""
