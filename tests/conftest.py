@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import signal
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import probing
 from probing.stacks import text as stacks
 from tests import faults
-from tests.harness import sharing, warm
+from tests.harness import leftovers, sharing, warm
 from tests.harness.jobs import Job, StartJob, start_job
-from tests.harness.leftovers import Leftovers
 from tests.harness.targets import Target, start_program, start_training
+from tests.harness.watch import Place, Watch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,8 +39,33 @@ def pytest_configure(config: pytest.Config) -> None:
         # Lines are counted in this process and in the commands that it forks. What is started anew,
         # by another user or with failing system calls perhaps, would be slower and say so.
         os.environ.pop("COVERAGE_PROCESS_START", None)
-    else:  # the one process that sees the whole run
-        config.stash[_LEFTOVERS] = Leftovers()
+        config.stash[_PLACE] = Place(_run_folder(), config.workerinput["workerid"])
+        config.stash[_PLACE].say("the collection of the tests", _COLLECTION_S)
+        return
+    # The one process that sees the whole run.
+    folder = tempfile.mkdtemp(prefix="tests-")
+    os.environ[leftovers.RUN] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    config.stash[_LEFTOVERS] = leftovers.Leftovers()
+    config.stash[_WATCH] = Watch(_run_folder())
+    config.add_cleanup(config.stash[_WATCH].stop)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Hear of a worker that has ended, well or not."""
+    node.config.stash[_WATCH].forget(node.gateway.id)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell a failure at once where the summary is far: a run that is killed has none."""
+    if report.failed and hasattr(report, "node"):
+        print(f"\n{report.nodeid} ({report.when})\n{report.longreprtext}", flush=True)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let a worker wait for its first test as long as that takes."""
+    _say(session.config, "", None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,6 +78,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             special = [item for item in items if item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=special)
             items[:] = [item for item in items if item not in special]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test that is marked `alone` run while no other does, in any worker.
+
+    To wait for that is not a test's own time; the rest has an end, even where a failure has taken
+    away the limit of what comes after it.
+    """
+    marker, config = item.get_closest_marker("timeout"), item.config
+    limit_s = float(
+        marker.args[0] if marker else config.getoption("timeout") or config.getini("timeout")
+    )
+    with sharing.turn(_run_folder(), alone=item.get_closest_marker("alone") is not None):
+        _say(item.config, item.nodeid, 2 * limit_s)
+        result = yield
+    _say(item.config, "", None)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -70,7 +116,10 @@ NIGHTLY = tuple(
     if line and not line.startswith("#")
 )
 """How the names of tests begin that run only at night."""
-_LEFTOVERS = pytest.StashKey[Leftovers]()
+_COLLECTION_S = 600.0
+_LEFTOVERS = pytest.StashKey[leftovers.Leftovers]()
+_PLACE = pytest.StashKey[Place]()
+_WATCH = pytest.StashKey[Watch]()
 _trainings: list[Target] = []
 _reached: list[faults.Reached] = []
 
@@ -94,23 +143,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what was reached, if that was asked for, and fail if something was left behind."""
     if session.config.option.record_faults:
         faults.record(faults.RESULTS, _reached, platform.python_version())
+    _say(session.config, "the end of the session", _COLLECTION_S)
     warm.stop()
-    leftovers = session.config.stash.get(_LEFTOVERS, None)
-    if leftovers is not None and (left := leftovers.find()):
+    before = session.config.stash.get(_LEFTOVERS, None)
+    if before is not None and (left := before.find()):
         print("\nThe tests have left behind:", *left, sep="\n  ")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.fixture(autouse=True)
-def _machine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """Let a test that is marked `alone` run while no other does, in any worker."""
-    folder = tmp_path_factory.getbasetemp()
-    if hasattr(request.config, "workerinput"):
-        folder = folder.parent
-    with sharing.turn(folder, alone=request.node.get_closest_marker("alone") is not None):
-        yield
+def _run_folder() -> Path:
+    """The folder of this run, the same in all of its workers."""
+    return Path(os.environ[leftovers.RUN])
+
+
+def _say(config: pytest.Config, what: str, limit_s: float | None) -> None:
+    """Say what this process does now, if it is a worker."""
+    if _PLACE in config.stash:
+        config.stash[_PLACE].say(what, limit_s)
 
 
 @pytest.fixture(scope="session")

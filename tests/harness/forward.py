@@ -6,7 +6,6 @@ Rules of this file: imports next to nothing, for that is its purpose. The comman
 streams, folder and environment; signals are handed on, and its exit code is this one's.
 """
 
-import array
 import json
 import os
 import select
@@ -17,22 +16,20 @@ import sys
 
 def main() -> int:
     """Run the command; returns its exit code."""
-    with socket.socket(socket.AF_UNIX) as server:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(sys.argv[1])
-        answers = server.makefile("rb")
         argv = [sys.executable, "-m", "probing", *sys.argv[2:]]
-        request = {"argv": argv, "env": dict(os.environ), "cwd": os.getcwd(), "session": False}
-        body = json.dumps(request).encode()
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))]
-        server.sendmsg([b"%8d" % len(body)], rights)
-        server.sendall(body)
-        pid = json.loads(answers.readline())["pid"]
+        env = dict(os.environ)
+        request = {"id": 1, "argv": argv, "env": env, "cwd": os.getcwd(), "session": False}
+        socket.send_fds(server, [json.dumps(request).encode()], (0, 1, 2))
+        pid = json.loads(server.recv(4096))["pid"]
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: os.kill(pid, number))
         select.select([os.pidfd_open(pid)], [], [])
-        body = json.dumps({"reap": pid}).encode()
-        server.sendall(b"%8d" % len(body) + body)
-        code = json.loads(answers.readline())["code"]
+        code = None
+        while code is None:  # somebody traces it
+            server.send(json.dumps({"id": 2, "reap": pid}).encode())
+            code = json.loads(server.recv(4096))["code"]
     return 128 - code if code < 0 else code
 
 

@@ -1,20 +1,20 @@
 """What a run of the tests has left behind: processes, threads and files in shared memory.
 
 Rules of this file: looks at the machine by what a run can know of itself, a word in the environment
-of all that it starts. What ends by itself a moment later is waited for.
+of all that it starts: the path of its own folder. What ends by itself a moment later is waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 import time
-import uuid
 from pathlib import Path
 
 RUN = "TESTS_RUN"
-"""The variable that all processes of a run inherit."""
+"""The variable that all processes of a run inherit: its folder."""
 _SETTLE_S = 30.0
 _SHARED = Path("/dev/shm")
 
@@ -23,7 +23,6 @@ class Leftovers:
     """What was there when a run began, to be compared with what is there when it has ended."""
 
     def __init__(self) -> None:
-        os.environ.setdefault(RUN, uuid.uuid4().hex)
         self._files = _names(_SHARED)
 
     def find(self) -> list[str]:
@@ -85,12 +84,14 @@ def _names(folder: Path) -> set[str]:
 
 
 def _held() -> set[str]:
-    """The files in shared memory that some process has mapped or open, of another run perhaps."""
-    held = set()
+    """What some process has mapped, open or below it in shared memory, of another run perhaps."""
+    held: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            held |= set(re.findall(rf"{_SHARED}/(\S+)", (folder / "maps").read_text("utf-8")))
-            held |= {os.path.basename(os.readlink(link)) for link in (folder / "fd").iterdir()}
-        except (OSError, ValueError):
-            continue
+        places = []
+        with contextlib.suppress(OSError, ValueError):
+            places.append((folder / "maps").read_text("utf-8"))
+            for link in (folder / "cwd", *(folder / "fd").iterdir()):
+                with contextlib.suppress(OSError):  # it was closed meanwhile
+                    places.append(os.readlink(link))
+        held |= set(re.findall(rf"{_SHARED}/([^/\s]+)", "\n".join(places)))
     return held

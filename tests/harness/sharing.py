@@ -1,7 +1,8 @@
 """Who has the machine: many tests at once, or one that needs it alone.
 
-Rules of this file: by locks of files, so that it holds between the workers of a run. Who waits to
-be alone is waited for: nobody new comes in before.
+Rules of this file: by locks of files, so that it holds between the workers of a run. The locks are
+of a process, not of an open file: whoever dies has none, whatever it has forked. Who waits to be
+alone is waited for: nobody new comes in before.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ def turn(folder: Path, *, alone: bool) -> Iterator[None]:
         folder: Of the run, the same for all of its workers.
         alone: Whether no other test may run meanwhile.
     """
-    with (folder / "door").open("a") as door, (folder / "room").open("a") as room:
-        fcntl.flock(door, fcntl.LOCK_EX)
-        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    with (folder / "door").open("a+b") as door, (folder / "room").open("a+b") as room:
+        fcntl.lockf(door, fcntl.LOCK_EX)
+        fcntl.lockf(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         if not alone:
-            fcntl.flock(door, fcntl.LOCK_UN)
+            fcntl.lockf(door, fcntl.LOCK_UN)
         yield

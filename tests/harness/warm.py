@@ -4,13 +4,16 @@ Rules of this file: importing torch takes two seconds of a core and a first opti
 a fork of a process that has done both takes none, and what runs in it is as real. What a process
 reads only as it starts cannot be forked: an option of the interpreter, a variable that Python or a
 library reads while it is loaded. Such a program is started cold, as is what tests starting itself.
+A test may be stopped anywhere in here: the next one finds a server that answers, a new one if need
+be.
 """
 
 from __future__ import annotations
 
-import array
 import atexit
+import itertools
 import json
+import math
 import os
 import select
 import signal
@@ -19,9 +22,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -34,6 +38,8 @@ _READ_AT_START = (
 """How variables begin that Python or a library reads as it is loaded."""
 _OF_LAUNCHERS = ("TORCHELASTIC",)
 """Such as are read later all the same."""
+ANSWER_S = 120.0
+"""How long a warm Python may take to start or to answer."""
 
 
 class Process(Protocol):
@@ -76,7 +82,7 @@ class Forked:
 
     def poll(self) -> int | None:
         """How it ended; None while it runs."""
-        if self.returncode is None and select.select([self._end], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self._reap()
         return self.returncode
 
@@ -86,10 +92,13 @@ class Forked:
         Raises:
             subprocess.TimeoutExpired: It runs on.
         """
-        if self.returncode is None:
-            if not select.select([self._end], [], [], timeout)[0]:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self._reap()
+            if self._has_ended(left_s) and self.poll() is None:
+                time.sleep(0.01)  # somebody traces it, who has to be told first
         assert self.returncode is not None
         return self.returncode
 
@@ -106,49 +115,121 @@ class Forked:
         """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
+    def _has_ended(self, wait_s: float) -> bool:
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(self._end, select.POLLIN)
+        return bool(waiting.poll(1000 * min(wait_s, 3600)))
+
     def _reap(self) -> None:
-        self.returncode = self._server.ask({"reap": self.pid})["code"]
-        os.close(self._end)
+        try:
+            self.returncode = self._server.ask({"reap": self.pid})["code"]
+        except WarmPythonGone:
+            self.returncode = -signal.SIGKILL  # by the kernel, as its parent ended
+        if self.returncode is not None:
+            os.close(self._end)
+
+
+class WarmPythonGone(Exception):
+    """A warm Python gives no answer; it was ended, and with it all that it has forked."""
 
 
 class _Server:
-    """A warm Python of one kind, started when it is first needed."""
+    """A warm Python of one kind, started when it is first needed.
+
+    Attributes:
+        door: Where shells of the tests come in.
+        owner: The process that it belongs to.
+    """
 
     def __init__(self, kind: str) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._kind = kind
+        self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._socket.settimeout(ANSWER_S)
         self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
         self._folder = tempfile.TemporaryDirectory(prefix="warm-")
         self.door = Path(self._folder.name) / "door"
+        self.owner = os.getpid()
         argv = [sys.executable, str(HERE / "warm_server.py"), kind, str(self.door)]
         env = _ENV if kind == "commands" else without_counting(_ENV)
         with theirs:
             self._process = subprocess.Popen(argv, cwd=ROOT, env=env, stdin=theirs.fileno())
-        self._answers = self._socket.makefile("rb")
-        self.owner = os.getpid()
-        assert self._answers.readline() == b"warm\n", "the warm Python did not start"
+        try:
+            self._hear()
+        except BaseException:
+            self.stop()
+            raise
 
-    def ask(self, request: dict[str, object], streams: Sequence[int] = ()) -> dict[str, int]:
-        """Send a request, with descriptors, and hear the answer."""
-        body = json.dumps(request).encode()
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is there to be asked."""
+        return self._socket.fileno() >= 0 and self._process.poll() is None
+
+    def ask(self, request: dict[str, object], streams: Sequence[int] = ()) -> dict[str, Any]:
+        """Send a request, with descriptors, and hear the answer.
+
+        Raises:
+            WarmPythonGone: There is none.
+        """
         with self._lock:
-            self._socket.sendmsg([b"%8d" % len(body)], rights if streams else [])
-            self._socket.sendall(body)
-            line = self._answers.readline()
-        assert line, "the warm Python has ended"
-        answer: dict[str, int] = json.loads(line)
-        return answer
+            number = next(self._numbers)
+            body = json.dumps({"id": number, **request}).encode()
+            try:
+                socket.send_fds(self._socket, [body], streams)
+            except OSError as error:
+                raise self._gone() from error
+            while True:
+                answer: dict[str, Any] = json.loads(self._hear())
+                if answer["id"] == number:
+                    return answer
+                if "pid" in answer:  # of a test that was stopped before it heard of its process
+                    os.kill(answer["pid"], signal.SIGKILL)
 
-    def stop(self) -> None:
-        """End it."""
-        self._answers.close()
+    def _hear(self) -> bytes:
+        try:
+            heard = self._socket.recv(4096)
+        except OSError as error:
+            raise self._gone() from error
+        if not heard:
+            raise self._gone()
+        return heard
+
+    def _gone(self) -> WarmPythonGone:
+        """End it where it is stuck; returns the error that says so."""
+        name = f"the warm Python for {self._kind}"
+        if self._socket.fileno() < 0:
+            return WarmPythonGone(f"{name} is gone")
+        where = own_stack(self.pid) if self._process.poll() is None else ""
+        code = self.stop(grace_s=1)
+        return WarmPythonGone(f"{name} gave no answer and is gone (exit code {code}).{where}")
+
+    def stop(self, grace_s: float = 10) -> int:
+        """End it; returns its exit code."""
         self._socket.close()
         try:
-            self._process.wait(10)
+            self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
         self._folder.cleanup()
+        return self._process.wait()
+
+
+def own_stack(pid: int) -> str:
+    """Where a Python process of the tests is, for a message; empty if that cannot be told."""
+    tool = Path(sys.executable).with_name("py-spy")
+    try:
+        done = subprocess.run(
+            [tool, "dump", "--nonblocking", "--pid", str(pid)],
+            capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f"\n{done.stdout}"
 
 
 _ENV = {name: value for name, value in os.environ.items() if not name.startswith("PROBING")}
@@ -239,7 +320,10 @@ def _server(kind: str) -> _Server:
     """The server of a kind that belongs to this process."""
     with _starting:
         server = _servers.get(kind)
-        if server is None or server.owner != os.getpid():
+        is_ours = server is not None and server.owner == os.getpid()
+        if server is None or not is_ours or not server.is_alive:
+            if server is not None and is_ours:
+                server.stop()
             server = _servers[kind] = _Server(kind)
         return server
 

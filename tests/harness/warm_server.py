@@ -9,7 +9,6 @@ its command line, environment, folder and streams are its own, also seen from ou
 
 from __future__ import annotations
 
-import array
 import ctypes
 import io
 import json
@@ -34,8 +33,12 @@ _STAT_FIELDS = {  # proc(5), counted from the field after the name, which is num
     "end_data": 46, "start_brk": 47,
 }  # fmt: skip
 
+LONGEST = 1 << 20
+"""More bytes than a request has: each is one message, which arrives whole or not at all."""
 _areas: list[mmap.mmap] = []
 """Command lines of this process; the kernel reads them for as long as it lives."""
+_ended: dict[int, int] = {}
+"""How children have ended; who asked may have been stopped before the answer, and ask again."""
 
 
 class _MemoryMap(ctypes.Structure):
@@ -124,25 +127,23 @@ def become(argv: list[str], env: dict[str, str], cwd: Path) -> Callable[[], obje
     return lambda: exec(code, main.__dict__)
 
 
-def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next request and the three streams that come with it; None when nobody asks any more."""
-    descriptors = array.array("i")
-    size = 3 * descriptors.itemsize
-    head, ancillary, _, _ = server.recvmsg(8, socket.CMSG_SPACE(size))
-    if not head:
+def _receive(client: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The next request and the streams that come with it; None when nobody asks any more."""
+    try:
+        message, streams, _, _ = socket.recv_fds(client, LONGEST, 3)
+    except ConnectionResetError:  # it was killed before it read an answer
         return None
-    for _, _, data in ancillary:
-        descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    left, parts = int(head), []
-    while left:
-        parts.append(server.recv(left))
-        left -= len(parts[-1])
-    return json.loads(b"".join(parts)), list(descriptors)
+    return (json.loads(message), streams) if message else None
 
 
-def _reap(pid: int) -> int:
-    """How a child has ended, as subprocess counts it."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _reap(pid: int) -> int | None:
+    """How a child has ended, as subprocess counts it; None as long as somebody traces it."""
+    if pid not in _ended:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if not done:
+            return None
+        _ended[pid] = os.waitstatus_to_exitcode(status)
+    return _ended[pid]
 
 
 def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] | None:
@@ -172,20 +173,27 @@ def _serve(server: socket.socket, door: socket.socket) -> Callable[[], object] |
 
 def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
     """Do what is asked; returns 0 in a forked child."""
+    answer: dict[str, Any] = {"id": request["id"]}
     if "reap" in request:
-        answer: dict[str, Any] = {"code": _reap(request["reap"])}
+        answer["code"] = _reap(request["reap"])
     else:
         sys.stdout.flush()
-        answer = {"pid": os.fork()}
+        answer["pid"] = os.fork()
         if not answer["pid"]:
             _end_with_parent()
             for place, descriptor in enumerate(streams):
                 os.dup2(descriptor, place)
+        _ended.pop(answer["pid"], None)
     for descriptor in streams:
         os.close(descriptor)
     if answer.get("pid") == 0:
         return 0
-    client.sendall(json.dumps(answer).encode() + b"\n")
+    try:
+        client.send(json.dumps(answer).encode())
+    except OSError:  # it was killed meanwhile: nobody knows of the process
+        if "pid" in answer:
+            os.kill(answer["pid"], signal.SIGKILL)
+            os.waitpid(answer["pid"], 0)
     return os.getpid()
 
 
@@ -220,10 +228,12 @@ def _warm_up(kind: str) -> None:
 
 
 def _start() -> Callable[[], object] | None:
-    """Warm up and serve."""
-    _end_with_parent()
+    """Warm up and serve.
+
+    It ends with its socket, not with its parent: to the kernel that is the thread that started it.
+    """
     server = socket.socket(fileno=os.dup(0))
-    door = socket.socket(socket.AF_UNIX)
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     door.bind(sys.argv[2])
     door.listen()
     null = os.open(os.devnull, os.O_RDWR)
@@ -233,7 +243,7 @@ def _start() -> Callable[[], object] | None:
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     others = [name for name in names if name != "jemalloc_bg_thd"]  # pyarrow's, made for forks
     assert len(others) == 1, f"threads that a fork has not: {names}"
-    server.sendall(b"warm\n")
+    server.send(b"warm")
     return _serve(server, door)
 
 
