@@ -257,6 +257,7 @@ class Agent:
             listen=self.listen,
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
+            error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
         )
 
     def _place_now(self) -> Place:
