@@ -197,7 +197,9 @@ def read_error_file(data: bytes) -> None:
     error_files.parse(data)
 
 
-_ERROR_FILE = b'{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "", "timestamp": "1"}}}'
+_ERROR_FILE = json.dumps(
+    {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "", "timestamp": "1"}}}
+).encode()
 
 
 def read_action(data: bytes) -> None:
