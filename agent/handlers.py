@@ -356,7 +356,7 @@ def _settings(agent: Agent) -> wire.SettingsAnswer:
                 doc=setting.doc,
             )
         )
-    return wire.SettingsAnswer(settings=tuple(shown))
+    return wire.SettingsAnswer(settings=tuple(shown), unknown=agent.unknown)
 
 
 def _flag(request: web.Request, name: str) -> bool:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ProbingError
@@ -24,7 +24,8 @@ from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
 from ..server.sockets import bind_tcp, bind_unix
-from ..settings import Settings
+from ..settings import SETTINGS, Settings
+from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
 from .listener import Listener, Serving
@@ -159,9 +160,12 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
             folder = _own_folder(settings)
             agent = Agent(_with_tokens(settings, folder), folder)
             moved = _moved(agent)
-            agent.problems.extend(moved)
-            if moved and not arrival.is_guest:
+            agent.unknown = unknown_in(os.environ, SETTINGS)
+            agent.problems.extend((*moved, *agent.unknown))
+            if not arrival.is_guest:
                 _warn(moved)
+                # Of the ranks of a machine, which have the same environment, the first says so.
+                _warn([] if int_from_env("LOCAL_RANK") else agent.unknown)
             agent.places, agent.depart = arrival.places, _depart
             forks.watch(_forked)
             running = _running = Running(agent, arrival)
@@ -278,11 +282,12 @@ def report_failed_start(*, home: str = "") -> None:
     agent.write_card()
 
 
-def _warn(sentences: list[str]) -> None:
+def _warn(sentences: Sequence[str]) -> None:
     """Tell on stderr, where the training was started with the agent."""
-    from .warning import warn  # not needed by most processes
+    if sentences:
+        from .warning import warn  # not needed by most processes
 
-    warn(*sentences)
+        warn(*sentences)
 
 
 def _own_folder(settings: Settings) -> ProcessFolder:

@@ -60,6 +60,7 @@ class Agent:
         problems: What could not be done, one sentence each.
         listen: Where it listens for TCP, if it does, see `probing.messages.card.Card`.
         certificate: What it shows there, if that is encrypted.
+        unknown: A sentence for each variable that only looks like a setting.
         places: Folders of the operator's who attached: they hold what may be missing here.
         depart: Makes ready to leave the process, keeping the record or not.
     """
@@ -72,6 +73,7 @@ class Agent:
         self.certificate: Certificate | None = None
         self._changed: set[str] = set()
         self._initial = settings
+        self.unknown: tuple[str, ...] = ()
         self.problems: list[str] = []
         self._place: Place | None = None
         self._card_facts: tuple[int, int, int] | None = None
@@ -257,6 +259,7 @@ class Agent:
             listen=self.listen,
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
+            error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
         )
 
     def _place_now(self) -> Place:

@@ -102,6 +102,9 @@ def settings_page() -> str:
         "Settings are environment variables, read once when the process starts."
         " `probing ENDPOINT config` shows what is in force and where it comes from;"
         " `probing ENDPOINT config NAME=VALUE` changes those marked *live* in the running process."
+        " A variable whose name begins with `PROBING_` and is none of these changes nothing; the"
+        " agent says so on stderr at its start, and `status` and `config` do, with the nearest"
+        " name."
     )
     rows = (
         (

@@ -47,7 +47,8 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
         from ..render.settings import render_settings
 
         screen = terminal.screen()
-        return render_settings(pick(answer), width=screen.width, color=screen.color)
+        unknown = answer.unknown if name is None else ()
+        return render_settings(pick(answer), unknown, width=screen.width, color=screen.color)
 
     def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:
         return [dataclasses.asdict(setting) for setting in pick(answer)]

@@ -9,8 +9,14 @@ from .table import Heading, draw_table
 from .text import escape_controls, wrap_doc
 
 
-def render_settings(settings: Sequence[SettingValue], *, width: int | None, color: bool) -> str:
-    """One line per setting, its meaning below it."""
+def render_settings(
+    settings: Sequence[SettingValue],
+    unknown: Sequence[str] = (),
+    *,
+    width: int | None,
+    color: bool,
+) -> str:
+    """One line per setting, its meaning below it; first what only looks like one."""
     headings = [
         Heading(name="setting"),
         Heading(name="value"),
@@ -27,7 +33,8 @@ def render_settings(settings: Sequence[SettingValue], *, width: int | None, colo
         for setting in settings
     ]
     drawing = draw_table(headings, rows, width=width, color=color)
-    lines = list(drawing.heading)
+    lines = [f"problem: {escape_controls(sentence)}" for sentence in unknown]
+    lines += drawing.heading
     for line, setting in zip(drawing.rows, settings, strict=True):
         lines += [line, *wrap_doc(setting.doc, width)]
     return "\n".join(lines)

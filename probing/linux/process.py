@@ -78,12 +78,14 @@ class ProcessFacts(NamedTuple):
         state: The letter of its main thread's state.
         parent: The process that started it, or has taken it over.
         cpu_s: Processor time that all its threads have used, in seconds.
+        waited_cpu_s: That of the children whose end it has taken note of, and of theirs.
         resident_bytes: Its resident set, what it shares with others included.
     """
 
     state: str
     parent: int
     cpu_s: float
+    waited_cpu_s: float
     resident_bytes: int
 
 
@@ -92,10 +94,12 @@ def facts(pid: int) -> ProcessFacts | None:
     fields = _stat_fields(f"/proc/{pid}/stat")
     if fields is None:
         return None
+    ticks = os.sysconf("SC_CLK_TCK")
     return ProcessFacts(
         state=fields[0],
         parent=int(fields[1]),
-        cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        cpu_s=(int(fields[11]) + int(fields[12])) / ticks,
+        waited_cpu_s=(int(fields[13]) + int(fields[14])) / ticks,
         resident_bytes=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
     )
 

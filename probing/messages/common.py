@@ -172,9 +172,14 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsAnswer:
-    """All settings of a process."""
+    """All settings of a process.
+
+    Attributes:
+        unknown: A sentence for each variable of its environment that only looks like a setting.
+    """
 
     settings: tuple[SettingValue, ...]
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,13 +114,15 @@ class WorkDone:
         time_s: When that was, on a clock of its machine that never goes back.
         read_bytes: What it has read by system calls, from files as from anywhere.
         written_bytes: What it has written so.
-        children_cpu_s: Processor time of the processes that it has started and that run.
+        children_cpu_s: Processor time of the processes that it has started, and of theirs.
+        children_bytes: What those of them that run have read and written.
     """
 
     time_s: float
     read_bytes: int | None = None
     written_bytes: int | None = None
     children_cpu_s: float | None = None
+    children_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

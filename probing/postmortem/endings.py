@@ -18,6 +18,7 @@ from ..linux.cgroup import find_cgroup
 from ..rundir.folders import ProcessFolder
 from ..units import size
 from .crashes import THREAD_EXCEPTION, describe, read_crash
+from .error_files import written_error
 
 NEAR_LIMIT = 0.9
 """A cgroup whose memory was at this part of its limit was close to it."""
@@ -48,6 +49,7 @@ class Ending:
         was_killed: Whether it ended without a word: by SIGKILL, or without Python's knowledge.
         by_memory: Whether that was for want of memory, for certain or likely.
         by_cgroup: Whether it was that of its cgroup.
+        ended_ns: When, where an error of its own tells.
     """
 
     certain: tuple[str, ...]
@@ -55,6 +57,7 @@ class Ending:
     was_killed: bool = False
     by_memory: bool = False
     by_cgroup: bool = False
+    ended_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,10 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
         return None
     crash = read_crash(folder)
     if crash is not None and crash.kind != THREAD_EXCEPTION:
-        return Ending(certain=(_sentence(describe(crash)),))
+        return Ending(certain=(_sentence(describe(crash)),), ended_ns=crash.when_ns)
+    error = written_error(folder)
+    if error is not None:
+        return Ending(certain=(_sentence(error.sentence()),), ended_ns=error.when_ns)
     if not folder.socket.exists():
         return Ending(certain=("It ended in an orderly way: its agent was told of the end.",))
     card = folder.read_card()

@@ -1,11 +1,11 @@
-"""The value of a setting that a text stands for.
+"""The value of a setting that a text stands for, and variables that only look like settings.
 
-Rules of this file: text in, value or error out.
+Rules of this file: text in, value, error or sentence out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadSetting
@@ -13,6 +13,8 @@ from ..errors import BadSetting
 if TYPE_CHECKING:
     from . import Setting
 
+_PREFIX = "PROBING_"
+_MOST_UNKNOWN = 8
 _MODES = {"0": "off", "off": "off", "1": "on", "on": "on", "all": "all"}
 _BOOLS = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
 
@@ -47,3 +49,20 @@ def _choose(setting: Setting, choices: Mapping[str, Any], word: str) -> Any:
         return choices[word.lower()]
     except KeyError:
         raise BadSetting(setting.env, f"{word!r} is not one of {', '.join(choices)}") from None
+
+
+def unknown_in(env: Mapping[str, str], settings: Sequence[Setting]) -> tuple[str, ...]:
+    """A sentence for each variable that is called as settings are, and is none."""
+    known = [setting.env for setting in settings]
+    names = sorted(name for name in env if name.startswith(_PREFIX) and name not in known)
+    return tuple(_unknown(name, known) for name in names[:_MOST_UNKNOWN])
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    """What to say of a variable, with the setting whose end is most like its own."""
+    import difflib  # only after a mistake
+
+    ends = [one.removeprefix(_PREFIX) for one in known if one.startswith(_PREFIX)]
+    near = difflib.get_close_matches(name.removeprefix(_PREFIX).upper(), ends, n=1)
+    hint = f"the nearest is {_PREFIX}{near[0]}" if near else "`probing config` lists them"
+    return f"{name} is set, and is no setting: it changes nothing; {hint}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..linux import process
 from ..linux.kernel_files import read_text
@@ -25,14 +25,18 @@ def work_of(pid: int, threads: Iterable[int]) -> WorkDone:
         threads: Those whose reading and writing counts: the job's own, as our questions make the
             agent's threads read, too.
     """
-    counts = Counter[str]()
+    counts, of_children = Counter[str](), Counter[str]()
     for thread in threads:
         counts.update(_counts(read_text(f"/proc/{pid}/task/{thread}/io")))
+    children = _descendants(pid)
+    for child in children:
+        of_children.update(_counts(read_text(f"/proc/{child}/io")))
     return WorkDone(
         time_s=time.monotonic(),
         read_bytes=counts.get("rchar"),
         written_bytes=counts.get("wchar"),
-        children_cpu_s=_children_cpu_s(pid),
+        children_cpu_s=_children_cpu_s(pid, children),
+        children_bytes=of_children["rchar"] + of_children["wchar"] if of_children else None,
     )
 
 
@@ -42,15 +46,25 @@ def _counts(text: str) -> dict[str, int]:
     return {name: int(value) for name, _, value in words if value.strip().isdecimal()}
 
 
-def _children_cpu_s(pid: int) -> float | None:
-    """Processor time of a process's living descendants; None without any."""
+def _children_cpu_s(pid: int, children: Collection[int]) -> float | None:
+    """Processor time of a process's descendants; None without any.
+
+    What one of them has used goes to its parent as it ends, so that one after the other counts.
+    """
+    found = [fact for child in (pid, *children) if (fact := process.facts(child)) is not None]
+    waited_s = sum(fact.waited_cpu_s for fact in found)
+    running_s = sum(fact.cpu_s for fact in found[1:])
+    return waited_s + running_s if children or waited_s else None
+
+
+def _descendants(pid: int) -> set[int]:
+    """The living descendants of a process, but for whoever asks."""
     found, left = set[int](), [pid]
     while left and len(found) < _MOST_CHILDREN:
         new = set(_children(left.pop())) - found - {os.getpid()}
         found |= new
         left += new
-    facts = [process.facts(child) for child in found]
-    return sum(fact.cpu_s for fact in facts if fact is not None) if found else None
+    return found
 
 
 def _children(pid: int) -> list[int]:

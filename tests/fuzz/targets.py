@@ -25,7 +25,7 @@ from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
 from probing.messages.act import ActRequest
 from probing.messages.card import Card
-from probing.postmortem import crashes
+from probing.postmortem import crashes, error_files
 from probing.ring import peek as ring_peek, reader as ring_reader
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import (
@@ -192,6 +192,16 @@ def _wire_seeds() -> Iterator[bytes]:
     yield b"\0" + json.dumps({"error": members}).encode()
 
 
+def read_error_file(data: bytes) -> None:
+    """What a rank may have written for torchrun."""
+    error_files.parse(data)
+
+
+_ERROR_FILE = json.dumps(
+    {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "", "timestamp": "1"}}}
+).encode()
+
+
 def read_action(data: bytes) -> None:
     """Who is let act and who acts read a body alike: none that writes a file looks harmless."""
     try:
@@ -284,4 +294,5 @@ TARGETS: tuple[Target, ...] = (
         (b"GET /v1/ping HTTP/1.1\r\n\r\n", b"127.0.0.1:4321", b"Bearer " + b"f" * 64),
     ),
     Target("crash", read_crash, tuple(_crash_seeds())),
+    Target("error file", read_error_file, (_ERROR_FILE,)),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from probing.linux import process
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -38,3 +38,59 @@ def test_who_was_killed_is_told_from_whom_the_launcher_ended(
     assert "All ranks have ended, rank 1 first: it ended without a word" in said
     assert "Its exit status, which its parent has not taken yet, is signal SIGKILL" in said
     assert "victims (2): ranks 0,2" in said
+
+
+def rank_env(rank: int, folder: Path) -> dict[str, str]:
+    """What a launcher tells one of three ranks."""
+    error_file = str(folder / f"error-{rank}.json")
+    return {
+        "PROBING": "all", "RANK": str(rank), "WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": "night",
+        "TORCHELASTIC_ERROR_FILE": error_file,
+    }  # fmt: skip
+
+
+def verdict_on(ranks: list[Target]) -> str:
+    """What is said of the job."""
+    return " ".join(ranks[0].run("-t", "job:night", "hang").stdout.split())
+
+
+def test_what_a_rank_has_written_for_torchrun_is_read(
+    program: Callable[..., Target], tmp_path: Path
+) -> None:
+    """An error that the script has caught counts before an orderly end, and before those of peers.
+
+    Without that file nothing tells a script that ends with exit code 1 from one that is through.
+    """
+    ways = ("peers", "own", "peers")
+    ranks = [program("ending_rank", way, **rank_env(n, tmp_path)) for n, way in enumerate(ways)]
+    for target in ranks:
+        target.wait_for_output("ready")
+        target.wait_for_agent()
+    for target in ranks:
+        (target.cwd / "go").touch()
+    for target in ranks:
+        assert target.process.wait(DEADLINE_S) == 1
+    said = verdict_on(ranks)
+    assert "All ranks have ended, rank 1 first: it ended with ValueError: a label is out of" in said
+    assert "1007, by the error file that torchrun gave it" in said
+    assert "victims (2): ranks 0,2" in said
+
+
+def test_a_thread_that_was_lost_before_does_not_hide_a_killing(
+    program: Callable[..., Target], tmp_path: Path
+) -> None:
+    """The rank that got SIGKILL ended without a word, whatever a thread of another has died of."""
+    ranks = [program("ending_rank", "thread", **rank_env(n, tmp_path)) for n in range(3)]
+    for target in ranks:
+        target.wait_for_output("ready")
+        target.wait_for_agent()
+    for target in ranks[::2]:
+        (target.cwd / "go").touch()
+        target.wait_for_output("lost")
+    for number, how in ((1, signal.SIGKILL), (0, signal.SIGTERM), (2, signal.SIGTERM)):
+        target = ranks[number]
+        started = process.start_time(target.pid) or 0
+        target.process.send_signal(how)
+        wait_until(partial(process.exit_words, target.pid, started), "an end")
+    said = verdict_on(ranks)
+    assert "All ranks have ended, rank 1 first: it ended without a word" in said

@@ -47,6 +47,14 @@ HELD = (
     Held(fault="syncing", outcome="slow", kind="slow", named=ROOT, says=("Rank 0 has been w",)),
     Held(fault="evaluating", outcome="slow", kind="slow", named=ROOT,
          says=("Rank 0 has been computing for", "ranks 1-2 wait for it")),
+    Held(fault="packing", outcome="slow", kind="slow", named=ROOT,
+         says=("Rank 0 has been waiting for", "for processes of its own, which compute",
+               "in pack_checkpoint")),
+    Held(fault="trickling", outcome="slow", kind="slow", named=ROOT,
+         says=("Rank 0 has been writing", "kB/s", "in save_beside")),
+    Held(fault="leaving", outcome="crashed", kind="ended", named=ROOT,
+         says=("Rank 0 had not come to all_reduce", "where ranks 1-2 were",
+               "it ended in an orderly way")),
     Held(fault="sleeping", outcome="slow", kind="slow", named=frozenset({0, 1, 2}),
          says=("Ranks 0-2 have been sleeping for", "no rank waits for another")),
     Held(fault="killed", outcome="crashed", kind="ended",
@@ -71,7 +79,7 @@ HELD = (
          says=("Rank 0 waits in recv from rank 1", "held_rank.py", "rank 1 does not send to it: it"
                " waits in all_reduce", "held_rank.py")),
 )  # fmt: skip
-ALWAYS = {("saving", 0), ("killed", 0), ("timeout", 1), ("groups", 0)}
+ALWAYS = {("saving", 0), ("leaving", 0), ("killed", 0), ("timeout", 1), ("groups", 0)}
 """Those whose jobs always run; the rest is judged by the same rules."""
 
 

@@ -273,7 +273,11 @@ class CollectiveRows:
                 continue
             asked += 1
             if is_over and self.under_way.pop(key, None) is not None:
-                self._close(call, now_ns)
+                error = _error_of(call)
+                if error is None:
+                    self._close(call, now_ns)
+                else:
+                    self.failed(call, error)
                 self._let_go(call)
             if asked >= _MOST_POLLED:
                 break
@@ -373,6 +377,18 @@ def _is_over(work: Any, call: Call) -> bool:
         except RuntimeError:  # of a kind that has none
             pass
     return bool(work.is_completed())
+
+
+def _error_of(call: Call) -> BaseException | None:
+    """What a work has failed with that nobody waits for in Python, as far as the host can tell."""
+    work = call.work() if call.is_on_host and call.work is not None else None
+    if work is None or work.is_success():
+        return None
+    try:
+        work.get_future().value()
+    except RuntimeError as error:
+        return error
+    return None
 
 
 def _next_message(group: Group, op: str, peer: int | None) -> int:

@@ -140,6 +140,7 @@ class Work:
     Attributes:
         cpu: How many processors its training thread used.
         children_cpu: How many the processes that it has started used.
+        children_rate: Bytes per second that those read and wrote.
         read_rate: Bytes per second that it read.
         written_rate: Bytes per second that it wrote.
         has_moved_on: Whether it was at another line of its own code.
@@ -147,6 +148,7 @@ class Work:
 
     cpu: float = 0.0
     children_cpu: float = 0.0
+    children_rate: float = 0.0
     read_rate: float = 0.0
     written_rate: float = 0.0
     has_moved_on: bool = False

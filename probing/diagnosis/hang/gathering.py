@@ -18,8 +18,8 @@ from ...client.local import LocalProcess
 from ...cluster.job.rank_sets import ranks_of
 from ...errors import ProbingError, ProcessEnded, RingError
 from ...messages.common import Backtrace
-from ...postmortem.crashes import CrashRecord, describe, read_crash
-from ...postmortem.endings import LAST_MEMORY, ending_of
+from ...postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
+from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...stacks.thread_waits import deadlock_text, deadlocks
@@ -324,19 +324,34 @@ def _ending(
     """How it ended or is about to, when, and whether for a reason of its own."""
     if isinstance(process, LocalProcess):
         crash = read_crash(process.folder)
-        if crash is not None:
+        if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
             text = describe(crash)
             if state != "dead":
                 text = text.replace("it ended with", "its main thread ended with")
             return text, crash.when_ns, not _is_of_peers(crash)
         if state == "dead":
             found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
-            words = " ".join((*found.certain, *found.likely)) if found else None
-            return _clause(words), None, not (words and _BY_LAUNCHER.search(words))
+            return _told_end(found, crash)
     if state == "dead":
         note = trace.note if trace is not None else None
         return note, None, not (note and _says_of_peers(note))
     return None, None, True
+
+
+def _told_end(
+    found: Ending | None, lost: CrashRecord | None
+) -> tuple[str | None, int | None, bool]:
+    """The same of one without a crash of its own.
+
+    Args:
+        lost: The exception of a thread, which it has outlived.
+    """
+    if found is None:
+        return None, None, True
+    words = " ".join((*found.certain, *found.likely))
+    is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and _says_of_peers(words))
+    before = f"; before that {describe(lost)}" if lost is not None else ""
+    return f"{_clause(words)}{before}", found.ended_ns, not is_of_others
 
 
 def _is_of_peers(crash: CrashRecord) -> bool:
@@ -352,6 +367,6 @@ def _says_of_peers(text: str) -> bool:
     return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
 
 
-def _clause(text: str | None) -> str | None:
+def _clause(text: str) -> str:
     """Sentences as they fit behind a colon."""
-    return f"{text[:1].lower()}{text[1:]}".rstrip(".") if text else None
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")

@@ -60,8 +60,9 @@ def next_steps(
 
 _REMEDIES: Mapping[str, tuple[str, ...]] = {
     "slow": (
-        "Wait. Ranks that wait for longer than the timeout of their process group fail: what takes"
-        " so long must be done by all, or beside the training.",
+        "Wait, and ask again: a loop that does not end computes, too. Ranks that wait for longer"
+        " than the timeout of their process group fail: what takes so long must be done by all, or"
+        " beside the training.",
     ),
     "mismatch": (
         "Look for a branch that not all ranks take (`if rank == 0:`, a batch of another size) above"
@@ -94,11 +95,11 @@ def queries(verdict: Verdict, case: Case) -> tuple[EvidenceQuery, ...]:
     if any(evidence.is_by_flight for evidence in case.ranks.values()):
         return (EvidenceQuery(title="torch's own record of the collectives", sql=_FLIGHTS),)
     at_ns = None if verdict.has_ended else case.seen_ns
-    is_open, so_far = "duration_ns IS NULL", ""
+    is_open, so_far = "(duration_ns IS NULL OR error IS NOT NULL)", ""
     since = "make_timestamp_ns(start_ns) AS called_at"
     if at_ns is not None:  # a job that goes on may have left these calls by then
         so_far = f" AND start_ns <= {at_ns}"
-        is_open = f"({is_open} OR start_ns + duration_ns > {at_ns})"
+        is_open = f"(duration_ns IS NULL OR start_ns + duration_ns > {at_ns})"
         since = f"round(({at_ns} - start_ns) / 1e9, 1) AS seconds"
     found = [
         EvidenceQuery(

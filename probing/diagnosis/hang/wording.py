@@ -17,6 +17,7 @@ from .mismatches import Mismatch
 from .processes import doing_words
 from .texts import at, call_text, ranks_text, seconds, sentence
 from .waiting import Wait, awaited, waiting_for
+from .work import is_asleep
 
 _MOST_SIDES = 4
 
@@ -214,11 +215,13 @@ def unknown(case: Case) -> str:
     return f"{sentence(ranks_text(case.stuck))[:-1]} do not move: {'; '.join(texts)}."
 
 
-def confidence(case: Case, causes: Iterable[int]) -> str:
+def confidence(case: Case, causes: Collection[int]) -> str:
     """How sure it is that ranks are missing from a collective."""
     unseen = [rank for rank in causes if case.state(rank) in {"missing", "unreachable"}]
     if unseen:
         return f"medium: nothing is known of {ranks_text(unseen)}; all others are there"
+    if all(is_asleep(case.ranks[rank]) for rank in causes):
+        return "medium: what they wait for is on record, but not for how long that sleeps yet"
     if any(evidence.is_by_flight for evidence in case.ranks.values()):
         return (
             "medium: by torch's flight recorder, as the agent came after these collectives had"

@@ -12,8 +12,10 @@ from .doings import own_frames, worker_of
 from .evidence import RankEvidence, Work
 from .texts import seconds
 
-LEAST_RATE = 1e6
-"""Bytes per second from which on a rank is said to write or read: our own questions make fewer."""
+LEAST_RATE = 1e5
+"""Bytes per second from which on a rank is said to write or read: a log is fewer."""
+_LEAST_CHILDREN_RATE = 1e6
+"""The same of the processes that it has started: those that watch over a machine read a lot."""
 LEAST_CPU = 0.2
 """The same of processors in use: on a machine that is overloaded nobody has one for itself."""
 _LEAST_CPU_MOVING = 0.05
@@ -25,7 +27,7 @@ SYNCS_S = 120.0
 _IDLE = frozenset({"collective", "joining", "store", "stopped", "exiting", "gil", "lock", "sleep"})
 """Kinds of waits in which processor time is that of waiting, or of somebody else; so it is with a
 wait for the device at one and the same line."""
-_WAITS_FOR_CHILDREN = frozenset({"loader", "waiting", "python"})
+_WAITS_FOR_CHILDREN = frozenset({"loader", "checkpoint", "waiting", "python"})
 _SYNCS = "is waiting for data to reach the disk"
 
 
@@ -42,6 +44,7 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
     return Work(
         cpu=((after.cpu_s or 0.0) - (before.cpu_s or 0.0)) / passed_s if known else 0.0,
         children_cpu=_grown(first.work, second.work, "children_cpu_s") / passed_s,
+        children_rate=_grown(first.work, second.work, "children_bytes") / passed_s,
         read_rate=_grown(first.work, second.work, "read_bytes") / passed_s,
         written_rate=_grown(first.work, second.work, "written_bytes") / passed_s,
         has_moved_on=_places(before.frames) != _places(after.frames),
@@ -76,10 +79,18 @@ def progress(evidence: RankEvidence) -> str | None:
     if kind not in _IDLE and not spins and work.cpu >= least:
         whose = "waiting{} for a thread that computes" if doing.holder else "computing{}"
         return f"{whose} ({work.cpu:.0%} of a processor)"
-    if kind in _WAITS_FOR_CHILDREN and work.children_cpu >= LEAST_CPU:
-        used = f"{work.children_cpu:.0%} of a processor"
-        return f"waiting{{}} for processes of its own, which compute ({used})"
-    return None
+    return _work_of_children(work) if kind in _WAITS_FOR_CHILDREN else None
+
+
+def _work_of_children(work: Work) -> str | None:
+    """What the processes do that a rank waits for; None where they stand still, too."""
+    if work.children_cpu >= LEAST_CPU:
+        used = f"compute ({work.children_cpu:.0%} of a processor)"
+    elif work.children_rate >= _LEAST_CHILDREN_RATE:
+        used = f"read and write ({_rate(work.children_rate)})"
+    else:
+        return None
+    return f"waiting{{}} for processes of its own, which {used}"
 
 
 def is_at_work(evidence: RankEvidence) -> bool:
@@ -123,4 +134,6 @@ def _places(frames: tuple[Frame, ...]) -> tuple[tuple[str, int], ...]:
 
 
 def _rate(value: float) -> str:
+    if value < 1e6:
+        return f"{value / 1e3:.0f} kB/s"
     return f"{value / 1e6:.0f} MB/s" if value < 1e10 else f"{value / 1e9:.0f} GB/s"

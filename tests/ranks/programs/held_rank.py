@@ -2,7 +2,8 @@
 
 Each rank prints `ready` before it joins the others and `step N` at every step. Whoever holds up the
 others prints `injected` just before; it is rank 1, but where it saves or evaluates, which rank 0
-does. A rank that has failed goes on to exist, if FAULT says so: it prints `failed`.
+does, and where a rank has nothing left to do, which is rank 0, too. A rank that has failed goes on
+to exist, if FAULT says so: it prints `failed`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,13 +20,15 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 LIFETIME_S = 600
 FOREVER_S = 10**6
 FAULT_STEP = 4
 BLOCK = bytes(1 << 20)
 FAULT = sys.argv[1]
-CULPRIT = 0 if FAULT in {"saving", "syncing", "evaluating"} else 1
+OF_ROOT = {"saving", "syncing", "evaluating", "packing", "trickling", "leaving"}
+CULPRIT = 0 if FAULT in OF_ROOT else 1
 SHORT = {"timeout", "monitored"}
 """Faults whose process group has little patience."""
 LOCK = threading.Lock()
@@ -40,6 +44,34 @@ def write_checkpoint() -> None:
                 file.seek(0)
             if FAULT == "syncing":
                 os.fsync(file.fileno())
+
+
+def pack_checkpoint() -> None:
+    """Never ends, and has a process that computes all the time."""
+    code = "import time, zlib\nwhile True: zlib.compress(bytes(1 << 22)); time.sleep(0.01)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def trickle() -> None:
+    """Never ends, and writes a little from time to time."""
+    with Path(f"state-{os.getpid()}.bin").open("wb") as file:
+        while True:
+            file.write(BLOCK[: 1 << 17])
+            file.flush()
+            time.sleep(0.2)
+
+
+def save_beside() -> None:
+    """Waits for a thread that writes so."""
+    saver = threading.Thread(target=trickle, name="saver", daemon=True)
+    saver.start()
+    saver.join()
+
+
+def end_well() -> None:
+    """Has no batch left, and is not in want of the others."""
+    dist.destroy_process_group()
+    sys.exit()
 
 
 def evaluate() -> float:
@@ -95,6 +127,9 @@ FAULTS: dict[str, Callable[[int], object]] = {
     "saving": lambda _: write_checkpoint(),
     "syncing": lambda _: write_checkpoint(),
     "evaluating": lambda _: evaluate(),
+    "packing": lambda _: pack_checkpoint(),
+    "trickling": lambda _: save_beside(),
+    "leaving": lambda _: end_well(),
     "sleeping": lambda _: time.sleep(FOREVER_S),
     "killed": lambda _: end_without_a_word(),
     "own_timeout": lambda _: fail_in_time(),
@@ -108,7 +143,9 @@ FAULTS: dict[str, Callable[[int], object]] = {
 
 
 def train(rank: int) -> None:
-    model = torch.nn.Linear(16, 4)
+    model: torch.nn.Module = torch.nn.Linear(16, 4)
+    if FAULT == "leaving":
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(10**6):
         model(torch.randn(8, 16)).square().mean().backward()
@@ -116,7 +153,7 @@ def train(rank: int) -> None:
             hold_up(rank)
         if FAULT == "monitored":
             dist.monitored_barrier(timeout=dt.timedelta(seconds=5))
-        for parameter in model.parameters():
+        for parameter in model.parameters() if FAULT != "leaving" else ():
             dist.all_reduce(parameter.grad)
         optimizer.step()
         print(f"step {step}", flush=True)

@@ -48,6 +48,14 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
         SPINNING, Work(cpu=1.0, has_moved_on=True), STILL_S, "has been computing for 15 s",
     ),
     "its workers compute": (LOADING, Work(children_cpu=1.6), STILL_S, "of its own, which compute"),
+    "a process of its own packs the checkpoint": (
+        SAVING, Work(children_cpu=0.9), STILL_S,
+        "waiting for 15 s for processes of its own, which compute (90% of a processor)",
+    ),
+    "a process of its own sends the checkpoint": (
+        SAVING, Work(children_rate=20 * MB), STILL_S, "which read and write (20 MB/s)",
+    ),
+    "it writes to a slow disk": (SAVING, Work(written_rate=0.65 * MB), 20, "for 20 s (650 kB/s)"),
     "it waits for the disk": (SYNCING, Work(), STILL_S, "waiting for 15 s for its data to reach"),
 }  # fmt: skip
 NO_WORK: dict[str, tuple[Doing, Work, float]] = {
@@ -58,6 +66,7 @@ NO_WORK: dict[str, tuple[Doing, Work, float]] = {
     "it waits for the GPU, and keeps a processor busy": (SPINNING, Work(cpu=1.0), STILL_S),
     "it polls": (RUNNING, Work(cpu=0.01, has_moved_on=True), STILL_S),
     "it writes a log": (LOCKED, Work(written_rate=2000), STILL_S),
+    "a process of its own writes a log": (SAVING, Work(children_rate=20_000), STILL_S),
 }  # fmt: skip
 
 
@@ -83,6 +92,7 @@ def test_who_gets_nothing_done_hangs(name: str) -> None:
     """Neither a loop that polls nor the work of others is progress, nor is work without an end."""
     verdict = judge(held_by(*NO_WORK[name]), world=range(4))
     assert (verdict.kind, verdict.outcome) == ("missing", "hang")
+    assert verdict.confidence.startswith("medium" if name == "it sleeps" else "high")
 
 
 def test_who_gets_on_is_not_named_beside_who_does_not() -> None:

@@ -1,0 +1,65 @@
+"""What a rank of torchrun's writes down of an exception that leaves its `@record`ed function.
+
+Rules of this file: reads a file that others have written, trusts nothing in it, and any bytes at
+all give an error or none. It counts only if it is of the user whose run folder names it, and was
+written after the agent's start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+
+from ..linux.foreign_files import open_file
+from ..rundir.folders import ProcessFolder
+
+_MOST_BYTES = 1 << 20
+_MOST_CHARS = 300
+_MOST_S = 2**33
+
+
+class WrittenError(NamedTuple):
+    """An exception as torchrun's error file has it.
+
+    Attributes:
+        text: Its class and what it says, on one line.
+        when_ns: When, in nanoseconds since the epoch, to the second.
+    """
+
+    text: str
+    when_ns: int
+
+    def sentence(self) -> str:
+        """How the process ended by it, without its full stop."""
+        return f"it ended with {self.text}, by the error file that torchrun gave it"
+
+
+def written_error(folder: ProcessFolder) -> WrittenError | None:
+    """The exception that a rank has written down; None where it has not, or was not asked to."""
+    card = folder.read_card()
+    if card is None or not card.error_file or not os.path.isabs(card.error_file):
+        return None
+    try:
+        owner = os.stat(folder.path).st_uid
+        with open(open_file(card.error_file), "rb") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_uid != owner or facts.st_mtime_ns < card.started_ns:
+                return None
+            return parse(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+
+
+def parse(data: bytes) -> WrittenError | None:
+    """The members of the file that count."""
+    try:
+        message = json.loads(data)["message"]
+        when_s = int(message["extraInfo"]["timestamp"])
+        words = " ".join(str(message["message"]).split())
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not words or not 0 <= when_s <= _MOST_S:
+        return None
+    cut = words if len(words) <= _MOST_CHARS else words[:_MOST_CHARS].rstrip() + "..."
+    return WrittenError(cut, when_s * 10**9)

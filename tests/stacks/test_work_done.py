@@ -1,0 +1,47 @@
+"""What the kernel counts of a process's children, for real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from probing.stacks.work_done import work_of
+from tests.harness.targets import wait_until
+
+pytestmark = pytest.mark.anypython
+
+COPIES = """
+import sys
+with open("/dev/zero", "rb") as source, open("/dev/null", "wb") as sink:
+    while True:
+        sink.write(source.read(1 << 16))
+"""
+COMPUTES = "import time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass"
+
+
+def test_what_a_child_reads_and_writes_counts() -> None:
+    """The bytes and the time of a process that was started go up while it copies."""
+    child = subprocess.Popen([sys.executable, "-c", COPIES])
+    try:
+        first = work_of(os.getpid(), ())
+        assert first.children_bytes is not None
+        wait_until(
+            lambda: (
+                (work_of(os.getpid(), ()).children_bytes or 0) > first.children_bytes + (1 << 20)
+            ),
+            "a megabyte of the child's",
+        )
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_time_of_children_that_have_ended_stays() -> None:
+    """One child after the other, each gone before the next look: their time still adds up."""
+    before = work_of(os.getpid(), ()).children_cpu_s or 0.0
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", COMPUTES], check=True)
+    assert (work_of(os.getpid(), ()).children_cpu_s or 0.0) >= before + 0.2
