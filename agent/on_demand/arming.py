@@ -100,7 +100,7 @@ class Arming:
             cleaning = Cleaning(**dict.fromkeys(request.cleaning, True))
             job = CleaningJob(recording, training.memory_rows, cleaning, self._count)
         else:
-            from ..sources.numbers.gradient_rows import GradientSteps
+            from ..sources.numbers.gradient_steps import GradientSteps
 
             rows = training.gradient_rows()
             job = GradientSteps(rows, request.steps, self._count)

@@ -118,9 +118,9 @@ class BackwardPasses:
         except BaseException:
             if self._recording.ooms is not None:
                 self._recording.ooms.raised(BACKWARD)
-            self.guard.run(self._end, begun, FAILED)
+            self.guard.run(self._end, begun, FAILED, args, None)
             raise
-        self.guard.run(self._end, begun, DONE)
+        self.guard.run(self._end, begun, DONE, args, result)
         return result
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass | None:
@@ -202,7 +202,7 @@ class BackwardPasses:
             self._recording.loss = (None if is_scaled else weakref.ref(loss), number)
             self._recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int) -> None:
+    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: Any) -> None:
         """A pass has ended."""
         thread, recording = begun.thread, self._recording
         entered = time.perf_counter_ns()
@@ -215,7 +215,7 @@ class BackwardPasses:
                 recording.collectives.pass_ended(begun.start_ns, now)
             recording.rows.phases.leave(now)
             for look in recording.after_backward:
-                look()
+                look(args, result)
             if recording.numerics is not None:
                 recording.numerics.backward_ended()
         if begun.word is not None:

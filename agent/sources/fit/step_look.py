@@ -131,7 +131,7 @@ class StepLook:
         if self.seen is None:
             self.guard.run(self._read_loss, args)
 
-    def backward_ended(self) -> None:
+    def backward_ended(self, _args: tuple[Any, ...], _result: Any) -> None:
         """It has ended."""
         self.guard.run(self._read_results)
 
