@@ -162,6 +162,8 @@ class Simulation:
         if plan is not None and (plan.unknown or plan.branches):
             what = plan.unknown or "its branches"
             notes.append(f"the memory of the loss is not predicted beyond {what}")
+        if not seen.optimizers:
+            notes.append("no optimizer of torch steps: what the update takes is not predicted")
         if self._hooks:
             notes.append(f"{self._hooks} hooks of the program are left out")
         if seen.others:

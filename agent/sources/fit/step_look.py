@@ -123,8 +123,17 @@ class StepLook:
 
     def root_called(self) -> None:
         """See `safe_points.Look`."""
+        if self.seen is None and self._is_over_by_hand():
+            self.guard.run(self._read_step, None)
         if self.seen is None and self._torch.is_grad_enabled():
             self.guard.run(self._read_call)
+
+    def _is_over_by_hand(self) -> bool:
+        """Whether a step has ended that no optimizer of torch has made."""
+        if self._recording.optimizer is not None:
+            return False
+        now = self._recording.step
+        return any(seen.passes and seen.step < now for seen in self._steps.values())
 
     def backward_begins(self, args: tuple[Any, ...]) -> None:
         """A backward pass of the training thread is about to begin."""
@@ -232,15 +241,16 @@ class StepLook:
                 seen.loss = seen.loss._replace(kept=frozenset(own - {RESULT}))
 
     def _read_step(self, optimizer: Any) -> None:
-        """The step is over, or the one begins that will be seen as a whole."""
+        """The step is over, or the one begins that will be seen as a whole; None: by hand."""
         trained = [seen for seen in self._steps.values() if seen.loss and seen.root()]
         largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
         if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
             alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
-            largest.optimizers = [weakref.ref(o) for o in (optimizer, *alive)]
+            largest.optimizers = [weakref.ref(o) for o in stepped]
             self.seen = largest
             self._done()
         else:
