@@ -117,6 +117,12 @@ def test_gradients_without_a_plain_step_of_an_optimizer(
     found = sample_gradients(process, 1, timeout_s=DEADLINE_S)
     assert found.armed.state == "failed"
     assert "results of torch.func.grad" in found.armed.reason
+    for command in ("profile", "fit"):
+        refused = target.run(str(target.pid), command)
+        assert refused.returncode == 4, refused.stderr
+        assert "steps end inside of functions of torch.func" in refused.stderr
+    losses = "SELECT loss, last_loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
+    assert all(0 < row["loss"] == row["last_loss"] for row in process.query(losses).to_pylist())
     names = {f"{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
     for way in ("by_hand", "by_grad", "closure", "lbfgs", "without_modules"):
         (target.cwd / way).touch()

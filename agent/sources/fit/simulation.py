@@ -34,6 +34,7 @@ class Simulation:
         self._blocks: Blocks | None = find_blocks(root, self._torch)
         self._hooks = 0
         self._labels: list[Any] = []
+        self._given: list[Any] = []
         self._notes: list[str] = []
         device = next(iter(root.parameters())).device
         self._device = str(device)
@@ -94,6 +95,7 @@ class Simulation:
         self._hooks, self._labels = copies.hooks, []
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
+        self._given = tensors_in(arguments, self._torch)
         peak = run_step(
             Step(
                 model=model,
@@ -128,7 +130,7 @@ class Simulation:
         results = [t for t in tensors_in(plain_result(result), torch) if t.grad_fn is not None]
         if plan is None or not results:
             raise FitRefused("what the model returns holds no tensor with a gradient")
-        return plan.make(results, torch, self._labels)
+        return plan.make(results, torch, self._labels, self._given)
 
     def _arguments(self, shape: FitShape, copies: FakeCopy, mode: Any) -> Any:
         """What the model is called with, in other sizes and without data."""

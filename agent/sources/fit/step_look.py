@@ -18,7 +18,7 @@ from ..steps.recording import Recording
 from ..storage.living import living
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
-from .loss_graph import RESULT, LossPlan, chain_of, labels_of, read_loss
+from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
 
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
@@ -41,6 +41,7 @@ class SeenStep:
     Attributes:
         root: The model that was trained; a weak reference.
         arguments: What it was called with; a `Given` stands for each tensor.
+        addresses: Where the tensors lay that it was called with.
         loss: How its loss was made.
         kept_in_forward: Whether gradients were there as the model was called.
         kept_in_backward: Whether they were as a backward pass began.
@@ -57,6 +58,7 @@ class SeenStep:
     def __init__(self, root: Any) -> None:
         self.root = weakref.ref(root)
         self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self.addresses: list[int] = []
         self.loss: LossPlan | None = None
         self.kept_in_forward = False
         self.kept_in_backward = False
@@ -169,6 +171,7 @@ class StepLook:
         if seen is None or seen.root() is not root:
             seen = self._steps[id(root)] = SeenStep(root)
         seen.arguments = (_shapes_of(args, self._torch), _shapes_of(kwargs, self._torch))
+        seen.addresses = [address_of(t) or 0 for t in tensors_in((args, kwargs), self._torch)]
         seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
@@ -214,7 +217,7 @@ class StepLook:
             seen = self._steps.get(key)
             root = seen.root() if seen is not None else None
             if seen is not None and root is not None:
-                seen.loss = read_loss(tensors[0], results)
+                seen.loss = read_loss(tensors[0], results, seen.addresses)
                 chain = chain_of(tensors[0], results)
                 self._chains.append(_Chain(seen, chain, results))
                 for label in labels_of(chain):
