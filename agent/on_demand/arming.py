@@ -6,6 +6,7 @@ asks how far it is. What is armed ends by itself, so nobody needs to stay.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -63,7 +64,13 @@ class Arming:
 
     def armed(self) -> ArmedAnswer:
         """The last of each kind, and how far it is."""
-        return ArmedAnswer(armed=tuple(job.armed() for job in list(self._jobs.values())))
+        obstacle, answers = self._training().safe_points.obstacle, []
+        for job in list(self._jobs.values()):
+            armed = job.armed()
+            if obstacle and armed.state == "waiting":
+                armed = dataclasses.replace(armed, notes=(*armed.notes, obstacle))
+            answers.append(armed)
+        return ArmedAnswer(armed=tuple(answers))
 
     def close(self) -> None:
         """End what is armed, and wait a little for the training thread to take its hooks off."""
@@ -100,7 +107,7 @@ class Arming:
             cleaning = Cleaning(**dict.fromkeys(request.cleaning, True))
             job = CleaningJob(recording, training.memory_rows, cleaning, self._count)
         else:
-            from ..sources.numbers.gradient_rows import GradientSteps
+            from ..sources.numbers.gradient_steps import GradientSteps
 
             rows = training.gradient_rows()
             job = GradientSteps(rows, request.steps, self._count)

@@ -32,6 +32,7 @@ DEFAULT_TIMEOUT_S = 30.0
 LONGEST_HOLD_S = 20.0
 _POLL_S = 0.05
 _END_S = 2.0
+_OBSTACLE_HELP = "`probing ENDPOINT memory` shows what it takes now."
 _KEPT_S = 300.0
 """How long what was seen of a step may serve further predictions."""
 
@@ -175,6 +176,8 @@ class Fitting:
             while not is_seen.wait(_POLL_S):
                 if look.guard.problem is not None:
                     raise FitRefused(f"the step could not be read: {look.guard.problem}")
+                if self._training.safe_points.obstacle:
+                    raise FitRefused(self._training.safe_points.obstacle, help=_OBSTACLE_HELP)
                 if stillness.is_proven() and time.monotonic() > self._end - DEFAULT_TIMEOUT_S / 2:
                     raise FitTimedOut("the training makes no progress, so no step is seen")
                 self._check_time("no whole training step was seen")

@@ -166,6 +166,8 @@ class Profiling:
         while not profile.over.wait(_POLL_S):
             if self._is_closed.is_set():
                 raise ProfileRefused(_LEFT)
+            if profile.state == "waiting" and self._safe_points.obstacle:
+                raise ProfileRefused(self._safe_points.obstacle)
             if time.monotonic() - profile.moved_s > self._limit_s:
                 raise ProfileTimedOut(self._limit_s, self._what_is_lost())
         if profile.state == "refused":

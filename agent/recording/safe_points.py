@@ -27,6 +27,8 @@ AGENT_THREAD_PREFIX = "probing-"
 _OTHERS_PATIENCE_S = 0.5
 """How long a thread at a safe point waits for a backward pass or a step of another one to end."""
 _POLL_S = 0.001
+_OFTEN = 8
+_TRANSFORMED = "its steps end inside of functions of torch.func, where nothing may be begun"
 
 
 class AtWork(Protocol):
@@ -158,6 +160,7 @@ class SafePoints:
 
     def __init__(self) -> None:
         self.at_work: AtWork = _Idle()
+        self._barred = 0
         self._gate: _Gate | None = None
         self.waiting = False
         self.closed = False
@@ -167,6 +170,11 @@ class SafePoints:
         self._jobs: list[StepEndJob] = []
         self._guard = Guard("step ends", self._drop_jobs)
         self._lock = threading.Lock()
+
+    @property
+    def obstacle(self) -> str:
+        """Why no job was run at the last ends of steps, though there were many; "" where one was."""
+        return _TRANSFORMED if self._barred >= _OFTEN else ""
 
     def step_ended(self) -> None:
         """A training step has ended; runs in the training thread."""
@@ -295,8 +303,10 @@ class SafePoints:
                     visit.wait_done()
             return
         with self.others_held_up() as are_resting:
-            if works and are_resting and not self.at_work.is_transformed():
-                self._work()
+            if works and are_resting:
+                self._barred = self._barred + 1 if self.at_work.is_transformed() else 0
+                if not self._barred:
+                    self._work()
             for visit in self._visits_now(beside=not works):
                 if are_resting:
                     visit.hold()

@@ -256,7 +256,9 @@ class TorchTraining:
         if self._gradient_rows is None:
             from ..sources.numbers.gradient_rows import GradientRows
 
-            rows = GradientRows(self._recording, self._gradient_ring, self._accelerator)
+            rows = GradientRows(
+                self._recording, self._gradient_ring, self._accelerator, self._progress.hand
+            )
             rows.guard.on_fault = self._gradient_ring.count_dropped
             self._gradient_rows = rows
             self._sources += (rows,)

@@ -166,6 +166,17 @@ def test_what_variables_keep_counts_and_the_prediction_is_checked(trained: Train
 
 @pytest.mark.torch
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["vae", "by_hand"])
+def test_a_step_is_predicted_to_take_what_it_takes(trained: Trained, way: str) -> None:
+    """What a loss compares with the model's own input is there once; so are hand-made gradients."""
+    found = fit(trained(way))
+    assert found["now"]["bytes"] == pytest.approx(found["measured_bytes"], rel=0.001)
+    is_said = "what the update takes is not predicted" in " ".join(found["notes"])
+    assert is_said == (way == "by_hand")
+
+
+@pytest.mark.torch
+@pytest.mark.slow
 def test_what_a_step_was_measured_to_take_tells_of_another(
     trained: Trained, tmp_path: Path
 ) -> None:
@@ -260,7 +271,7 @@ def test_the_largest_batch_is_found_in_a_live_training(trained: Trained) -> None
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own imports
-@pytest.mark.parametrize("way", ["mse", "bce", "shifted", "with_loss"])
+@pytest.mark.parametrize("way", ["mse", "bce", "shifted", "with_loss", "itself"])
 def test_the_loss_is_made_as_the_script_makes_it(way: str) -> None:
     """A step on a copy takes what MemTracker counts in the real one, within 2 %."""
     torch = pytest.importorskip("torch")
@@ -268,21 +279,22 @@ def test_the_loss_is_made_as_the_script_makes_it(way: str) -> None:
 
     from probing.agent.sources.fit.fake_copy import FakeCopy
     from probing.agent.sources.fit.fake_step import Step, fake_mode, run_step
-    from probing.agent.sources.fit.loss_graph import read_loss
+    from probing.agent.sources.fit.loss_graph import address_of, read_loss
 
     model, make, given = _losing(torch, way)
     x = given[0]
     result = model(x)
-    plan = read_loss(make(result), [result.grad_fn])
+    plan = read_loss(make(result), [result.grad_fn], [address_of(x) or 0])
     assert (plan.unknown, plan.branches) == (None, False)
     mode, labels = fake_mode(), list[object]()
     copies = FakeCopy(mode)
+    copy = copies.any(x)
 
     def make_again(out: Any) -> Any:
-        return plan.make([out], torch, labels)
+        return plan.make([out], torch, labels, [copy])
 
     step = Step(
-        copies.module(model), [], ((copies.any(x),), {}), make_again,
+        copies.module(model), [], ((copy,), {}), make_again,
         kept_in_forward=False, kept_in_backward=False, keeps_result=False, contexts=[], kept={},
     )  # fmt: skip
     predicted = run_step(step, mode, "cpu", lambda: None).bytes
@@ -299,7 +311,9 @@ def _losing(torch: Any, way: str) -> tuple[Any, Any, list[Any]]:
     """A model, how its loss is made, and what it is given, with labels."""
     functional = torch.nn.functional
     model = torch.nn.Sequential(
-        torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 512)
+        torch.nn.Linear(64, 256),
+        torch.nn.GELU(),
+        torch.nn.Linear(256, 64 if way == "itself" else 512),
     )
     x = torch.randn(32, 16, 64)
     labels, numbers = torch.randint(512, (32, 16)), torch.rand(32, 16, 512)
@@ -314,8 +328,9 @@ def _losing(torch: Any, way: str) -> tuple[Any, Any, list[Any]]:
         "bce": lambda out: functional.binary_cross_entropy_with_logits(out, numbers) / 2,
         "shifted": shifted,
         "with_loss": lambda out: out.mean(),
+        "itself": lambda out: functional.mse_loss(out, x),
     }
-    targets = {"mse": [numbers], "bce": [numbers], "shifted": [labels], "with_loss": []}
+    targets = {"mse": [numbers], "bce": [numbers], "shifted": [labels], "with_loss": [], "itself": []}
     return model, makers[way], [x, *targets[way]]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.agent.sources.numbers.gradient_rows import GradientSteps
+from probing.agent.sources.numbers.gradient_steps import GradientSteps
 from probing.agent.sources.steps.interval import Interval
 from probing.diagnosis.arming import sample_gradients
 from probing.errors import ArmTimedOut
@@ -93,14 +93,50 @@ def test_every_so_many_steps_by_setting(
 
 def test_calls_of_a_model_alone_bring_gradients_no_nearer() -> None:
     """Where no optimizer steps, the wait for gradients has an end, and says why."""
-    rows: Any = SimpleNamespace(has_optimizer=False, disarm=lambda _: None)
+    rows: Any = SimpleNamespace(has_stepped=False, disarm=lambda _: None, step_ended=bool)
     job = GradientSteps(rows, 1, 1)
     began = job.moved_s
     assert not job.step_ended()
     assert job.moved_s == began, "a call of the model is no progress"
     told = ArmTimedOut(30, 0, 1, notes=job.armed().notes)
     assert "within 30 s (no optimizer has stepped since the agent came)" in told.message
-    rows.has_optimizer = True
+    rows.has_stepped = True
     assert not job.step_ended()
     assert job.moved_s > began
     assert job.armed().notes == ()
+
+
+def test_gradients_without_a_plain_step_of_an_optimizer(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of updates by hand and of closures are shown; of torch.func it is said why not."""
+    target = program("updates")
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    process = probing.connect(target.pid)
+    target.wait_for_output("ready functional")
+    found = sample_gradients(process, 1, timeout_s=DEADLINE_S)
+    assert found.armed.state == "failed"
+    assert "results of torch.func.grad" in found.armed.reason
+    for command in ("profile", "fit"):
+        refused = target.run(str(target.pid), command)
+        assert refused.returncode == 4, refused.stderr
+        assert "steps end inside of functions of torch.func" in refused.stderr
+    losses = "SELECT loss, last_loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step"
+    assert all(0 < row["loss"] == row["last_loss"] for row in process.query(losses).to_pylist())
+    names = {f"{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
+    for way in ("by_hand", "by_grad", "closure", "lbfgs", "without_modules"):
+        (target.cwd / way).touch()
+        target.wait_for_output(f"ready {way}")
+        found = sample_gradients(process, 2, timeout_s=DEADLINE_S)
+        assert found.armed.state == "over", found.armed
+        named = {"weight"} if way == "without_modules" else names
+        assert {row["parameter"] for row in found.rows} == named, way
+        assert len(found.rows) == 2 * len(named), "one row per parameter and step"
+        assert all(0 < row["max_abs"] <= row["norm"] * (1 + 1e-6) for row in found.rows)
+        if way == "lbfgs":
+            assert "has computed gradients 3 times in its step" in found.armed.notes[0]
+            continue
+        assert found.armed.notes == ()
+        for row in found.rows:
+            ratio = 0.01 * row["norm"] / row["weight_norm"]
+            assert row["update_ratio"] == pytest.approx(ratio, rel=1e-2), way

@@ -18,6 +18,7 @@ from ....tables import STAGES
 from ..accelerator import Accelerator
 from ..memory.sampler import MemorySampler
 from ..numbers.number import read_number, share_of
+from ..numbers.transformed import is_last_pass, read_transformed
 from ..stand_in import StandIn
 from ..steps.boundary import Boundary
 from ..steps.gradient_scaler import GradientScaler
@@ -118,9 +119,9 @@ class BackwardPasses:
         except BaseException:
             if self._recording.ooms is not None:
                 self._recording.ooms.raised(BACKWARD)
-            self.guard.run(self._end, begun, FAILED)
+            self.guard.run(self._end, begun, FAILED, args, None)
             raise
-        self.guard.run(self._end, begun, DONE)
+        self.guard.run(self._end, begun, DONE, args, result)
         return result
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass | None:
@@ -136,19 +137,25 @@ class BackwardPasses:
         trains = recording.training_thread = recording.training_thread or thread.native_id
         counts = is_outermost and thread.native_id == trains
         creates_graph = bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False
+        has_optimizer = self._boundary.has_optimizer()
+        # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
+        is_functional = creates_graph and not has_optimizer and is_last_pass()
+        creates_graph = creates_graph and not is_functional
         if counts:
             self._progress.pass_begins(
-                thread,
-                has_optimizer=self._boundary.has_optimizer(),
-                creates_graph=creates_graph,
+                thread, has_optimizer=has_optimizer, creates_graph=creates_graph
             )
             recording.rows.phases.ensure_batch(entered)
             if recording.memory_look is not None:
                 self._look_at_memory(args)
-        if counts and kwargs.get("accumulate_grad"):
+        if counts and is_functional:
+            loss = read_transformed(args[0][0], self._accelerator)
+            recording.loss = None if loss is None else (None, loss)
+            recording.rows.lost(loss, None)
+        elif counts and (
+            kwargs.get("accumulate_grad") or (self._progress.hand.is_on and not creates_graph)
+        ):
             self._note_begin(args)
-        elif counts and self._progress.hand.is_on and not creates_graph:
-            self._note_loss(args)
         start, word = time.perf_counter_ns(), None
         if counts:
             recording.rows.phases.enter(BACKWARD, start)
@@ -202,7 +209,7 @@ class BackwardPasses:
             self._recording.loss = (None if is_scaled else weakref.ref(loss), number)
             self._recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int) -> None:
+    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: Any) -> None:
         """A pass has ended."""
         thread, recording = begun.thread, self._recording
         entered = time.perf_counter_ns()
@@ -215,7 +222,7 @@ class BackwardPasses:
                 recording.collectives.pass_ended(begun.start_ns, now)
             recording.rows.phases.leave(now)
             for look in recording.after_backward:
-                look()
+                look(args, result)
             if recording.numerics is not None:
                 recording.numerics.backward_ended()
         if begun.word is not None:

@@ -12,7 +12,9 @@ says so, and misses what that rest keeps and makes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 _MOST_NODES = 200
@@ -50,6 +52,7 @@ class LossPlan(NamedTuple):
         unknown: The first of them that cannot be repeated.
         branches: Whether the graph has ways that are not followed.
         kept: The places of the operations whose results the script holds in the backward pass.
+        given: By place, which of the tensors that the model was given an operation compares with.
     """
 
     place: int
@@ -57,16 +60,20 @@ class LossPlan(NamedTuple):
     unknown: str | None
     branches: bool
     kept: frozenset[int] = frozenset()
+    given: Mapping[int, int] = MappingProxyType({})
 
     def describe(self) -> str:
         """The operations in words."""
         names = [node.name.removesuffix("0").removesuffix("Backward") for node in self.nodes]
         return " > ".join(names) or "as the model returns it"
 
-    def make(self, results: list[Any], torch: Any, labels: list[Any]) -> Any:
+    def make(
+        self, results: list[Any], torch: Any, labels: list[Any], given: Sequence[Any] = ()
+    ) -> Any:
         """The loss of what the copy of the model has returned.
 
         Args:
+            given: The tensors that the copy was given.
             labels: Gets what stands in for labels, which the script keeps for the whole step, and
                 what else it keeps.
         """
@@ -75,7 +82,9 @@ class LossPlan(NamedTuple):
         for place, node in enumerate(self.nodes):
             if node.name == self.unknown:
                 break
-            value = _repeat(node, value, dtype, torch, labels)
+            at = self.given.get(place)
+            label = given[at] if at is not None and at < len(given) else None
+            value = _repeat(node, value, dtype, torch, labels, label)
             if place in self.kept:
                 labels.append(value)
         return value if value.dim() == 0 else value.sum()
@@ -101,15 +110,33 @@ def labels_of(chain: list[Any]) -> list[Any]:
     return [label for label in found if label is not None]
 
 
-def read_loss(loss: Any, results: list[Any]) -> LossPlan:
-    """The operations of that chain."""
+def read_loss(loss: Any, results: list[Any], addresses: Sequence[int] = ()) -> LossPlan:
+    """The operations of that chain.
+
+    Args:
+        addresses: Where the tensors lie that the model was given.
+    """
     chain = chain_of(loss, results)
     ordered = tuple(LossNode(type(node).__name__, _facts_of(node)) for node in reversed(chain))
     branches = any(len(_inner(node)) > 1 for node in chain)
     ends = _inner(chain[-1])[:1] if chain else [loss.grad_fn]
     place = next((i for i, node in enumerate(results) if any(node is end for end in ends)), 0)
     unknown = next((n.name for n in ordered if not _is_known(n.name)), None)
-    return LossPlan(place, ordered, unknown, branches)
+    given = {}
+    for at, node in enumerate(reversed(chain)):
+        label = getattr(node, "_saved_target", None)
+        address = None if label is None else address_of(label)
+        if address in addresses:
+            given[at] = addresses.index(address)
+    return LossPlan(place, ordered, unknown, branches, given=given)
+
+
+def address_of(tensor: Any) -> int | None:
+    """Where the memory of a tensor begins; None for one that has none of its own."""
+    try:
+        return int(tensor.untyped_storage().data_ptr()) or None
+    except (RuntimeError, NotImplementedError):
+        return None
 
 
 def _inner(node: Any) -> list[Any]:
@@ -132,7 +159,16 @@ def _is_known(name: str) -> bool:
     return name in _REPEATED or name in _ELEMENTWISE or name in _VIEWS or name in _OF_NUMBERS
 
 
-def _repeat(node: LossNode, value: Any, dtype: Any, torch: Any, labels: list[Any]) -> Any:
+def _label(shape: Any, value: Any, dtype: Any, torch: Any, given: Any) -> Any:
+    """What an operation compares with: what the model was given, too, or a tensor of its own."""
+    if given is not None and given.numel() == math.prod(shape):
+        return given.reshape(shape)
+    return torch.empty(shape, dtype=dtype, device=value.device)
+
+
+def _repeat(  # noqa: PLR0917 - all of it belongs to one operation
+    node: LossNode, value: Any, dtype: Any, torch: Any, labels: list[Any], given: Any
+) -> Any:
     """Do one operation again."""
     name, facts = node
     if name in _OF_NUMBERS:
@@ -141,14 +177,13 @@ def _repeat(node: LossNode, value: Any, dtype: Any, torch: Any, labels: list[Any
     if name in _VIEWS:
         return value.reshape(-1, value.shape[-1]) if value.dim() > 2 else value
     if name in _ELEMENTWISE:
-        target = torch.empty_like(value, requires_grad=False)
+        target = _label(value.shape, value, value.dtype, torch, given)
         labels.append(target)
         reduce = _REDUCTIONS[facts.get("reduction", 1)]
         return getattr(torch.nn.functional, _ELEMENTWISE[name])(value, target, reduction=reduce)
     if name in _NLL:
-        target = torch.empty(
-            value.shape[:1] + value.shape[2:], dtype=torch.int64, device=value.device
-        )
+        shape = value.shape[:1] + value.shape[2:]
+        target = _label(shape, value, torch.int64, torch, given)
         labels.append(target)
         reduce = _REDUCTIONS[facts.get("reduction", 1)]
         return torch.nn.functional.nll_loss(value, target, reduction=reduce)

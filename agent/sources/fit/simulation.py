@@ -34,6 +34,7 @@ class Simulation:
         self._blocks: Blocks | None = find_blocks(root, self._torch)
         self._hooks = 0
         self._labels: list[Any] = []
+        self._given: list[Any] = []
         self._notes: list[str] = []
         device = next(iter(root.parameters())).device
         self._device = str(device)
@@ -94,6 +95,7 @@ class Simulation:
         self._hooks, self._labels = copies.hooks, []
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
+        self._given = tensors_in(arguments, self._torch)
         peak = run_step(
             Step(
                 model=model,
@@ -128,7 +130,7 @@ class Simulation:
         results = [t for t in tensors_in(plain_result(result), torch) if t.grad_fn is not None]
         if plan is None or not results:
             raise FitRefused("what the model returns holds no tensor with a gradient")
-        return plan.make(results, torch, self._labels)
+        return plan.make(results, torch, self._labels, self._given)
 
     def _arguments(self, shape: FitShape, copies: FakeCopy, mode: Any) -> Any:
         """What the model is called with, in other sizes and without data."""
@@ -162,6 +164,8 @@ class Simulation:
         if plan is not None and (plan.unknown or plan.branches):
             what = plan.unknown or "its branches"
             notes.append(f"the memory of the loss is not predicted beyond {what}")
+        if not seen.optimizers:
+            notes.append("no optimizer of torch steps: what the update takes is not predicted")
         if self._hooks:
             notes.append(f"{self._hooks} hooks of the program are left out")
         if seen.others:

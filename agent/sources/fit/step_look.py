@@ -18,7 +18,7 @@ from ..steps.recording import Recording
 from ..storage.living import living
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
-from .loss_graph import RESULT, LossPlan, chain_of, labels_of, read_loss
+from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
 
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
@@ -41,6 +41,7 @@ class SeenStep:
     Attributes:
         root: The model that was trained; a weak reference.
         arguments: What it was called with; a `Given` stands for each tensor.
+        addresses: Where the tensors lay that it was called with.
         loss: How its loss was made.
         kept_in_forward: Whether gradients were there as the model was called.
         kept_in_backward: Whether they were as a backward pass began.
@@ -57,6 +58,7 @@ class SeenStep:
     def __init__(self, root: Any) -> None:
         self.root = weakref.ref(root)
         self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self.addresses: list[int] = []
         self.loss: LossPlan | None = None
         self.kept_in_forward = False
         self.kept_in_backward = False
@@ -123,15 +125,24 @@ class StepLook:
 
     def root_called(self) -> None:
         """See `safe_points.Look`."""
+        if self.seen is None and self._is_over_by_hand():
+            self.guard.run(self._read_step, None)
         if self.seen is None and self._torch.is_grad_enabled():
             self.guard.run(self._read_call)
+
+    def _is_over_by_hand(self) -> bool:
+        """Whether a step has ended that no optimizer of torch has made."""
+        if self._recording.optimizer is not None:
+            return False
+        now = self._recording.step
+        return any(seen.passes and seen.step < now for seen in self._steps.values())
 
     def backward_begins(self, args: tuple[Any, ...]) -> None:
         """A backward pass of the training thread is about to begin."""
         if self.seen is None:
             self.guard.run(self._read_loss, args)
 
-    def backward_ended(self) -> None:
+    def backward_ended(self, _args: tuple[Any, ...], _result: Any) -> None:
         """It has ended."""
         self.guard.run(self._read_results)
 
@@ -160,6 +171,7 @@ class StepLook:
         if seen is None or seen.root() is not root:
             seen = self._steps[id(root)] = SeenStep(root)
         seen.arguments = (_shapes_of(args, self._torch), _shapes_of(kwargs, self._torch))
+        seen.addresses = [address_of(t) or 0 for t in tensors_in((args, kwargs), self._torch)]
         seen.kept_in_forward = seen.kept_in_forward or any(p.grad is not None for p in parameters)
         seen.autocasts = _autocasts(self._torch)
         seen.step = self._recording.step
@@ -205,7 +217,7 @@ class StepLook:
             seen = self._steps.get(key)
             root = seen.root() if seen is not None else None
             if seen is not None and root is not None:
-                seen.loss = read_loss(tensors[0], results)
+                seen.loss = read_loss(tensors[0], results, seen.addresses)
                 chain = chain_of(tensors[0], results)
                 self._chains.append(_Chain(seen, chain, results))
                 for label in labels_of(chain):
@@ -232,15 +244,16 @@ class StepLook:
                 seen.loss = seen.loss._replace(kept=frozenset(own - {RESULT}))
 
     def _read_step(self, optimizer: Any) -> None:
-        """The step is over, or the one begins that will be seen as a whole."""
+        """The step is over, or the one begins that will be seen as a whole; None: by hand."""
         trained = [seen for seen in self._steps.values() if seen.loss and seen.root()]
         largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
         if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
             alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
-            largest.optimizers = [weakref.ref(o) for o in (optimizer, *alive)]
+            largest.optimizers = [weakref.ref(o) for o in stepped]
             self.seen = largest
             self._done()
         else:

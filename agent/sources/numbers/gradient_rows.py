@@ -1,8 +1,10 @@
 """Writes python.gradients: each parameter's gradient, as the optimizer is about to use it.
 
 Rules of this file: loaded only when somebody asks for it. Runs in the training thread, around the
-step of an optimizer. Where the steps were asked for one by one, the device is waited for; where
-they are sampled all the time it never is: then numbers arrive later, and their rows with them.
+step of an optimizer: before it, or behind it where the step computes its gradients itself; and
+where no optimizer of torch steps, as a backward pass has ended. Where the steps were asked for one
+by one, the device is waited for; where they are sampled all the time it never is: then numbers
+arrive later, and their rows with them.
 """
 
 from __future__ import annotations
@@ -11,81 +13,35 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ....ring.format import DONE, NULL_FLOAT, NULL_INT
+from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
-from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
 from ..calls.module_names import outermost, walk
+from ..steps.hand_steps import HandSteps
 from ..steps.losses import clip_factor
 from ..steps.recording import Recording
-from .gradient_tensors import gradients_of, has_closure, is_plain, norms_of, parameters_of
+from .gradient_steps import GradientSteps
+from .gradient_tensors import (
+    Gradients,
+    elements_of,
+    gradients_of,
+    has_closure,
+    is_plain,
+    norms_of,
+    parameters_of,
+    readable,
+)
+from .pass_gradients import gradients_of_pass
 
 _MOST_COPIED = 256 << 20
 _PART_OF_FREE = 8
-_PIECE = 1 << 24
 _LONGEST_QUEUE = 16
 
 Values = dict[str, Any]
-
-
-class GradientSteps(ArmedJob):
-    """Some steps whose gradients were asked for.
-
-    Attributes:
-        done: Steps whose rows are written.
-        left_out: Gradients of the last step that could not be read.
-    """
-
-    what = "gradients"
-
-    def __init__(self, rows: GradientRows, steps: int, number: int) -> None:
-        super().__init__(number, steps)
-        self.left_out = 0
-        self._rows = rows
-
-    def notes(self) -> tuple[str, ...]:
-        """What the reader should know."""
-        if self._is_without_optimizer():
-            return ("no optimizer has stepped since the agent came",)
-        if not self.left_out:
-            return ()
-        return (
-            f"{self.left_out} gradients were left out: sparse, or of a subclass of Tensor such as"
-            " DTensor",
-        )
-
-    def step_ended(self) -> bool:
-        """See `StepEndJob`; calls of a model alone bring it no nearer to its end."""
-        moved_s = self.moved_s
-        is_over = super().step_ended()
-        if self._is_without_optimizer():
-            self.moved_s = moved_s
-        return is_over
-
-    def wrote(self, step: int, rows: int, left_out: int) -> None:
-        """An optimizer's rows of a step are written."""
-        self.state = "armed"
-        self.saw(step)
-        self.found += rows
-        self.left_out = left_out
-
-    def _work(self) -> None:
-        """Count, and end with the last."""
-        if self.state == "armed" and self.first_step is not None and self.last_step is not None:
-            self.done = self.last_step - self.first_step + 1
-            if self.done >= self.steps:
-                self.end()
-
-    def _is_without_optimizer(self) -> bool:
-        """Whether it waits, and there was no step of an optimizer so far."""
-        return self.state == "waiting" and not self._rows.has_optimizer
-
-    def _let_go(self) -> None:
-        """No more rows."""
-        self._rows.disarm(self)
 
 
 class _Late(NamedTuple):
@@ -97,12 +53,26 @@ class _Late(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """A parameter as it was before the step."""
+    """A parameter as it was before the step, and the row of its gradient."""
 
     parameter: Any
     before: Any
     word: int
     values: Values
+
+
+class _User(NamedTuple):
+    """Who is to use gradients.
+
+    Attributes:
+        name: The number of its class name.
+        places: What parameters of no known module are called, by ``id(parameter)``.
+        scale: What the gradients are multiplied with, as a tensor; None for nothing.
+    """
+
+    name: int
+    places: Mapping[int, str]
+    scale: Any = None
 
 
 class GradientRows:
@@ -112,15 +82,31 @@ class GradientRows:
         every: One step in so many is sampled; 0 for none.
     """
 
-    def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
+    def __init__(
+        self, recording: Recording, ring: RingWriter, accelerator: Accelerator, hand: HandSteps
+    ) -> None:
+        """Begin with nothing to sample.
+
+        Args:
+            hand: Says whether it is a training without an optimizer of torch.
+        """
         self.every = 0
         self._recording = recording
         self._ring = ring
         self._accelerator = accelerator
+        self._hand = hand
         self._armed: GradientSteps | None = None
         self._late: deque[_Late] = deque(maxlen=_LONGEST_QUEUE)
-        self._copies: list[_Copy] = []
+        self._forget()
         self.guard = Guard("gradients", self.stop)
+
+    def _forget(self) -> None:
+        """Keep nothing of a step."""
+        self._weights: dict[int, Any] = {}  # copies, by id(parameter)
+        self._copies: list[_Copy] = []
+        self._by_pass: dict[int, int] = {}  # words of rows, by id(parameter)
+        self._passes = 0
+        self._passes_before: int | None = None  # of the step of an optimizer with a closure
 
     @property
     def is_on(self) -> bool:
@@ -128,8 +114,8 @@ class GradientRows:
         return self._before in self._recording.before_step
 
     @property
-    def has_optimizer(self) -> bool:
-        """Whether an optimizer has stepped, now or before."""
+    def has_stepped(self) -> bool:
+        """Whether a training step has ended, now or before."""
         return self._recording.safe_points.stepping
 
     def start(self) -> None:
@@ -137,13 +123,15 @@ class GradientRows:
         self.stop()
         self._recording.before_step += (self._before,)
         self._recording.after_step += (self._after,)
+        self._recording.after_backward += (self._passed,)
 
     def stop(self) -> None:
         """Look at none any more."""
         recording = self._recording
         recording.before_step = tuple(k for k in recording.before_step if k != self._before)
         recording.after_step = tuple(k for k in recording.after_step if k != self._after)
-        self._copies.clear()
+        recording.after_backward = tuple(k for k in recording.after_backward if k != self._passed)
+        self._forget()
         self._late.clear()
 
     def close(self) -> None:
@@ -162,73 +150,123 @@ class GradientRows:
         """Write no more for these."""
         if self._armed is steps:
             self._armed = None
+        self._recording.safe_points.end_job(steps)
+
+    def step_ended(self) -> None:
+        """A training step has ended, by whatever."""
+        self._by_pass.clear()
+        self._note_updates()
 
     def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An optimizer is about to step."""
-        armed, every, step = self._armed, self.every, self._recording.step
-        if armed is None and (every <= 0 or step % every):
-            return
-        thread = self._recording.threads.state
-        if thread.native_id == self._recording.training_thread:
-            faults = self.guard.faults
-            self.guard.run(self._sample, optimizer, armed, args, kwargs)
-            if armed is not None and self.guard.faults > faults:
-                armed.failed(self.guard.last.strip().rpartition("\n")[2])
+        if self._is_wanted():
+            closes = has_closure(args, kwargs)
+            self._run(self._await_closure if closes else self._sample, optimizer)
 
     def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An optimizer has stepped."""
+        if has_closure(args, kwargs) and self._is_wanted():
+            self._run(self._sample, optimizer)
         if self._copies:
-            copies, self._copies = self._copies, []
-            self.guard.run(self._note_updates, copies)
+            self.guard.run(self._note_updates)
 
-    def _sample(
-        self,
-        optimizer: Any,
-        armed: GradientSteps | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        """Write the rows of one optimizer's gradients, unless it computes them itself."""
-        torch: Any = sys.modules["torch"]
-        if has_closure(args, kwargs) or is_capturing():
+    def _passed(self, args: tuple[Any, ...], result: Any) -> None:
+        """A backward pass of the training thread has ended."""
+        self._passes += 1
+        armed = self._armed
+        if armed is not None and self._recording.safe_points.at_work.is_transformed():
+            self.guard.run(armed.transformed)
+        elif self._hand.is_on and self._is_wanted():
+            self._run(self._sample_pass, args, result)
+
+    def _is_wanted(self) -> bool:
+        """Whether the calling thread's gradients of this step are to be written."""
+        recording, every = self._recording, self.every
+        if self._armed is None and (every <= 0 or recording.step % every):
+            return False
+        return recording.threads.state.native_id == recording.training_thread
+
+    def _run(self, work: Callable[..., None], *args: Any) -> None:
+        """Do a part of it, under the guard."""
+        armed, faults = self._armed, self.guard.faults
+        self.guard.run(work, *args)
+        if armed is not None and self.guard.faults > faults:
+            armed.failed(self.guard.last.strip().rpartition("\n")[2])
+
+    def _await_closure(self, optimizer: Any) -> None:
+        """An optimizer is about to compute its gradients: they are there once it has stepped."""
+        self._passes_before = self._passes
+        if self._armed is not None:
+            trained = [p for p in parameters_of(optimizer) if p.requires_grad]
+            self._weights = self._copied(trained)
+
+    def _sample(self, optimizer: Any) -> None:
+        """Write the rows of one optimizer's gradients."""
+        if is_capturing():
             return
-        self._write_late()
-        pairs, left_out = gradients_of(parameters_of(optimizer))
-        # At most what the ring holds: the rows of one step must not overwrite each other.
-        pairs = pairs[: (self._ring.slot_mask >> 2) + 1]
-        scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
-        words, values = self._open(pairs, optimizer)
-        with torch.no_grad():
-            numbers = self._norms(torch, pairs, scale, is_armed=armed is not None)
-            if isinstance(numbers, list):
-                _fill_norms(values, numbers)
-                if armed is not None:
-                    self._fill_unclipped(pairs, values)
-                self._look_at_elements(pairs, values, numbers[-1], is_armed=armed is not None)
-            elif numbers is not None:
-                self._late.append(_Late(numbers, words, values))
-            for word, row in zip(words, values, strict=True):
-                self._ring.close_named(word, DONE, row)
-            if armed is not None:
-                self._copy(torch, pairs, words, values)
-        if armed is not None:
-            armed.wrote(self._recording.step, len(words), left_out)
-
-    def _open(self, pairs: list[tuple[Any, Any]], optimizer: Any) -> tuple[list[int], list[Values]]:
-        """Open the rows; returns their words and what is known without a look at the numbers."""
-        torch: Any = sys.modules["torch"]
-        intern, now = self._recording.names.intern, time.perf_counter_ns()
-        names, name = self._names(), intern(type(optimizer).__name__)
         places = {
             id(parameter): f"param_groups.{group}.params.{place}"
             for group, found in enumerate(optimizer.param_groups)
             for place, parameter in enumerate(found["params"])
         }
-        words = [self._ring.open_row(now, self._recording.step) for _ in pairs]
+        name = self._recording.names.intern(type(optimizer).__name__)
+        scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
+        self._write(gradients_of(parameters_of(optimizer)), _User(name, places, scale))
+        before, self._passes_before, self._weights = self._passes_before, None, {}
+        if self._armed is not None and before is not None:
+            self._armed.computed = self._passes - before
+
+    def _sample_pass(self, args: tuple[Any, ...], result: Any) -> None:
+        """Write the rows of a pass's gradients; those of a later one in the step replace them."""
+        found = gradients_of_pass(args, result)
+        if found.pairs:
+            self._copies.clear()
+            self._write(readable(found.pairs), _User(NULL_NAME, found.places), by_pass=True)
+
+    def _write(self, found: Gradients, user: _User, *, by_pass: bool = False) -> None:
+        """Write the rows of some gradients."""
+        torch: Any = sys.modules["torch"]
+        armed = self._armed
+        self._write_late()
+        # At most what the ring holds: the rows of one step must not overwrite each other.
+        pairs = found.pairs[: (self._ring.slot_mask >> 2) + 1]
+        if armed is not None and not self._weights:
+            self._weights = self._copied([parameter for parameter, _ in pairs])
+        words, values = self._open(pairs, user, by_pass=by_pass)
+        with torch.no_grad():
+            numbers = self._norms(torch, pairs, user.scale)
+            if isinstance(numbers, list):
+                _fill_norms(values, numbers)
+                if armed is not None:
+                    self._fill_unclipped(pairs, values)
+                self._look_at_elements(pairs, values, numbers[-1])
+            elif numbers is not None:
+                self._late.append(_Late(numbers, words, values))
+            for word, row in zip(words, values, strict=True):
+                self._ring.close_named(word, DONE, row)
+        for (parameter, _), word, row in zip(pairs, words, values, strict=True):
+            before = self._weights.pop(id(parameter), None)
+            if before is not None and row["weight_norm"] > 0:
+                self._copies.append(_Copy(parameter, before, word, row))
+        if armed is not None:
+            armed.wrote(self._recording.step, len(words), found.left_out)
+
+    def _open(
+        self, pairs: Sequence[tuple[Any, Any]], user: _User, *, by_pass: bool
+    ) -> tuple[list[int], list[Values]]:
+        """Open the rows; returns their words and what is known without a look at the numbers."""
+        torch: Any = sys.modules["torch"]
+        intern, now = self._recording.names.intern, time.perf_counter_ns()
+        names = self._names()
+        words: list[int] = []
         values: list[Values] = []
         for parameter, _ in pairs:
-            path, root = names.get(id(parameter), (places[id(parameter)], ""))
-            known: Values = {"parameter": intern(path), "optimizer": name}
+            word = self._by_pass.get(id(parameter))  # an earlier pass of the step has opened it
+            words.append(self._ring.open_row(now, self._recording.step) if word is None else word)
+            if by_pass:
+                self._by_pass[id(parameter)] = words[-1]
+            path, root = names.get(id(parameter)) or (user.places[id(parameter)], "")
+            known: Values = {"parameter": intern(path), "optimizer": user.name}
             known["numel"] = parameter.numel()
             if root:
                 known["root"] = intern(root)
@@ -249,7 +287,7 @@ class GradientRows:
         return found
 
     def _norms(
-        self, torch: Any, pairs: list[tuple[Any, Any]], scale: Any, *, is_armed: bool
+        self, torch: Any, pairs: Sequence[tuple[Any, Any]], scale: Any
     ) -> list[float] | PendingNumbers | None:
         """Norms of the gradients, then of the weights, then the scale; None if on several devices.
 
@@ -257,7 +295,11 @@ class GradientRows:
         """
         if not pairs:
             return [1.0]
-        weights = [parameter if is_plain(parameter, torch) else g for parameter, g in pairs]
+        is_armed = self._armed is not None
+        weights = [
+            self._weights.get(id(parameter), parameter) if is_plain(parameter, torch) else gradient
+            for parameter, gradient in pairs
+        ]
         found = norms_of([gradient for _, gradient in pairs] + weights)
         found.append(found[0].new_ones(()) if scale is None else scale.reshape(()))
         devices = {number.device for number in found}
@@ -268,7 +310,7 @@ class GradientRows:
         stacked = torch.stack([number.float() for number in found])
         return stacked.tolist() if is_armed else self._accelerator.copy_numbers(stacked)
 
-    def _fill_unclipped(self, pairs: list[tuple[Any, Any]], values: list[Values]) -> None:
+    def _fill_unclipped(self, pairs: Sequence[tuple[Any, Any]], values: list[Values]) -> None:
         """Fill in the norms before the script's clipping, where it has clipped all of them."""
         rows, clip = self._recording.rows, self._recording.clip
         norm = rows.norm.read() if rows.norm is not None else None
@@ -281,32 +323,33 @@ class GradientRows:
                 row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT
 
     def _look_at_elements(
-        self, pairs: list[tuple[Any, Any]], values: list[Values], scale: float, *, is_armed: bool
+        self, pairs: Sequence[tuple[Any, Any]], values: list[Values], scale: float
     ) -> None:
         """Count elements: all that were asked for, else those of norms that are not finite."""
         for (_, gradient), row in zip(pairs, values, strict=True):
-            if is_armed or not math.isfinite(row["norm"]):
-                row.update(_elements(gradient, scale))
+            if self._armed is not None or not math.isfinite(row["norm"]):
+                row.update(elements_of(gradient, scale))
             if math.isinf(row["norm"]) and row["inf_count"] == row["nan_count"] == 0:  # too large
                 row["norm"] = float(gradient.double().norm()) / scale
 
-    def _copy(
-        self, torch: Any, pairs: list[tuple[Any, Any]], words: list[int], values: list[Values]
-    ) -> None:
-        """Copy the weights, as far as memory allows, for what the step changes in them."""
-        room = _MOST_COPIED
-        free = free_bytes(pairs[0][0].device) if pairs else None
+    def _copied(self, parameters: Sequence[Any]) -> dict[int, Any]:
+        """Copies of weights, as far as memory allows, for what the step changes in them."""
+        torch: Any = sys.modules["torch"]
+        room, copies = _MOST_COPIED, {}
+        free = free_bytes(parameters[0].device) if parameters else None
         if free is not None:
             room = min(room, free // _PART_OF_FREE)
-        for (parameter, _), word, row in zip(pairs, words, values, strict=True):
-            weight = row["weight_norm"]
-            if is_plain(parameter, torch) and parameter.nbytes <= room and weight > 0:
-                room -= parameter.nbytes
-                self._copies.append(_Copy(parameter, parameter.detach().clone(), word, row))
+        with torch.no_grad():
+            for parameter in parameters:
+                if is_plain(parameter, torch) and parameter.nbytes <= room:
+                    room -= parameter.nbytes
+                    copies[id(parameter)] = parameter.detach().clone()
+        return copies
 
-    def _note_updates(self, copies: list[_Copy]) -> None:
+    def _note_updates(self) -> None:
         """Complete the rows with what the step has changed."""
         torch: Any = sys.modules["torch"]
+        copies, self._copies = self._copies, []
         with torch.no_grad():
             for copy in copies:
                 copy.before.sub_(copy.parameter.detach())
@@ -331,32 +374,3 @@ def _fill_norms(values: list[Values], numbers: list[float]) -> None:
     for row, norm, weight in zip(values, norms, weights, strict=True):
         row["norm"] = norm / scale
         row.setdefault("weight_norm", weight)  # NULL already, where it cannot be read
-
-
-def _elements(gradient: Any, scale: float) -> Values:
-    """What a look at every element tells; in pieces, because each makes copies."""
-    torch: Any = sys.modules["torch"]
-    nans = infs = zeros = 0
-    largest: float | None = None
-    for piece in _pieces(gradient):
-        finite = torch.isfinite(piece)
-        nans += int(torch.isnan(piece).sum())
-        infs += int(torch.isinf(piece).sum())
-        zeros += piece.numel() - int(torch.count_nonzero(piece))
-        if bool(finite.any()):
-            here = float(torch.where(finite, piece, 0).abs().max())
-            largest = here if largest is None else max(largest, here)
-    count = gradient.numel()
-    return {
-        "max_abs": NULL_FLOAT if largest is None else largest / scale,
-        "nan_count": nans if count else NULL_INT,
-        "inf_count": infs if count else NULL_INT,
-        "zero_share": zeros / count if count else NULL_FLOAT,
-    }
-
-
-def _pieces(tensor: Any) -> Any:
-    """A large tensor, piece by piece, without a copy."""
-    if tensor.dim() == 0 or tensor.numel() <= _PIECE:
-        return [tensor]
-    return tensor.split(max(1, _PIECE * tensor.shape[0] // tensor.numel()))

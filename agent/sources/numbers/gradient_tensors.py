@@ -7,8 +7,12 @@ does with its gradients; changes no tensor. Nothing here waits for a device.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+from ....ring.format import NULL_FLOAT, NULL_INT
+
+_PIECE = 1 << 24
 
 
 class Gradients(NamedTuple):
@@ -26,17 +30,15 @@ class Gradients(NamedTuple):
 
 def gradients_of(parameters: Sequence[Any]) -> Gradients:
     """The gradients of some parameters."""
+    return readable((p, p.grad) for p in parameters if p.grad is not None)
+
+
+def readable(pairs: Iterable[tuple[Any, Any]]) -> Gradients:
+    """Those of some parameters and their gradients that can be read."""
     torch: Any = sys.modules["torch"]
-    pairs, left_out = [], 0
-    for parameter in parameters:
-        gradient = parameter.grad
-        if gradient is None:
-            continue
-        if is_plain(gradient, torch):
-            pairs.append((parameter, gradient))
-        else:
-            left_out += 1
-    return Gradients(pairs, left_out)
+    found = list(pairs)
+    plain = [(parameter, gradient) for parameter, gradient in found if is_plain(gradient, torch)]
+    return Gradients(plain, len(found) - len(plain))
 
 
 def parameters_of(optimizer: Any) -> list[Any]:
@@ -76,3 +78,32 @@ def norms_of(tensors: Sequence[Any]) -> list[Any]:
 def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a step computes its gradients itself, so that there are none before it."""
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
+
+
+def elements_of(gradient: Any, scale: float) -> dict[str, Any]:
+    """What a look at every element tells; in pieces, because each makes copies."""
+    torch: Any = sys.modules["torch"]
+    nans = infs = zeros = 0
+    largest: float | None = None
+    for piece in _pieces(gradient):
+        finite = torch.isfinite(piece)
+        nans += int(torch.isnan(piece).sum())
+        infs += int(torch.isinf(piece).sum())
+        zeros += piece.numel() - int(torch.count_nonzero(piece))
+        if bool(finite.any()):
+            here = float(torch.where(finite, piece, 0).abs().max())
+            largest = here if largest is None else max(largest, here)
+    count = gradient.numel()
+    return {
+        "max_abs": NULL_FLOAT if largest is None else largest / scale,
+        "nan_count": nans if count else NULL_INT,
+        "inf_count": infs if count else NULL_INT,
+        "zero_share": zeros / count if count else NULL_FLOAT,
+    }
+
+
+def _pieces(tensor: Any) -> Any:
+    """A large tensor, piece by piece, without a copy."""
+    if tensor.dim() == 0 or tensor.numel() <= _PIECE:
+        return [tensor]
+    return tensor.split(max(1, _PIECE * tensor.shape[0] // tensor.numel()))

@@ -163,6 +163,59 @@ def keeping(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+class Autoencoder(nn.Module):
+    """A variational autoencoder, which returns three tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.mean, self.spread = nn.Linear(784, 400), nn.Linear(400, 20), nn.Linear(400, 20)
+        self.widen, self.decode = nn.Linear(20, 400), nn.Linear(400, 784)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw from what an image is encoded to, and decode that."""
+        hidden = functional.relu(self.encode(x))
+        mean, spread = self.mean(hidden), self.spread(hidden)
+        drawn = mean + torch.randn_like(mean) * (spread * 0.5).exp()
+        image = torch.sigmoid(self.decode(functional.relu(self.widen(drawn))))
+        return image, mean, spread
+
+
+def vae(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """A loss of two sums, and the image of the last step is kept through the next."""
+    model = Autoencoder()
+    optimizer = torch.optim.Adam(model.parameters())
+    last: dict[str, Any] = {}
+
+    def step() -> Tensor:
+        x = last["x"] = torch.rand(batch, 784)
+        image, mean, spread = last["result"] = model(x)
+        rebuilt = functional.binary_cross_entropy(image, x, reduction="sum")
+        loss = rebuilt - 0.5 * torch.sum(1 + spread - mean.pow(2) - spread.exp())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def by_hand(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """Gradient descent with momentum, written by hand."""
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 2048))
+    momentum = [torch.zeros_like(p) for p in model.parameters()]
+    labels = torch.randint(2048, (batch,))
+
+    def step() -> Tensor:
+        loss = functional.cross_entropy(model(torch.randn(batch, 256)), labels)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for p, m, g in zip(model.parameters(), momentum, gradients, strict=True):
+                p -= 0.01 * m.mul_(0.9).add_(g)
+        return loss.detach()
+
+    return step
+
+
 def asking(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """A model that reads a number out of a tensor."""
     model = Asking()
@@ -185,6 +238,8 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "cnn": (cnn, (16, 0, 0)),
     "regression": (regression, (512, 0, 0)),
     "keeping": (keeping, (256, 0, 0)),
+    "vae": (vae, (256, 0, 0)),
+    "by_hand": (by_hand, (512, 0, 0)),
     "asking": (asking, (4, 0, 0)),
 }
 

@@ -1,0 +1,102 @@
+"""The steps whose gradients somebody has asked for: how far it is, and why it may come to nothing.
+
+Rules of this file: the work is done in the training thread; every wait here has an end, and says
+why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...on_demand.armed_job import ArmedJob
+
+if TYPE_CHECKING:
+    from .gradient_rows import GradientRows
+
+_MOST_BARREN = 8
+"""How many steps, or passes inside of functions of `torch.func`, may show no gradient."""
+_BARREN = (
+    f"{_MOST_BARREN} steps have ended, and none of them showed a gradient that can be read: neither"
+    " as an optimizer of torch stepped, nor as a backward pass ended"
+)
+_TRANSFORMED = (
+    "they are results of torch.func.grad, which go to the script alone: look at the variable that"
+    " holds them with `eval`"
+)
+
+
+class GradientSteps(ArmedJob):
+    """Some steps whose gradients were asked for.
+
+    Attributes:
+        done: Steps whose rows are written.
+        left_out: Gradients of the last step that could not be read.
+        computed: How often its optimizer has computed its gradients anew.
+    """
+
+    what = "gradients"
+
+    def __init__(self, rows: GradientRows, steps: int, number: int) -> None:
+        super().__init__(number, steps)
+        self.left_out = 0
+        self.computed = 1
+        self._rows = rows
+        self._barren = 0
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know."""
+        notes = []
+        if self._is_without_step():
+            notes.append("no optimizer has stepped since the agent came")
+        if self.computed > 1:
+            notes.append(
+                f"the optimizer has computed gradients {self.computed} times in its step: these are"
+                " the last"
+            )
+        if self.left_out:
+            notes.append(
+                f"{self.left_out} gradients were left out: sparse, or of a subclass of Tensor such"
+                " as DTensor"
+            )
+        return tuple(notes)
+
+    def step_ended(self) -> bool:
+        """See `StepEndJob`; calls of a model alone bring it no nearer to its end."""
+        moved_s = self.moved_s
+        is_over = super().step_ended()
+        if self._is_without_step():
+            self.moved_s = moved_s
+        return is_over
+
+    def wrote(self, step: int, rows: int, left_out: int) -> None:
+        """The rows of a step are written, or those of one of its optimizers."""
+        self.state = "armed"
+        self.saw(step)
+        self.found += rows
+        self.left_out = left_out
+
+    def transformed(self) -> None:
+        """A backward pass has ended whose gradients only a function of `torch.func` sees."""
+        self._barren += 1
+        if self.state == "waiting" and self._barren >= _MOST_BARREN:
+            self.failed(_TRANSFORMED)
+
+    def _work(self) -> None:
+        """Count, and end with the last."""
+        self._rows.step_ended()
+        if self.state == "armed" and self.first_step is not None and self.last_step is not None:
+            self.done = self.last_step - self.first_step + 1
+            if self.done >= self.steps:
+                self.end()
+        elif self._rows.has_stepped:
+            self._barren += 1
+            if self._barren >= _MOST_BARREN:
+                self.failed(_BARREN)
+
+    def _is_without_step(self) -> bool:
+        """Whether it waits, and no training step has ended so far."""
+        return self.state == "waiting" and not self._rows.has_stepped
+
+    def _let_go(self) -> None:
+        """No more rows."""
+        self._rows.disarm(self)

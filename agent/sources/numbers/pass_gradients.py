@@ -1,0 +1,64 @@
+"""The gradients that a backward pass has made, where no optimizer of torch is to use them.
+
+Rules of this file: runs in the training thread, as a pass has ended and while somebody has asked;
+walks over the graph of the loss, whose nodes are there for as long as the script keeps the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..model.variables import variable_of
+
+_INPUTS = 4
+"""Which argument of the engine says what the gradients are of."""
+_MOST_NODES = 100_000
+
+
+class PassGradients(NamedTuple):
+    """What a pass has made.
+
+    Attributes:
+        pairs: Tensors and their gradients.
+        places: What those may be called that belong to no module, by ``id(tensor)``.
+    """
+
+    pairs: list[tuple[Any, Any]]
+    places: dict[int, str]
+
+
+def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
+    """The gradients of a pass: those that it has returned, else those that it has added to.
+
+    Args:
+        args: What the engine was called with.
+        result: What it has returned: of `torch.autograd.grad`, gradients in the order of the inputs.
+    """
+    inputs = tuple(args[_INPUTS]) if len(args) > _INPUTS else ()
+    if result:
+        pairs = [(i, g) for i, g in zip(inputs, result, strict=False) if i.is_leaf]
+    else:
+        leaves = inputs or tuple(_leaves_of(args[0]))
+        pairs = [(leaf, leaf.grad) for leaf in leaves]
+    there = [(tensor, gradient) for tensor, gradient in pairs if gradient is not None]
+    places = {
+        id(tensor): variable_of(tensor) or f"tensor {number}"
+        for number, (tensor, _) in enumerate(there)
+    }
+    return PassGradients(there, places)
+
+
+def _leaves_of(roots: tuple[Any, ...]) -> Iterator[Any]:
+    """The tensors whose `.grad` a pass adds to, in the order in which a model makes use of them."""
+    waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+    seen, leaves = set(waiting), []
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return reversed(leaves)
