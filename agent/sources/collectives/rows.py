@@ -188,7 +188,10 @@ class CollectiveRows:
         """
         if work is None:
             if self.gathered is None:
-                self._follow(call, time.perf_counter_ns())
+                now = time.perf_counter_ns()
+                if call.device is not None:  # the program goes on; its device waits
+                    call.wait_ns = now - call.start_ns
+                self._follow(call, now)
             else:
                 self.gathered.append(call)
             return
@@ -304,7 +307,7 @@ class CollectiveRows:
     def _close(self, call: Call, now_ns: int) -> None:
         """Its row is complete, and so are those that ended with it."""
         device_s = NULL_FLOAT
-        if call.begun is not None and call.reached is not None:
+        if call.begun is not None and call.reached is not None and not call.together:
             seconds = self.accelerator.between(call.begun, call.reached)
             device_s = NULL_FLOAT if seconds is None else seconds.value()
         for one in (call, *call.together):
