@@ -5,13 +5,16 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...diagnosis.device_use import sample_words
 from .sections import Section
 from .table import Heading
-from .text import plural
+from .text import escape_controls, plural
 
 if TYPE_CHECKING:
+    from ...diagnosis.device_use import DeviceUse
     from ...profiling import Kernel, Profile, Samples
 
 _ROWS = 15
@@ -29,8 +32,12 @@ _SHARE = Heading(name="share", is_number=True)
 _CALLS = Heading(name="calls/step", is_number=True)
 
 
-def profile_head(profile: Profile) -> list[str]:
-    """What was profiled, and how much of that time anything ran."""
+def profile_head(profile: Profile, device: DeviceUse | None = None) -> list[str]:
+    """What was profiled, and how much of that time anything ran.
+
+    Args:
+        device: What is on record of the device beside the profile.
+    """
     count = len(profile.steps)
     times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
     each = f" in all ({', '.join(times)}{', …' if count > 8 else ''})" if count > 1 else ""
@@ -54,7 +61,17 @@ def profile_head(profile: Profile) -> list[str]:
         *lines,
         f"{what} for {render_share(profile.busy_ns, profile.wall_ns)} of it; the rest is"
         f" {plural(profile.gap_count, 'gap')}",
+        *_device(device),
     ]
+
+
+def _device(device: DeviceUse | None) -> Iterator[str]:
+    """What the device does, where one is in use."""
+    if device is None:
+        return
+    if device.sample is not None:
+        yield escape_controls(sample_words(device.sample))
+    yield from device.step_lines()
 
 
 def steps_of(profile: Profile) -> str:

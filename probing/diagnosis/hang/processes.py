@@ -81,7 +81,11 @@ def _verdict(
                 host=evidence.host,
                 what=doing_words(evidence),
                 endpoint=evidence.address,
-                evidence=evidence.doing.stack if evidence.doing else (),
+                evidence=(
+                    *(evidence.doing.stack if evidence.doing else ()),
+                    *((evidence.device,) if evidence.device else ()),
+                    *evidence.device_errors,
+                ),
             ),
         ),
         still_s=evidence.still_s,
