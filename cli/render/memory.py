@@ -11,6 +11,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ...diagnosis.activation_theory import FORMULA, bytes_of_layers
+from ...diagnosis.device_use import xid_lines
 from ...diagnosis.memory_report import room_of, scattered_bytes
 from ...tables import CATEGORIES, MOMENTS
 from .holder import holder_text, short_file
@@ -103,6 +104,9 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
         if reserved is not None:
             words.append(f"{_size(used - reserved)} untracked{_baseline(report, name)}")
     yield f"{name:<8} {', '.join(words)}"
+    use = report.device
+    if use is not None and use.sample is not None and use.sample["device"] == name:
+        yield from (f"         {text}" for text in (use.holders(), *xid_lines(use.xids)) if text)
     own = [segment for segment in report.segments if segment["device"] == name]
     scattered = scattered_bytes(own)
     if scattered is not None:

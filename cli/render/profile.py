@@ -5,13 +5,16 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...diagnosis.device_use import sample_words
 from .sections import Section
 from .table import Heading
-from .text import plural
+from .text import escape_controls, plural
 
 if TYPE_CHECKING:
+    from ...diagnosis.device_use import DeviceUse
     from ...profiling import Kernel, Profile, Samples
 
 _ROWS = 15
@@ -29,8 +32,12 @@ _SHARE = Heading(name="share", is_number=True)
 _CALLS = Heading(name="calls/step", is_number=True)
 
 
-def profile_head(profile: Profile) -> list[str]:
-    """What was profiled, and how much of that time anything ran."""
+def profile_head(profile: Profile, device: DeviceUse | None = None) -> list[str]:
+    """What was profiled, and how much of that time anything ran.
+
+    Args:
+        device: What is on record of the device beside the profile.
+    """
     count = len(profile.steps)
     times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
     each = f" in all ({', '.join(times)}{', …' if count > 8 else ''})" if count > 1 else ""
@@ -54,7 +61,41 @@ def profile_head(profile: Profile) -> list[str]:
         *lines,
         f"{what} for {render_share(profile.busy_ns, profile.wall_ns)} of it; the rest is"
         f" {plural(profile.gap_count, 'gap')}",
+        *_queues(profile),
+        *_device(device),
     ]
+
+
+def _queues(profile: Profile) -> Iterator[str]:
+    """What ran at once on the device, and how it was launched."""
+    queues, steps = profile.queues, len(profile.steps)
+    if queues is None:
+        return
+    words = [
+        f"several things ran there at once for {render_share(queues.several_ns, profile.wall_ns)}"
+    ]
+    if queues.communication_ns:
+        words.append(
+            f"communication took {render_ns(queues.communication_ns / steps)} a step, of it"
+            f" {render_ns(queues.exposed_ns / steps)} with nothing beside it"
+        )
+    yield "; ".join(words)
+    if queues.launches:
+        begins = (
+            ""
+            if queues.delay_ns is None
+            else (f"; a kernel begins {render_ns(queues.delay_ns)} after its launch, in the middle")
+        )
+        yield f"{_per_step(queues.launches, steps)} launches a step{begins}"
+
+
+def _device(device: DeviceUse | None) -> Iterator[str]:
+    """What the device does, where one is in use."""
+    if device is None:
+        return
+    if device.sample is not None:
+        yield escape_controls(sample_words(device.sample))
+    yield from device.step_lines()
 
 
 def steps_of(profile: Profile) -> str:
@@ -73,6 +114,8 @@ def profile_sections(profile: Profile) -> list[Section]:
     sections.append(_kernels(profile, operators, "operator", "self CPU/step"))
     if profile.modules:
         sections.append(_modules(profile))
+    if profile.modules and profile.module_kernels:
+        sections.append(_module_kernels(profile))
     if profile.gaps:
         sections.append(_gaps(profile))
     return sections
@@ -206,6 +249,33 @@ def _modules(profile: Profile) -> Section:
             for each in profile.modules[:_ROWS]
         ),
         note=_more(len(profile.modules), "module and stage", "modules and stages"),
+    )
+
+
+def _module_kernels(profile: Profile) -> Section:
+    steps = len(profile.steps)
+    return Section(
+        title="Kernels by module",
+        headings=(
+            Heading(name="module"),
+            Heading(name="stage"),
+            Heading(name="kernel"),
+            _SHARE,
+            Heading(name="time/step", is_number=True),
+            _CALLS,
+        ),
+        rows=tuple(
+            (
+                each.module or "(none)",
+                each.stage or "",
+                each.name,
+                render_share(each.share, 1),
+                render_ns(each.time_ns / steps),
+                _per_step(each.calls, steps),
+            )
+            for each in profile.module_kernels[:_ROWS]
+        ),
+        note=_more(len(profile.module_kernels), "kernel of a module", "kernels of modules"),
     )
 
 

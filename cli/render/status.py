@@ -13,6 +13,8 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
     command = escape_controls(" ".join(card.command))
     rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
     lines = [f"process {card.pid}{rank} on {card.host}: {command}", _cost(report)]
+    if report.device is not None:
+        lines += [escape_controls(line) for line in report.device.lines()]
     if report.not_finite is not None:
         lines.append(f"problem: {report.not_finite.sentence()}")
     if report.restart is not None:

@@ -29,6 +29,7 @@ _HEADINGS = (
     "waits",
     "most in",
 )
+_CLOCK = "device clock"
 _TEXTS = {"host", "most in"}
 
 
@@ -97,7 +98,9 @@ def _blame(pace: RankPace) -> Iterator[str]:
 
 def _table(paces: Sequence[RankPace], width: int | None, *, color: bool) -> str:
     """How each rank does, the slowest first."""
-    headings = [Heading(name=name, is_number=name not in _TEXTS) for name in _HEADINGS]
+    has_clocks = any(pace.sm_mhz is not None for pace in paces)
+    names = (*_HEADINGS, _CLOCK) if has_clocks else _HEADINGS
+    headings = [Heading(name=name, is_number=name not in _TEXTS) for name in names]
     rows = [
         [
             str(pace.rank),
@@ -109,6 +112,7 @@ def _table(paces: Sequence[RankPace], width: int | None, *, color: bool) -> str:
             _of(pace.last_in, pace.collectives) if pace.collectives else None,
             _time(pace.blocked_s),
             _most(pace),
+            *([_clock(pace)] if has_clocks else []),
         ]
         for pace in paces[:_ROWS_SHOWN]
     ]
@@ -130,6 +134,13 @@ def _facts(report: StragglerReport) -> Iterator[str]:
             yield f"cohort {number}: {rank_words(cohort)}"
     if report.alone and report.ranks:
         yield f"not compared, as no other rank does the same work: {rank_words(report.alone)}"
+    if report.on_device:
+        yield "by the clocks of their devices, without what these waited for other ranks"
+    elif report.on_device is False:
+        yield (
+            "the ranks wait for each other on their devices, of which fewer than"
+            f" {LEAST_STEPS} steps are on record that all have timed: times include that waiting"
+        )
     if report.ranks and not report.has_collectives:
         yield "no collectives are recorded, so times include waiting for other ranks"
     yield from _clocks(report)
@@ -154,6 +165,11 @@ def _most(pace: RankPace) -> str | None:
     phase = max(pace.phases, key=lambda name: pace.phases[name])
     above = pace.phases[phase]
     return f"{_words(phase)} +{_time(above)}" if above > 0 else None
+
+
+def _clock(pace: RankPace) -> str | None:
+    """What the device's multiprocessors run at."""
+    return None if pace.sm_mhz is None else f"{pace.sm_mhz:,.0f} MHz"
 
 
 def _words(phase: str) -> str:

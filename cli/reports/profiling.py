@@ -9,6 +9,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Protocol
 
+from ...diagnosis.device_use import DeviceUse, device_use
 from ...errors import UsageError
 from ...profiling import stacks_of
 from .. import terminal
@@ -47,10 +48,11 @@ class Shown(Protocol):
 class ShownSteps:
     """A profile of training steps."""
 
-    def __init__(self, process: Process, found: StepsProfile) -> None:
+    def __init__(self, process: Process, found: StepsProfile, device: DeviceUse | None) -> None:
         self.notes = found.notes
         self._label = process.label
         self._found = found
+        self._device = device
 
     def render(self, form: str, screen: Screen) -> str:
         """See `Shown`."""
@@ -64,7 +66,7 @@ class ShownSteps:
             return render_flamegraph(stacks_of(trace), title=title)
         if form == "json":
             return json.dumps(dataclasses.asdict(profile), indent=2)
-        head, sections = profile_head(profile), profile_sections(profile)
+        head, sections = profile_head(profile, self._device), profile_sections(profile)
         if form == "markdown":
             return markdown_sections(title, head, sections)
         return render_sections(head, sections, width=screen.width, color=screen.color)
@@ -115,7 +117,8 @@ def ask_for_steps(
             terminal.progress(_sentence(progress))
 
     try:
-        return ShownSteps(process, process.profile(steps, timeout_s=timeout_s, tell=tell))
+        found = process.profile(steps, timeout_s=timeout_s, tell=tell)
+        return ShownSteps(process, found, device_use(process))
     finally:
         terminal.progress("")
 

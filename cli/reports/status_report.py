@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...diagnosis.device_use import DEVICE_USE, DeviceUse, device_use
 from ...diagnosis.restarting import Restart, newest_before
 from ...errors import ProbingError
 from ...messages.common import TablesAnswer
@@ -55,6 +56,7 @@ class StatusReport:
         share: The share of the step that this is.
         limit: The share that the setting `overhead` allows; None where the agent does not tell.
         not_finite: Since when the loss has not been finite; None while it is.
+        device: What its device does; None where it uses none.
         restart: From which checkpoint to start again, where it is not, and one is known.
     """
 
@@ -67,6 +69,7 @@ class StatusReport:
     limit: float | None = None
     not_finite: NotFinite | None = None
     restart: Restart | None = None
+    device: DeviceUse | None = None
 
 
 def report_on(process: Process) -> StatusReport:
@@ -95,6 +98,7 @@ def report_on(process: Process) -> StatusReport:
         limit=limit,
         not_finite=since,
         restart=None if since is None else newest_before(process, since.step),
+        device=device_use(process),
         **costs,
     )
 
@@ -110,6 +114,7 @@ def readings(timeout_s: float) -> list[Reading]:
         Reading(route="tables"),
         Reading.of_query(_COSTS, timeout_s),
         Reading.of_query(SINCE, timeout_s),
+        Reading.of_query(DEVICE_USE, timeout_s),
         Reading(route="live", table=SOURCES.name),
         Reading(route="settings"),
     ]

@@ -17,6 +17,7 @@ from ..tables import CATEGORIES, MOMENTS
 from .activation_theory import Transformer, transformer_in
 from .advice import Advice, Usage, advise_on_usage
 from .arming import arm_and_wait
+from .device_use import DeviceUse, device_use
 
 Row = Mapping[str, Any]
 
@@ -95,6 +96,7 @@ class MemoryReport:
     suggestions: tuple[Advice, ...]
     notes: tuple[str, ...]
     referrers: Mapping[int, tuple[Row, ...]] | None = None
+    device: DeviceUse | None = None
 
 
 def report_on(
@@ -154,6 +156,7 @@ def report_on(
         ),
         notes=(*dict.fromkeys(answer.note for answer in answers if answer.note), *notes),
         referrers=found,
+        device=device_use(process),
     )
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 from typing import Literal
 
 from ..messages.common import LiveRows
@@ -19,6 +20,7 @@ from .categories import category_of
 from .trace import Event, Trace, innermost, step_at
 
 _GAPS = 10
+_MODULE_KERNELS = 100
 _ENGINE = "autograd::engine::evaluate_function: "
 
 
@@ -66,7 +68,8 @@ class ModuleTime:
 
     Attributes:
         module: None for what no module is known of.
-        stage: ``forward``, ``backward``, ``optimizer``; None outside of all three.
+        stage: ``forward``, ``backward``, ``optimizer``, or ``replay`` of a CUDA graph; None outside
+            of all of them.
     """
 
     module: str | None
@@ -74,6 +77,37 @@ class ModuleTime:
     calls: int
     time_ns: int
     share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleKernel:
+    """All calls of one kernel that one module has launched in one stage; as `ModuleTime`."""
+
+    module: str | None
+    stage: str | None
+    name: str
+    calls: int
+    time_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queues:
+    """How the queues of a device ran beside each other.
+
+    Attributes:
+        several_ns: In which more than one thing ran.
+        communication_ns: In which kernels of collectives ran.
+        exposed_ns: In which nothing else ran beside those.
+        launches: How often the host had something launched.
+        delay_ns: By how much a kernel began after its launch, in the middle; None where unknown.
+    """
+
+    several_ns: int
+    communication_ns: int
+    exposed_ns: int
+    launches: int
+    delay_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +152,8 @@ class Profile:
         gap_count: How many there are in all.
         phases: What the training thread has spent these steps on, the longest first, as in
             python.steps; empty where that is not on record.
+        module_kernels: The most expensive first, as many as are kept; empty without kernels.
+        queues: None without kernels.
     """
 
     on: Literal["device", "cpu"]
@@ -131,6 +167,8 @@ class Profile:
     gaps: tuple[Gap, ...]
     gap_count: int
     phases: tuple[PhaseTime, ...] = ()
+    module_kernels: tuple[ModuleKernel, ...] = ()
+    queues: Queues | None = None
 
 
 def summarize(trace: Trace) -> Profile:
@@ -152,6 +190,8 @@ def summarize(trace: Trace) -> Profile:
         modules=_modules(counted) if trace.modules else (),
         gaps=tuple(gaps[:_GAPS]),
         gap_count=len(gaps),
+        module_kernels=_module_kernels(trace.kernels),
+        queues=_queues(trace) if trace.kernels else None,
     )
 
 
@@ -240,6 +280,53 @@ def _modules(events: Iterable[Event]) -> tuple[ModuleTime, ...]:
         for (stage, module), own in times.items()
     ]
     return tuple(sorted(found, key=lambda module: -module.time_ns))
+
+
+def _module_kernels(kernels: Iterable[Event]) -> tuple[ModuleKernel, ...]:
+    """One record per module, stage and name."""
+    times: dict[tuple[str | None, str | None, str], list[int]] = defaultdict(list)
+    for event in kernels:
+        times[event.module, event.stage, event.name].append(event.own_ns)
+    total = sum(map(sum, times.values()))
+    found = [
+        ModuleKernel(
+            module=module,
+            stage=stage,
+            name=name,
+            calls=len(own),
+            time_ns=sum(own),
+            share=_share(sum(own), total),
+        )
+        for (module, stage, name), own in times.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.time_ns)[:_MODULE_KERNELS])
+
+
+def _queues(trace: Trace) -> Queues:
+    """How much ran at once, moment by moment."""
+    first, last = trace.marks[0].start_ns, trace.marks[-1].start_ns
+    changes: list[tuple[int, int, bool]] = []
+    for event in trace.kernels:
+        start, end = max(event.start_ns, first), min(event.end_ns, last)
+        if end > start:
+            is_communication = category_of(event.name) == "communication"
+            changes += [(start, 1, is_communication), (end, -1, is_communication)]
+    running = {True: 0, False: 0}
+    several_ns = communication_ns = exposed_ns = before_ns = 0
+    for now_ns, change, is_communication in sorted(changes):
+        spent_ns = now_ns - before_ns
+        several_ns += spent_ns * (running[True] + running[False] > 1)
+        communication_ns += spent_ns * (running[True] > 0)
+        exposed_ns += spent_ns * (running[True] > 0 and not running[False])
+        running[is_communication] += change
+        before_ns = now_ns
+    return Queues(
+        several_ns=several_ns,
+        communication_ns=communication_ns,
+        exposed_ns=exposed_ns,
+        launches=len(trace.launches),
+        delay_ns=round(median(trace.delays_ns)) if trace.delays_ns else None,
+    )
 
 
 def _gaps(trace: Trace, events: Iterable[Event]) -> tuple[int, list[Gap]]:

@@ -20,6 +20,8 @@ from ..script.profile_mark import MARK_PATTERN
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.+?)\.\w+$")
 _ENGINE = "autograd::engine::evaluate_function: "
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_LAUNCH = re.compile(r"Launch")
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
 
 class Mark(NamedTuple):
@@ -50,13 +52,15 @@ class Event:
     """One event of the trace.
 
     Attributes:
-        kind: ``op``, ``kernel`` or ``annotation``.
+        kind: ``op``, ``kernel``, ``annotation``, or ``launch`` of kernels by the host.
+        correlation: What a kernel has in common with the launch that it comes of.
         own_ns: Its time without that of the operators inside.
         is_double: Whether it is the only thing in an operator of the same name, as whose part it
             counts: torch has passed it on to the same operator of another kind of tensor.
         parent: The operator it is inside of.
         module: The module it works for; None where that is not known.
-        stage: ``forward``, ``backward`` or ``optimizer``; None outside of all three.
+        stage: ``forward``, ``backward``, ``optimizer``, or ``replay`` of a CUDA graph; None outside
+            of all of them.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Event:
     start_ns: int
     duration_ns: int
     external_id: int = 0
+    correlation: int = 0
     own_ns: int = 0
     is_double: bool = False
     parent: Event | None = None
@@ -86,6 +91,8 @@ class Trace:
         marks: One per step, and one at the end of the last; in order.
         ops: The operators within the steps, by thread and time.
         kernels: What the accelerator did for them.
+        launches: Where the host had kernels launched.
+        delays_ns: By how much each kernel began after its launch, where that is known.
         annotations: Ranges that torch or the program names.
         modules: The module calls of these steps; empty where they are not known.
     """
@@ -96,6 +103,8 @@ class Trace:
     kernels: tuple[Event, ...]
     annotations: tuple[Event, ...]
     modules: tuple[Event, ...] = field(default=())
+    launches: tuple[Event, ...] = ()
+    delays_ns: tuple[int, ...] = ()
 
 
 def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
@@ -127,17 +136,22 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     _attribute_optimizers(ops, notes)
     _attribute_backward(ops, [e for e in events if e.get("cat") == "fwdbwd"])
     # A kernel runs after its launch; one of the last step may end behind it.
+    launches = sorted((e for e in inside if e.kind == "launch"), key=_by_time)
+    _attribute_launches(launches, ops, modules, notes)
     by_id = {op.external_id: op for op in ops if op.external_id}
+    launched = {one.correlation: one for one in launches if one.correlation}
     kernels = [
         event
         for event in found
-        if event.kind == "kernel" and (event.external_id in by_id or low <= event.start_ns < high)
+        if event.kind == "kernel"
+        and (
+            event.external_id in by_id
+            or event.correlation in launched
+            or low <= event.start_ns < high
+        )
     ]
     for kernel in kernels:
-        launcher = by_id.get(kernel.external_id)
-        kernel.own_ns, kernel.parent = kernel.duration_ns, launcher
-        if launcher is not None:
-            kernel.module, kernel.stage = launcher.module, launcher.stage
+        _attribute_kernel(kernel, by_id.get(kernel.external_id), launched.get(kernel.correlation))
     return Trace(
         raw=raw,
         marks=marks,
@@ -145,6 +159,12 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
         kernels=tuple(sorted(kernels, key=_by_time)),
         annotations=tuple(sorted(notes, key=_by_time)),
         modules=tuple(modules),
+        launches=tuple(launches),
+        delays_ns=tuple(
+            kernel.start_ns - launched[kernel.correlation].start_ns
+            for kernel in kernels
+            if kernel.correlation in launched
+        ),
     )
 
 
@@ -160,6 +180,8 @@ def _event(raw: dict[str, Any]) -> Event | None:
     kind = "kernel" if category in _DEVICE else _KINDS.get(category)
     if kind is None or raw["ph"] != "X":
         return None
+    if kind == "launch" and _LAUNCH.search(str(raw["name"])) is None:
+        return None
     args = raw.get("args", {})
     thread = raw.get("tid", 0)
     return Event(
@@ -169,10 +191,17 @@ def _event(raw: dict[str, Any]) -> Event | None:
         start_ns=round(raw["ts"] * 1000),
         duration_ns=round(raw.get("dur", 0) * 1000),
         external_id=int(args.get("External id", 0) or 0),
+        correlation=int(args.get("correlation", 0) or 0),
     )
 
 
-_KINDS = {"cpu_op": "op", "user_annotation": "annotation"}
+_KINDS = {
+    "cpu_op": "op",
+    "user_annotation": "annotation",
+    "cuda_runtime": "launch",
+    "cuda_driver": "launch",
+    "xpu_runtime": "launch",
+}
 
 
 def _by_time(event: Event) -> tuple[int, int, int]:
@@ -238,6 +267,28 @@ def _attribute_forward(ops: list[Event], modules: list[Event]) -> None:
     """Give each operator the innermost module call that it began in."""
     for op, module in innermost(ops, modules):
         op.module, op.stage = module.name, "forward"
+
+
+def _attribute_launches(
+    launches: list[Event], ops: list[Event], modules: list[Event], notes: list[Event]
+) -> None:
+    """Give each launch what it lies inside of: kernels that no operator is named of go by it."""
+    _attribute_forward(launches, modules)
+    _attribute_optimizers(launches, notes)
+    for launch, op in innermost(launches, ops):
+        launch.parent, launch.module, launch.stage = op, op.module, op.stage
+    for launch in launches:
+        if _GRAPH_LAUNCH.search(launch.name):
+            launch.module, launch.stage = None, "replay"
+
+
+def _attribute_kernel(kernel: Event, op: Event | None, launch: Event | None) -> None:
+    """Give a kernel what launched it: an operator by the profiler's word, else by its launch."""
+    kernel.own_ns = kernel.duration_ns
+    kernel.parent = op if op is not None or launch is None else launch.parent
+    source = launch if launch is not None and (op is None or launch.stage == "replay") else op
+    if source is not None:
+        kernel.module, kernel.stage = source.module, source.stage
 
 
 def _attribute_optimizers(ops: list[Event], annotations: list[Event]) -> None:

@@ -85,7 +85,8 @@ COLLECTIVES = Table(
             type="int64",
             unit="ns",
             closing=True,
-            doc="How long the program was kept waiting for it; NULL where that is not known.",
+            doc="How long the program was kept waiting for it; NULL where that is not known. Of one"
+            " that a device does, no longer than it took to queue it: the device waits.",
         ),
         Column(
             name="device_s",
@@ -93,9 +94,9 @@ COLLECTIVES = Table(
             unit="s",
             closing=True,
             doc="What it took on the accelerator, waiting there for other ranks included: in the"
-            " steps that python.device_times has, of one that its caller waits for at once; of"
-            " several that were gathered, what all took together. The rank that comes last waits"
-            " for none, so that the least of all ranks is the transfer.",
+            " steps that python.device_times has, of one that its caller waits for at once, and"
+            " that was not gathered with others. The rank that comes last waits for none, so that"
+            " the least of all ranks is the transfer.",
         ),
         Column(
             name="error",

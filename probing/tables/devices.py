@@ -60,6 +60,16 @@ DEVICES = Table(
             "xid",
             "The number of an error that the driver has told since the row before; NULL for none.",
         ),
+        *(
+            _number(
+                f"{link.lower()}_{way}_bytes_per_s", f"What it has {way} by {link}{when}.", "1/s"
+            )
+            for link, when in (
+                ("PCIe", ", over the 20 ms in which it was asked"),
+                ("NVLink", ", all links together, since the row before"),
+            )
+            for way in ("sent", "received")
+        ),
         Column(name="uuid", type="text", doc="By which the driver knows it."),
         START_NS._replace(doc="When it was asked, since the epoch."),
         SEQ,

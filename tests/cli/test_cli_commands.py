@@ -58,6 +58,13 @@ def test_list_shows_the_training(training: Target) -> None:
     assert found["folder"] == str(training.folder.path)
 
 
+def test_a_training_on_the_processor_says_nothing_of_devices(training: Target) -> None:
+    """No line, and NULL for programs."""
+    assert "device cuda" not in (shown := ask(training, "status").stdout)
+    assert "on the device" not in shown
+    assert json.loads(ask(training, "status", "--format", "json").stdout)["device"] is None
+
+
 def test_an_empty_list_says_how_to_fill_it(tmp_path: Path) -> None:
     """Where nothing runs, stdout stays empty and stderr says how to start something."""
     done = subprocess.run(

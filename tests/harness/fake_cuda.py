@@ -146,6 +146,14 @@ class FakeCuda:
         """All that ends comes to its end."""
         self.advance(1e6)
 
+    def abort(self) -> None:
+        """Whatever is queued is over, done or not."""
+        for timeline in list(self.timelines.values()):
+            while timeline.items:
+                item = timeline.items.popleft()
+                if item.then is not None:
+                    item.then(self.now)
+
     def calls(self, *names: str) -> int:
         """How often something was called."""
         return sum(entry.name in names for entry in self.log)

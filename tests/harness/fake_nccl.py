@@ -25,6 +25,7 @@ def install(cuda: FakeCuda, **seconds: float) -> None:
     for name in ("allreduce", "broadcast", "reduce"):
         _put(cuda, name, seconds.get(name, _TAKES_S))
     group: Any = dist.ProcessGroup
+    group.abort = lambda self: cuda.abort()
     group._start_coalescing = lambda self, device: None
     group._end_coalescing = lambda self, device: _Work(cuda)
 

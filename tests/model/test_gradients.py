@@ -58,6 +58,16 @@ def test_the_interval_follows_from_cost_and_step() -> None:
     assert [interval.is_due() for _ in range(3)] == [False, False, True]
 
 
+def test_ranks_whose_costs_differ_have_steps_in_common() -> None:
+    """What may be measured in every third step is in each fourth, in every fifth in each eighth."""
+    ranks = [Interval(0.01), Interval(0.01)]
+    assert all(interval.is_common(17) for interval in ranks)
+    for interval, cost_ns in zip(ranks, (300, 500), strict=True):
+        interval.taken(cost_ns=cost_ns, step_ns=10_000)
+    due = [[step for step in range(18, 41) if one.is_common(step)] for one in ranks]
+    assert due == [[20, 24, 28, 32, 36, 40], [24, 32, 40]]
+
+
 def test_the_rows_are_those_of_the_script(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

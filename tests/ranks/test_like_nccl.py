@@ -53,5 +53,14 @@ def test_a_collective_is_open_until_the_device_is_past_it(
         "SELECT device_s FROM python.collectives WHERE step > 0 AND op <> 'reduce'"
     )
     assert [one["device_s"] for one in took.to_pylist()] == [2.0] * 6
+    shown = " ".join(target.run(str(target.pid), "hang").stdout.split())
+    assert "reduce number 13 of group 0 at like_nccl.py:" in shown
+    (target.cwd / "abort").touch()
+    target.wait_for_output("aborted")
+    (last,) = process.query(
+        "SELECT op, failed, error FROM python.collectives ORDER BY start_ns DESC LIMIT 1"
+    ).to_pylist()
+    aborted = "its process group was aborted before it had ended"
+    assert last == {"op": "reduce", "failed": True, "error": aborted}
     faults = process.query("SELECT source, note FROM probing.sources WHERE faults > 0")
     assert faults.to_pylist() == []

@@ -9,6 +9,7 @@ where the driver does not tell, there are no figures.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +23,10 @@ _KINDS = ("GPU-", "MIG-")
 _GPU_TEMPERATURE, _SM_CLOCK, _MEMORY_CLOCK = 0, 1, 2
 _UNCORRECTED, _VOLATILE = 1, 0
 _XID_EVENTS = 8
-_PERCENT, _MILLI = 0.01, 1e-3
+_PERCENT, _MILLI, _KILO, _KIB = 0.01, 1e-3, 1000, 1024
+_PCIE_SENT, _PCIE_RECEIVED = 0, 1
+_NVLINK_FIELDS = [138, 139]
+"""What all links of NVLink have sent and received, in KiB, since the driver was loaded."""
 _REASONS = (
     (0x2, "application clocks"),
     (0x4, "power cap"),
@@ -56,6 +60,8 @@ class DeviceSample(NamedTuple):
         ecc_errors: Errors of its memory that could not be corrected, since the driver was loaded.
         remapped_rows: Rows of its memory that were replaced by spare ones for such errors.
         xid: The number of an error that the driver has told since the sample before.
+        pcie_sent_bytes_per_s: What it has sent by PCIe, over the last 20 ms.
+        nvlink_sent_bytes_per_s: What it has sent by NVLink, since the sample before.
     """
 
     device: str
@@ -74,6 +80,10 @@ class DeviceSample(NamedTuple):
     ecc_errors: int | None
     remapped_rows: int | None
     xid: int | None
+    pcie_sent_bytes_per_s: float | None = None
+    pcie_received_bytes_per_s: float | None = None
+    nvlink_sent_bytes_per_s: float | None = None
+    nvlink_received_bytes_per_s: float | None = None
 
 
 class Nvml:
@@ -83,7 +93,7 @@ class Nvml:
         note: Why there are no figures, if there are none.
     """
 
-    def __init__(self, module: Any = None) -> None:
+    def __init__(self, module: Any = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Prepare.
 
         Args:
@@ -93,6 +103,8 @@ class Nvml:
         self._is_ready = False
         self._found: dict[tuple[str, ...], tuple[str, Any]] = {}
         self._events: Any = None
+        self._links: tuple[float, list[int]] | None = None
+        self._clock = clock
         self.note: str | None = None
 
     def totals(self, uuids: tuple[str, ...]) -> DeviceTotals | None:
@@ -125,6 +137,7 @@ class Nvml:
         others = self._ask("ComputeRunningProcesses", handle)
         power, limit = (self._ask(n, handle) for n in ("PowerUsage", "EnforcedPowerLimit"))
         rows = self._ask("RemappedRows", handle)
+        links = self._link_rates(handle)
         return DeviceSample(
             device=device,
             uuid=uuid,
@@ -142,9 +155,13 @@ class Nvml:
             ecc_errors=self._ask("TotalEccErrors", handle, _UNCORRECTED, _VOLATILE),
             remapped_rows=None if rows is None else int(rows[0]) + int(rows[1]),
             xid=self._xid(handle),
+            pcie_sent_bytes_per_s=self._pcie_rate(handle, _PCIE_SENT),
+            pcie_received_bytes_per_s=self._pcie_rate(handle, _PCIE_RECEIVED),
+            nvlink_sent_bytes_per_s=links[0],
+            nvlink_received_bytes_per_s=links[1],
         )
 
-    def _ask(self, what: str, handle: Any, *arguments: int) -> Any:
+    def _ask(self, what: str, handle: Any, *arguments: Any) -> Any:
         """One figure; None for what this driver, this package or this device does not tell."""
         function: Callable[..., Any] | None = getattr(self._module, f"nvmlDeviceGet{what}", None)
         if function is None:
@@ -153,6 +170,27 @@ class Nvml:
             return function(handle, *arguments)
         except self._module.NVMLError:
             return None
+
+    def _pcie_rate(self, handle: Any, direction: int) -> float | None:
+        """Bytes per second; to ask takes the 20 ms that are counted."""
+        told = self._ask("PcieThroughput", handle, direction)
+        return None if told is None else float(told) * _KILO
+
+    def _link_rates(self, handle: Any) -> tuple[float | None, float | None]:
+        """What was sent and received by NVLink per second since this was last asked."""
+        fields = self._ask("FieldValues", handle, _NVLINK_FIELDS) or ()
+        if len(fields) != len(_NVLINK_FIELDS) or any(one.nvmlReturn for one in fields):
+            return None, None
+        now, before = self._clock(), self._links
+        counts = [int(one.value.ullVal) for one in fields]
+        self._links = now, counts
+        if before is None or now <= before[0]:
+            return None, None
+        sent, received = (
+            (count - last) * _KIB / (now - before[0]) if count >= last else None
+            for count, last in zip(counts, before[1], strict=True)
+        )
+        return sent, received
 
     def _reasons(self, handle: Any) -> int | None:
         """Why clocks are held down, by either name of the function."""

@@ -121,7 +121,7 @@ class DeviceTimes:
 
     def step_began(self, number: int) -> None:
         """A step begins."""
-        if self.is_on and self._interval.is_due():
+        if self.is_on and self._interval.is_common(number):
             self.guard.run(self._begin, number)
 
     def step_ended(self, took_ns: int) -> None:

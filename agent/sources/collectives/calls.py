@@ -12,9 +12,10 @@ from typing import Any
 
 from ....safety.guard import Guard
 from ..steps.recording import Recording
+from .entered import Call
 from .groups import Groups
 from .operations import Operation
-from .rows import Call, CollectiveRows
+from .rows import CollectiveRows
 
 _WAITING = frozenset({"send", "recv"})
 
@@ -118,6 +119,34 @@ class Coalescing:
     def failed(self, begun: Any, error: BaseException) -> None:
         """See `Around`."""
         self._guard.run(self._rows.fail_gathered, error)
+
+
+class Aborting:
+    """Around the method by which the program aborts a group.
+
+    What its device was to do is over then as if it had been done, so that this is found out before.
+    """
+
+    def __init__(self, groups: Groups, rows: CollectiveRows, guard: Guard) -> None:
+        self._groups = groups
+        self._rows = rows
+        self._guard = guard
+
+    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """See `Around`."""
+        try:
+            return self._rows.stop_group(self._groups.of(target).name_id)
+        except Exception:  # noqa: BLE001 - never harm the host
+            self._guard.fault()
+            return None
+
+    def ended(self, begun: list[Call], result: Any) -> None:
+        """See `Around`."""
+        self._guard.run(self._rows.aborted, begun)
+
+    def failed(self, begun: list[Call], error: BaseException) -> None:
+        """See `Around`; nobody waits for them any more."""
+        self._guard.run(self._rows.aborted, begun)
 
 
 class WorkWait:

@@ -18,10 +18,11 @@ from ....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
 from ....safety.guard import Guard
 from ..steps.recording import Recording
 from .call_tensors import device_of, flat_tensors
+from .entered import Awaited, Call, call_of
 from .groups import Group, Groups
 from .methods import Maker, MethodStandIn
 from .operations import Operation
-from .rows import COUNTED, Awaited, Call, CollectiveRows, call_of
+from .rows import COUNTED, CollectiveRows
 
 _OPEN_ROW = struct.Struct("<Qq24sqI24sI40sQ")
 """A whole row in few pieces: packed beforehand are size, root and peer; group, operation, texts and
@@ -148,7 +149,7 @@ class HotPath:
             thread.is_in_collective = False
             try:
                 if is_async or result is None:
-                    issued(word, start, result, device, begun, is_async=is_async)
+                    issued(group, word, start, result, device, begun=begun, is_async=is_async)
                 else:
                     call = (word, at, start, thread, device)
                     number = id(result)
@@ -223,11 +224,26 @@ class HotPath:
         return facts
 
     def _issued(
-        self, word: int, start: int, work: Any, device: Any, begun: Any, *, is_async: bool
+        self,
+        group: Group,
+        word: int,
+        start: int,
+        work: Any,
+        device: Any,
+        *,
+        begun: Any,
+        is_async: bool,
     ) -> None:
         """Torch has taken one that is not waited for at once, or not by the host."""
         is_on_host = device is None
-        call = Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
+        call = Call(
+            word,
+            start,
+            group.name_id,
+            is_async=is_async,
+            is_on_host=is_on_host,
+            device=device,
+        )
         call.begun = begun
         self._rows.issued(call, work)
 

@@ -18,9 +18,10 @@ from typing import Any
 from ....safety.guard import Guard
 from ..steps.recording import Recording
 from .call_tensors import flat_tensors
+from .entered import Call
 from .groups import Group, Groups
 from .operations import FUNCTIONAL, OPERATIONS, Operation
-from .rows import Call, CollectiveRows
+from .rows import CollectiveRows
 
 _PATIENCE_S = 2.0
 _POLL_S = 0.001

@@ -20,9 +20,10 @@ from typing import Any
 from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
-from ..steps.recording import Recording, ThreadState
+from ..steps.recording import Recording
 from .call_tensors import device_of, flat_tensors
 from .callers import Callers
+from .entered import Awaited, Call, call_of
 from .groups import Group
 from .operations import Operation
 
@@ -33,59 +34,7 @@ _POLL_NS = 1_000_000
 COUNTED = {"monitored_barrier": 2, "reduce_scatter": 2}
 """How far a backend may count at the most, where it is not by one."""
 _ERROR_CHARS = 300
-
-
-class Call:
-    """A collective that has been entered, until its row is complete.
-
-    Attributes:
-        word: Its row.
-        start_ns: When it was entered.
-        is_async: Whether the program waits for it later, if at all.
-        is_on_host: Whether its work is known to be done by the host.
-        device: That of its tensors; None where they are on the host, or there are none.
-        work: Gives what torch has returned for it, as long as that lives.
-        outputs: The storages that it fills, where only they tell for what the program waits.
-        begun: The mark in front of it in the device's queue, where it is timed there.
-        reached: The mark to which the device comes when it has ended there.
-        together: Calls that were queued as one with it, and end as one.
-    """
-
-    __slots__ = (
-        "begun",
-        "device",
-        "is_async",
-        "is_on_host",
-        "outputs",
-        "reached",
-        "start_ns",
-        "together",
-        "wait_ns",
-        "word",
-        "work",
-    )
-
-    def __init__(
-        self, word: int, start_ns: int, *, is_async: bool, is_on_host: bool, device: Any = None
-    ) -> None:
-        self.word = word
-        self.start_ns = start_ns
-        self.is_async = is_async
-        self.is_on_host = is_on_host
-        self.device = device
-        self.together: tuple[Call, ...] = ()
-        self.work: Any = None
-        self.outputs: tuple[int, ...] = ()
-        self.begun: Any = None
-        self.reached: Any = None
-        self.wait_ns = NULL_INT
-
-
-Awaited = tuple[int, int, int, ThreadState, Any]
-"""One that its caller waits for at once, on the cheap path: its row, where that lies in the ring,
-when it was entered, the state of the thread that has, and the device that does it; None where the
-host does, so that it is over once it has been waited for. A plain tuple, because one is made at
-every call."""
+ABORTED = "its process group was aborted before it had ended"
 
 
 class CollectiveRows:
@@ -174,7 +123,9 @@ class CollectiveRows:
         )
         device = device_of(tensors)
         is_on_host = tensors is not None and device is None
-        call = Call(word, start, is_async=is_async, is_on_host=is_on_host, device=device)
+        call = Call(
+            word, start, group.name_id, is_async=is_async, is_on_host=is_on_host, device=device
+        )
         if self.is_timed and device is not None:
             call.begun = self.accelerator.mark(device)
         return call
@@ -188,7 +139,10 @@ class CollectiveRows:
         """
         if work is None:
             if self.gathered is None:
-                self._follow(call, time.perf_counter_ns())
+                now = time.perf_counter_ns()
+                if call.device is not None:  # the program goes on; its device waits
+                    call.wait_ns = now - call.start_ns
+                self._follow(call, now)
             else:
                 self.gathered.append(call)
             return
@@ -220,7 +174,10 @@ class CollectiveRows:
 
     def failed(self, call: Call, error: BaseException) -> None:
         """It has ended by an exception."""
-        text = f"{type(error).__name__}: {error}".replace("\n", " ")[:_ERROR_CHARS]
+        self._fail(call, f"{type(error).__name__}: {error}".replace("\n", " ")[:_ERROR_CHARS])
+
+    def _fail(self, call: Call, text: str) -> None:
+        """It has ended, and not as it should."""
         now, number = time.perf_counter_ns(), self._number(text)
         for one in (call, *call.together):
             took = now - one.start_ns
@@ -234,6 +191,18 @@ class CollectiveRows:
             self._close(call, now_ns)
         else:  # a device has yet to do it
             self._follow(call, now_ns)
+
+    def stop_group(self, group: int) -> list[Call]:
+        """A group is about to be aborted: its calls that are under way will not be done."""
+        self.poll(time.perf_counter_ns())
+        keys = [key for key, call in self.under_way.items() if call.group == group]
+        return [call for key in keys if (call := self.under_way.pop(key, None)) is not None]
+
+    def aborted(self, calls: list[Call]) -> None:
+        """It has been: a device is past them all the same."""
+        for call in calls:
+            self._fail(call, ABORTED)
+            self._let_go(call)
 
     def forget(self) -> None:
         """Complete nothing any more."""
@@ -308,7 +277,7 @@ class CollectiveRows:
     def _close(self, call: Call, now_ns: int) -> None:
         """Its row is complete, and so are those that ended with it."""
         device_s = NULL_FLOAT
-        if call.begun is not None and call.reached is not None:
+        if call.begun is not None and call.reached is not None and not call.together:
             seconds = self.accelerator.between(call.begun, call.reached)
             device_s = NULL_FLOAT if seconds is None else seconds.value()
         for one in (call, *call.together):
@@ -358,12 +327,6 @@ class CollectiveRows:
     def _number(self, text: str) -> int:
         """The number of a text; that of NULL for none."""
         return self._recording.names.intern(text) if text else 0
-
-
-def call_of(awaited: Awaited) -> Call:
-    """The same for what does not mind the cost."""
-    word, _, start_ns, _, device = awaited
-    return Call(word, start_ns, is_async=False, is_on_host=device is None, device=device)
 
 
 def _is_over(work: Any, call: Call) -> bool:

@@ -15,7 +15,7 @@ from ....tables import COLLECTIVES, PROCESS_GROUPS
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording
-from .calls import Coalescing, GroupCall, WorkWait
+from .calls import Aborting, Coalescing, GroupCall, WorkWait
 from .groups import Groups
 from .hot_path import HotPath
 from .kernels import Kernels
@@ -65,6 +65,8 @@ class CollectiveCalls:
             MethodStandIn(c10d.ProcessGroup, name, Coalescing(self.rows, guard, begins=begins))
             for name, begins in (("_start_coalescing", True), ("_end_coalescing", False))
         ]
+        aborting = Aborting(self.groups, rows, guard)
+        self._methods.append(MethodStandIn(c10d.ProcessGroup, "abort", aborting))
         waits = WorkWait(recording, rows, guard)
         helpers = [CollectiveRows.waited, *hot.helpers()]
         self._methods.append(MethodStandIn(c10d.Work, "wait", waits, helpers, hot.make_wait))

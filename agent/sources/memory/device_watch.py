@@ -134,7 +134,7 @@ class DeviceWatch:
             "used_bytes": sample.totals.used_bytes,
             "total_bytes": sample.totals.total_bytes,
         }
-        for name in ("busy", "memory_busy", "power_w", "power_limit_w"):
+        for name in _FRACTIONS:
             told = getattr(sample, name)
             values[name] = NULL_FLOAT if told is None else float(told)
         for name in _COUNTS:
@@ -145,6 +145,16 @@ class DeviceWatch:
         ring.close_named(word, DONE, values)
 
 
+_FRACTIONS = (
+    "busy",
+    "memory_busy",
+    "power_w",
+    "power_limit_w",
+    "pcie_sent_bytes_per_s",
+    "pcie_received_bytes_per_s",
+    "nvlink_sent_bytes_per_s",
+    "nvlink_received_bytes_per_s",
+)
 _COUNTS = (
     "own_bytes",
     "processes",

@@ -20,13 +20,22 @@ class Interval:
         """
         self._share = share
         self._left = 0
+        self._every = 1
 
     def is_due(self) -> bool:
         """Whether to measure in this step; to be asked once per step."""
         self._left -= 1
         return self._left < 0
 
+    def is_common(self, step: int) -> bool:
+        """The same, in steps that are the same on all ranks as far as each may measure.
+
+        Each does so at every power of two of steps, so that some are common to all.
+        """
+        return step % self._every == 0
+
     def taken(self, cost_ns: float, step_ns: float) -> None:
         """It has been done, in a step of that length."""
         allowed = self._share * step_ns
         self._left = math.ceil(cost_ns / allowed) - 1 if allowed > 0 else sys.maxsize
+        self._every = 1 << self._left.bit_length() if self._left > 0 else 1

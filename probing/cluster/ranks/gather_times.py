@@ -7,13 +7,14 @@ rank without a record of collectives tells of its steps alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SqlError
 from ...tables import STEP_PHASES, STEPS
 from ..job.asking import Outcome
 from .naming import Rank
-from .times import COSTS, Collective, RankTimes, Span, Step
+from .times import COSTS, Collective, DeviceStep, RankTimes, Span, Step
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 _DONE = "SELECT max(step) AS step FROM python.steps WHERE duration_ns IS NOT NULL"
 _STEPS = (
-    "SELECT 'step' AS kind, step, start_ns, duration, gradient_sync_s, {columns} FROM python.steps"
-    " WHERE duration_ns IS NOT NULL AND step BETWEEN {first} AND {last}"
+    "SELECT 'step' AS kind, step, start_ns, duration, gradient_sync_s, device_s, {columns}"
+    " FROM python.steps WHERE duration_ns IS NOT NULL AND step BETWEEN {first} AND {last}"
 )
 _SPANS = (
     "SELECT 'span' AS kind, stage, start_ns, duration_ns FROM python.torch_trace"
@@ -35,8 +36,21 @@ _COLLECTIVES = (
     " group_size, is_async FROM python.collectives WHERE step BETWEEN {first} AND {last}"
     " AND op NOT IN ('send', 'recv')"
 )
+_TIMED = (
+    " FROM python.{} WHERE device_s IS NOT NULL AND step IN (SELECT step FROM python.collectives"
+    " WHERE device_s IS NOT NULL AND step <= {{last}} GROUP BY step ORDER BY step DESC"
+    " LIMIT {{number}})"
+)
+_DEVICE = (
+    "SELECT 'timed' AS kind, step, start_ns, device_s, {columns}" + _TIMED.format("steps"),
+    "SELECT 'took' AS kind, process_group, seq, step, start_ns, device_s, group_size"
+    + _TIMED.format("collectives"),
+    "SELECT 'clock' AS kind, max(start_ns) AS start_ns, median(sm_mhz) AS sm_mhz,"
+    " mode(throttled) AS throttled FROM (FROM python.devices ORDER BY start_ns DESC LIMIT 20)"
+    " HAVING count(*) > 0",
+)
 _COUNTED = tuple(name for name in COSTS if name in {column.name for column in STEPS.columns})
-_KINDS = ("step", "span", "collective")
+_KINDS = ("step", "span", "collective", "timed", "took", "clock")
 _TOGETHER = " UNION ALL BY NAME "
 
 
@@ -49,7 +63,7 @@ def gather_times(
         last: How many steps.
     """
     done = _last_common_step(asking)
-    bounds = {"first": done - last + 1, "last": done}
+    bounds = {"first": done - last + 1, "last": done, "number": last}
     names = asking.names
     outcomes = asking.ask(
         lambda process, member: _times_of(process, member, names[member], bounds),
@@ -72,10 +86,11 @@ def _last_common_step(asking: Asking) -> int:
 
 
 def _parts(bounds: dict[str, int], *, with_costs: bool = True) -> list[str]:
-    """The statements, that of collectives last."""
+    """The statements, that of collectives last of those that every agent understands."""
     names = [*(f"{phase}_s" for phase in STEP_PHASES), *(_COUNTED if with_costs else ())]
     words = {"columns": ", ".join(names), **bounds}
-    return [part.format(**words) for part in (_STEPS, _SPANS, _COLLECTIVES)]
+    parts = (_STEPS, _SPANS, _COLLECTIVES, *(_DEVICE if with_costs else ()))
+    return [part.format(**words) for part in parts]
 
 
 def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, int]) -> RankTimes:
@@ -83,6 +98,7 @@ def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, in
     rows = _rows(process, bounds)
     rows.sort(key=lambda row: row["start_ns"])
     of = {kind: [row for row in rows if row["kind"] == kind] for kind in _KINDS}
+    clock = next(iter(of["clock"]), {})
     return RankTimes(
         rank=rank,
         host=member.host,
@@ -90,6 +106,9 @@ def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, in
         steps=tuple(map(_step, of["step"])),
         collectives=tuple(map(_collective, of["collective"])),
         spans=tuple(map(_span, of["span"])),
+        device_steps=tuple(_device_steps(of["timed"], of["took"])),
+        sm_mhz=clock.get("sm_mhz"),
+        throttled=clock.get("throttled"),
     )
 
 
@@ -105,15 +124,42 @@ def _rows(process: Process, bounds: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def _step(row: dict[str, Any]) -> Step:
-    known = {phase: row[f"{phase}_s"] for phase in STEP_PHASES}
     return Step(
         step=row["step"],
         start_ns=row["start_ns"],
         duration_s=row["duration"],
-        phases={phase: seconds for phase, seconds in known.items() if seconds is not None},
+        phases=_phases(row),
         sync_s=row["gradient_sync_s"],
-        costs={name: row[name] for name in COSTS if row.get(name) is not None},
+        costs=_costs(row),
+        device_s=row["device_s"],
     )
+
+
+def _phases(row: dict[str, Any]) -> dict[str, float]:
+    known = {phase: row[f"{phase}_s"] for phase in STEP_PHASES}
+    return {phase: seconds for phase, seconds in known.items() if seconds is not None}
+
+
+def _costs(row: dict[str, Any]) -> dict[str, float]:
+    return {name: row[name] for name in COSTS if row.get(name) is not None}
+
+
+def _device_steps(
+    timed: Sequence[dict[str, Any]], took: Sequence[dict[str, Any]]
+) -> Iterator[DeviceStep]:
+    """The steps that were timed on the device, with what their collectives took there."""
+    for row in timed:
+        yield DeviceStep(
+            step=row["step"],
+            device_s=row["device_s"],
+            phases=_phases(row),
+            costs=_costs(row),
+            took_s={
+                (one["process_group"], one["seq"]): (one["device_s"], one["group_size"])
+                for one in took
+                if one["step"] == row["step"]
+            },
+        )
 
 
 def _collective(row: dict[str, Any]) -> Collective:

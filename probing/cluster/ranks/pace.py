@@ -46,6 +46,10 @@ class RankPace:
         late_s: How far behind the others it then was, in the middle; None where it never was.
         phases: What each phase has above the cohort's middle.
         costs: The same of what was counted beside time, see `times.COSTS`.
+        sm_mhz: The clock of its device; None where unknown.
+        usual_mhz: That of the others of its cohort, in the middle.
+        throttled: What holds it down.
+        on_device: Whether its time is by the clock of its device.
     """
 
     rank: Rank
@@ -63,6 +67,10 @@ class RankPace:
     late_s: float | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
+    sm_mhz: float | None = None
+    usual_mhz: float | None = None
+    throttled: str | None = None
+    on_device: bool = False
 
     @property
     def is_straggler(self) -> bool:
@@ -82,6 +90,7 @@ class _Cohort:
         self, ranks: Sequence[RankTimes], own: Mapping[Rank, Mapping[int, OwnStep]]
     ) -> None:
         self.names = [one.rank for one in ranks]
+        self.clocks = {one.rank: one.sm_mhz for one in ranks if one.sm_mhz is not None}
         self.own = own
         self.steps = shared_steps(ranks, own)
         middles = [lower_middle([own[r][s].own_s for r in self.names]) for s in self.steps]
@@ -112,16 +121,20 @@ def measure(
     ranks: Sequence[RankTimes],
     own: Mapping[Rank, Mapping[int, OwnStep]],
     order: Arrivals,
+    *,
+    on_device: bool = False,
 ) -> tuple[list[RankPace], float]:
     """How each rank of a cohort does, and the spread it was measured by.
 
     Args:
         number: Which cohort it is.
+        on_device: Whether these times are by the clocks of devices.
     """
     cohort = _Cohort(ranks, own)
     if not cohort.steps:
         return [], 0.0
-    return [_pace(number, one, cohort, order) for one in ranks], cohort.spread_s
+    paces = [_pace(number, one, cohort, order, on_device=on_device) for one in ranks]
+    return paces, cohort.spread_s
 
 
 def shared_steps(
@@ -131,7 +144,9 @@ def shared_steps(
     return sorted(set.intersection(*(set(own[one.rank]) for one in ranks)))
 
 
-def _pace(number: int, one: RankTimes, cohort: _Cohort, order: Arrivals) -> RankPace:
+def _pace(
+    number: int, one: RankTimes, cohort: _Cohort, order: Arrivals, *, on_device: bool
+) -> RankPace:
     """How one rank does."""
     rank, all_excess = one.rank, cohort.excess[one.rank]
     slow = [step for step, by in zip(cohort.steps, all_excess, strict=True) if cohort.is_slow(by)]
@@ -155,6 +170,10 @@ def _pace(number: int, one: RankTimes, cohort: _Cohort, order: Arrivals) -> Rank
         late_s=middle(late),
         phases=_phases(rank, cohort, counting),
         costs=_costs(rank, cohort, counting),
+        sm_mhz=one.sm_mhz,
+        usual_mhz=middle(mhz for other, mhz in cohort.clocks.items() if other != rank),
+        throttled=one.throttled,
+        on_device=on_device,
     )
 
 

@@ -14,6 +14,8 @@ _SHARE = 0.1
 """What part of the extra time garbage collection must be to be named."""
 _MOST = 0.5
 """What part of it must be computing, or not computing, to be named."""
+_SLOWER = 0.05
+"""By what part its device's clock must be below the others' to be named."""
 _LEAST_SWITCHES = 1.0
 _LEAST_FAULTS = 1.0
 
@@ -23,6 +25,7 @@ def reasons(pace: RankPace) -> Iterator[str]:
     costs, excess = pace.costs, pace.excess_s
     if excess <= 0:
         return
+    yield from _clock(pace)
     collected = costs.get("gc_s", 0.0)
     if collected >= _SHARE * excess:
         yield f"garbage collection took {_ms(collected)} more than on others"
@@ -37,8 +40,17 @@ def reasons(pace: RankPace) -> Iterator[str]:
             f"its thread computed for {_ms(computed - collected)} more: more work, or a slower"
             " processor"
         )
-    elif excess - max(computed, collected) >= _MOST * excess:
+    elif not pace.on_device and excess - max(computed, collected) >= _MOST * excess:
         yield from _off_processor(pace, excess - max(computed, collected))
+
+
+def _clock(pace: RankPace) -> Iterator[str]:
+    """Its device is slower than those of the others."""
+    mhz, usual = pace.sm_mhz, pace.usual_mhz
+    if mhz is None or usual is None or mhz > (1 - _SLOWER) * usual:
+        return
+    why = f", held down by {pace.throttled.replace(';', ', ')}" if pace.throttled else ""
+    yield f"its device runs at {mhz:,.0f} MHz where others have {usual:,.0f}{why}"
 
 
 def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:

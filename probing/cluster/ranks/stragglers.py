@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from .arrivals import arrivals
 from .clocks import Clocks, align_clocks
+from .device_time import device_steps, waits_on_devices
 from .naming import Rank, in_order
 from .own_time import own_steps
-from .pace import RankPace, measure, shared_steps
+from .pace import LEAST_STEPS, RankPace, measure, shared_steps
 from .robust import middle
 from .times import RankTimes
 
@@ -37,6 +38,8 @@ class StragglerReport:
         slow_hosts: Hosts all of whose ranks are stragglers, where there are others.
         slow_devices: Numbers of devices that are slow on every host, where others are not.
         has_collectives: Whether waiting for others could be told from work.
+        on_device: Whether steps were measured by the clocks of the ranks' devices; False where
+            their waiting there is not known; None where it plays no part.
     """
 
     ranks: tuple[RankPace, ...]
@@ -50,6 +53,7 @@ class StragglerReport:
     slow_hosts: tuple[str, ...] = ()
     slow_devices: tuple[int, ...] = ()
     has_collectives: bool = False
+    on_device: bool | None = None
 
     @property
     def stragglers(self) -> tuple[RankPace, ...]:
@@ -67,12 +71,15 @@ def find_stragglers(ranks: Sequence[RankTimes]) -> StragglerReport:
     """Measure every rank against those that do the same work."""
     clocks = align_clocks(ranks)
     own, order = own_steps(ranks, clocks), arrivals(ranks, clocks)
-    groups = _cohorts(ranks)
+    groups, on_device = _cohorts(ranks), device_steps(ranks)
     compared = [group for group in groups if len(group) > 1]
+    timed = [group for group in compared if len(shared_steps(group, on_device)) >= LEAST_STEPS]
+    for group in timed:
+        own.update({one.rank: on_device[one.rank] for one in group})
     paces: dict[Rank, RankPace] = {}
     spreads, steps = [], set()
     for number, group in enumerate(compared):
-        found, spread = measure(number, group, own, order)
+        found, spread = measure(number, group, own, order, on_device=group in timed)
         paces.update({pace.rank: pace for pace in found})
         spreads += [spread] if found else []
         steps |= set(shared_steps(group, own))
@@ -88,6 +95,7 @@ def find_stragglers(ranks: Sequence[RankTimes]) -> StragglerReport:
         slow_hosts=_all_slow(paces.values(), lambda pace: pace.host or None),
         slow_devices=_slow_devices(paces.values()),
         has_collectives=any(one.collectives for one in ranks),
+        on_device=True if timed else False if waits_on_devices(ranks) else None,
     )
 
 

@@ -24,6 +24,7 @@ class Step:
         sync_s: How long other ranks were waited for in the backward pass and from there to the
             optimizer, which is no part of these phases; None where that was not told apart.
         costs: What was counted beside time, of `COSTS`; without what was not counted.
+        device_s: What its device took for it; None without one.
     """
 
     step: int
@@ -32,6 +33,24 @@ class Step:
     phases: Mapping[str, float] = field(default_factory=dict)
     sync_s: float | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
+    device_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStep:
+    """One step whose collectives were timed on the device.
+
+    Attributes:
+        phases: How long the host was in each phase.
+        took_s: By group and number of a collective what it took there, waiting included, and how
+            many ranks take part in it.
+    """
+
+    step: int
+    device_s: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    took_s: Mapping[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +91,9 @@ class RankTimes:
 
     Attributes:
         device: The number of its device on its host; None where unknown.
+        device_steps: The last steps that were timed there.
+        sm_mhz: The clock of that device's multiprocessors lately; None where unknown.
+        throttled: What held it down; None where nothing did.
         spans: When it was in which phase, in the order of time.
     """
 
@@ -81,3 +103,6 @@ class RankTimes:
     steps: tuple[Step, ...] = ()
     collectives: tuple[Collective, ...] = ()
     spans: tuple[Span, ...] = ()
+    device_steps: tuple[DeviceStep, ...] = ()
+    sm_mhz: float | None = None
+    throttled: str | None = None

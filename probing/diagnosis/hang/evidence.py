@@ -174,6 +174,8 @@ class RankEvidence:
         work: What it got done between two looks; None where it was looked at once.
         deadlocks: The circles of threads of it that wait for each other, a clause each.
         has_agent: Whether there is a record of it at all.
+        device: What its device did when it was looked at last; None where it uses none.
+        device_errors: What the driver has told of errors of that device.
         is_by_flight: Whether its collectives are those of torch's flight recorder.
         notes: What could not be had of it, and why.
     """
@@ -201,6 +203,8 @@ class RankEvidence:
     deadlocks: tuple[str, ...] = ()
     has_agent: bool = True
     is_by_flight: bool = False
+    device: str | None = None
+    device_errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -35,9 +35,14 @@ whether the rank waits."""
 
 
 def is_blind(evidence: RankEvidence) -> bool:
-    """Whether a rank waits in a collective, to judge by its stack, that is not on our record."""
+    """Whether a rank waits in a collective, to judge by its stack, that is not on our record.
+
+    Of one that moves torch is not asked: it answers with the interpreter lock held, and asks the
+    device of each collective that is not over.
+    """
     return (
         evidence.is_alive
+        and not evidence.moved
         and evidence.doing is not None
         and evidence.doing.kind in _IN_COLLECTIVE
         and not any(call.is_open for call in evidence.calls)

@@ -24,6 +24,7 @@ from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...stacks.thread_waits import deadlock_text, deadlocks
 from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
+from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
 from .doings import doing_of, group_asked_for
 from .evidence import Call, Doing, Group, RankEvidence, State
 from .work import work_between
@@ -63,7 +64,15 @@ _MODULES = """
     SELECT module, class, thread_id FROM python.torch_trace
     WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
 """
-_PARTS = {"calls": _CALLS, "groups": _GROUPS, "steps": _STEPS, "modules": _MODULES, "look": NEWEST}
+_PARTS = {
+    "calls": _CALLS,
+    "groups": _GROUPS,
+    "steps": _STEPS,
+    "modules": _MODULES,
+    "look": NEWEST,
+    "device": NEWEST_SAMPLE,
+    "xids": XIDS,
+}
 _PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
 RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
 """All of the record that is needed, in one query: most of the cost of one is that it is one."""
@@ -169,6 +178,7 @@ def evidence_of(
     calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
     steps = next(iter(record["steps"]), {})
     module = next(iter(record["modules"]), {})
+    device = next(iter(record["device"]), None)
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
@@ -194,6 +204,8 @@ def evidence_of(
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
         has_agent=bool(member.started_ns),
+        device=sample_words(device) if device else None,
+        device_errors=tuple(xid_lines(record["xids"])),
         work=work_between(trace, again, thread) if trace and again else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 from .case import Case
 from .evidence import Verdict
-from .texts import ranks_text, seconds
+from .texts import SPINS, ranks_text, seconds
 
 _LEAST = 5
 """Collectives without which no rank is called the one that comes last."""
 _SHARE = 0.8
+_NOBODY_NAMED = frozenset({"unknown", "same_collective"})
+_MOST_DEVICES = 4
 _LEAST_LAG_S = 0.02
 _LAG_STEPS = 0.1
 
@@ -27,6 +29,9 @@ def hints(case: Case, verdict: Verdict, asked: str) -> tuple[str, ...]:
         asked: How the command named the ranks.
     """
     found = [*_not_finite(case), *_more_attention(case, verdict), *_without_agent(case)]
+    found += _device_errors(case)
+    if verdict.kind in _NOBODY_NAMED:
+        found += _devices(case)
     if verdict.kind == "healthy":
         found += _comes_last(case, asked)
     return tuple(found)
@@ -42,6 +47,21 @@ def _not_finite(case: Case) -> Iterator[str]:
             f"The loss of {ranks_text(ranks)} is not finite, last in step {max(steps.values())}:"
             f" `probing -t {target} arm nan` names the module."
         )
+
+
+def _devices(case: Case) -> Iterator[str]:
+    """What the devices of ranks do that have nothing else to be said of them."""
+    known = [rank for rank in case.stuck if case.ranks[rank].device is not None]
+    for rank in known[:_MOST_DEVICES]:
+        yield f"Rank {rank}: {case.ranks[rank].device}{SPINS}."
+    if len(known) > _MOST_DEVICES:
+        yield f"The devices of {len(known) - _MOST_DEVICES} more ranks are in python.devices."
+
+
+def _device_errors(case: Case) -> Iterator[str]:
+    """Errors of devices that their drivers have told of, whoever is named."""
+    for rank, evidence in sorted(case.ranks.items()):
+        yield from (f"Of the device of rank {rank}, {text}." for text in evidence.device_errors)
 
 
 def _without_agent(case: Case) -> Iterator[str]:

@@ -11,7 +11,7 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
-from .texts import name_of, seconds
+from .texts import at, call_text, name_of, seconds
 from .work import is_asleep, is_at_work, work_words
 
 
@@ -81,7 +81,16 @@ def _verdict(
                 host=evidence.host,
                 what=doing_words(evidence),
                 endpoint=evidence.address,
-                evidence=evidence.doing.stack if evidence.doing else (),
+                evidence=(
+                    *(evidence.doing.stack if evidence.doing else ()),
+                    *(
+                        f"{call_text(call)}{at(call)} has not ended for {seconds(call.age_s)}"
+                        for call in evidence.calls
+                        if call.is_open
+                    ),
+                    *((evidence.device,) if evidence.device else ()),
+                    *evidence.device_errors,
+                ),
             ),
         ),
         still_s=evidence.still_s,

@@ -11,6 +11,7 @@ from ...cluster.job.rank_sets import rank_set
 from .evidence import Call, RankEvidence
 
 _WIDEST = 60
+SPINS = " (a collective that waits there keeps it busy, too)"
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

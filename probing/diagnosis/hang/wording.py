@@ -15,7 +15,7 @@ from .case import Case
 from .evidence import Call, Cause, RankEvidence
 from .mismatches import Mismatch
 from .processes import doing_words
-from .texts import at, call_text, ranks_text, seconds, sentence
+from .texts import SPINS, at, call_text, ranks_text, seconds, sentence
 from .waiting import Wait, awaited, waiting_for
 from .work import is_asleep
 
@@ -212,7 +212,8 @@ def unknown(case: Case) -> str:
         f" {words.removeprefix('is ')}"
         for words, _ in found.most_common(3)
     ]
-    return f"{sentence(ranks_text(case.stuck))[:-1]} do not move: {'; '.join(texts)}."
+    verb = "does" if len(case.stuck) == 1 else "do"
+    return f"{sentence(ranks_text(case.stuck))[:-1]} {verb} not move: {'; '.join(texts)}."
 
 
 def confidence(case: Case, causes: Collection[int]) -> str:
@@ -318,6 +319,8 @@ def _evidence(evidence: RankEvidence) -> Iterable[str]:
         yield f"in step {evidence.step}" + (", and it still moves" if evidence.moved else "")
     if evidence.doing is not None and evidence.doing.stack:
         yield "stack, innermost first: " + " < ".join(evidence.doing.stack)
+    if evidence.device is not None:
+        yield f"{evidence.device}{SPINS if evidence.is_alive else ''}"
     last = max(
         (call for call in evidence.calls if call.is_collective),
         key=lambda call: (call.start_ns or 0, call.seq),

@@ -2,7 +2,7 @@
 
 A call that is waited for at once gives nothing and returns as it is queued; what is gathered gives
 one work for all. Prints ``queued`` where the device has done nothing of it yet, and goes on once
-there is a file ``go``.
+there is a file ``go``. Aborts its group once there is a file ``abort``.
 """
 
 from __future__ import annotations
@@ -52,4 +52,8 @@ if __name__ == "__main__":
         CUDA.advance(5.0)
     dist.reduce(torch.ones(4), 0)
     print("ready", flush=True)
+    while not Path("abort").exists():
+        time.sleep(0.05)
+    dist.distributed_c10d._abort_process_group()
+    print("aborted", flush=True)
     time.sleep(600)

@@ -306,6 +306,39 @@ def test_a_sample_has_what_the_device_tells() -> None:
     assert (slice_.totals, slice_.busy, slice_.throttled) == (DeviceTotals(1, 2), None, None)
 
 
+def test_rates_of_links_are_what_counters_have_grown_by() -> None:
+    """Those of NVLink since the sample before; the first, a reset and a refusal are NULL."""
+    counters, now = [[10, 20], [12, 30], [1, 40]], [0.0]
+
+    def fields(asked: list[int]) -> list[Any]:
+        values = counters.pop(0)
+        return [
+            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(ullVal=value)) for value in values
+        ]
+
+    told = {
+        **memory(3, 7),
+        "PcieThroughput": lambda counter: {0: 5, 1: 7}[counter],
+        "FieldValues": fields,
+    }
+    mute = {
+        **memory(3, 7),
+        "FieldValues": lambda asked: [SimpleNamespace(nvmlReturn=3, value=None) for _ in asked],
+    }
+    nvml = Nvml(fake_nvml({"GPU-a": told, "GPU-b": mute}), clock=lambda: now[0])
+    rates = []
+    for _ in range(3):
+        sample = nvml.sample("cuda:0", ("GPU-a",))
+        assert sample is not None
+        assert (sample.pcie_sent_bytes_per_s, sample.pcie_received_bytes_per_s) == (5e3, 7e3)
+        rates.append((sample.nvlink_sent_bytes_per_s, sample.nvlink_received_bytes_per_s))
+        now[0] += 2.0
+    assert rates == [(None, None), (1024.0, 5120.0), (None, 5120.0)]
+    sample = nvml.sample("cuda:1", ("GPU-b",))
+    assert sample is not None
+    assert (sample.pcie_sent_bytes_per_s, sample.nvlink_sent_bytes_per_s) == (None, None)
+
+
 def test_without_the_package_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures are NULL, and the source says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)

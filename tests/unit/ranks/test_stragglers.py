@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from probing.cli.render.stragglers import render_stragglers
 from probing.cluster.ranks.clocks import align_clocks
 from probing.cluster.ranks.reasons import reasons
 from probing.cluster.ranks.stragglers import find_stragglers
-from probing.cluster.ranks.times import RankTimes
+from probing.cluster.ranks.times import DeviceStep, RankTimes
 from tests.unit.ranks.rank_samples import ddp_job
 
 pytestmark = pytest.mark.anypython
@@ -46,6 +47,70 @@ def test_noise_alone_makes_nobody_a_straggler(ranks: int, seed: int) -> None:
     assert report.stragglers == ()
     assert report.spread_s is not None
     assert 0.0005 < report.spread_s < 0.02
+
+
+def on_devices(job: list[RankTimes], *, ranks: int) -> list[RankTimes]:
+    """The same, where devices do the collectives and the hosts only queue them.
+
+    All steps take equally long on all ranks, and no host has waited for another.
+    """
+    found = []
+    for one in job:
+        steps, collectives = [], []
+        for step, c in zip(one.steps, one.collectives, strict=True):
+            assert c.end_ns is not None
+            took_s = (c.end_ns - c.start_ns) * 1e-9
+            steps.append(
+                DeviceStep(
+                    step=step.step,
+                    device_s=step.duration_s,
+                    phases={"forward": 0.01, "other": step.duration_s - 0.01},
+                    took_s={(c.group, c.seq): (took_s, ranks)},
+                )
+            )
+            collectives.append(dataclasses.replace(c, blocked_s=1e-5, is_async=False))
+        plain = tuple(
+            dataclasses.replace(s, phases=d.phases, device_s=d.device_s)
+            for s, d in zip(one.steps, steps, strict=True)
+        )
+        found.append(
+            dataclasses.replace(
+                one, steps=plain, collectives=tuple(collectives), device_steps=tuple(steps)
+            )
+        )
+    return found
+
+
+def test_a_slow_device_is_found_though_no_host_waits() -> None:
+    """By what devices take for collectives: the least of all ranks is the transfer."""
+    job = ddp_job(4, extra_s=lambda rank, _: 0.2 if rank == 1 else 0.0)
+    hidden = [dataclasses.replace(one, device_steps=()) for one in on_devices(job, ranks=4)]
+    unknown = find_stragglers(hidden)
+    assert unknown.stragglers == ()
+    report = find_stragglers(on_devices(job, ranks=4))
+    (found,) = report.stragglers
+    assert (found.rank, report.on_device) == (1, True)
+    assert found.excess_s == pytest.approx(0.2, abs=0.01)
+    assert found.blocked_s == pytest.approx(0.0, abs=0.01)
+
+
+def test_where_the_wait_on_devices_is_not_known_that_is_said() -> None:
+    """Collectives that some rank has not timed, and those whose program waits elsewhere."""
+    job = on_devices(ddp_job(3), ranks=3)
+    job[2] = dataclasses.replace(job[2], device_steps=())
+    job = [
+        dataclasses.replace(
+            one,
+            collectives=tuple(
+                dataclasses.replace(c, blocked_s=None, is_async=True) for c in one.collectives
+            ),
+        )
+        for one in job
+    ]
+    report = find_stragglers(job)
+    assert (report.on_device, report.stragglers) == (False, ())
+    shown = render_stragglers(report, width=None, color=False)
+    assert "times include that waiting" in shown
 
 
 def test_one_slow_step_makes_no_straggler() -> None:

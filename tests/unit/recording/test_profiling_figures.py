@@ -11,6 +11,7 @@ import pytest
 from probing.cli.ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from probing.cli.render.chrome_trace import render_chrome_trace
 from probing.cli.render.flamegraph import render_flamegraph, render_speedscope
+from probing.cli.render.profile import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
     ModuleCall,
@@ -109,7 +110,7 @@ def test_names_tell_the_kind_of_work(category: str, name: str) -> None:
 
 def span(name: str, start: float, length: float, **more: Any) -> dict[str, Any]:
     """An event of a trace, in microseconds."""
-    args = {key: more.pop(key) for key in ("External id",) if key in more}
+    args = {key: more.pop(key) for key in ("External id", "correlation") if key in more}
     event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": MAIN, "args": args}
     return {**event, "name": name, "ts": start, "dur": length, **more}
 
@@ -229,6 +230,64 @@ def test_a_device_has_the_say() -> None:
     rows = {row[0]: row[1:6] for row in kernel_rows(profile).rows}
     assert rows["sgemm_128"] == ("kernel", "gemm", 1, None, 600_000)
     assert rows["aten::mm"] == ("operator", "gemm", 1, 20_000, None)
+
+
+def test_kernels_go_to_the_module_that_launched_them() -> None:
+    """By the operator that the profiler names, else by the launch of the same correlation."""
+    cuda = {"cat": "cuda_runtime"}
+    gpu = {"cat": "kernel", "tid": STREAM}
+    profile = summarize(
+        trace(
+            span("aten::mm", 1150, 20, **{"External id": 5}),
+            span("cudaLaunchKernel", 1155, 5, correlation=1, **cuda),
+            span("cuLaunchKernel", 1250, 5, correlation=2, cat="cuda_driver"),
+            span("cudaStreamIsCapturing", 1260, 5, correlation=9, **cuda),
+            span("aten::add_", 1600, 10, **{"External id": 6}),
+            span("cudaLaunchKernel", 1700, 5, correlation=3, **cuda),
+            span("cudaGraphLaunch", 1750, 5, correlation=4, **cuda),
+            span("sgemm", 1200, 100, correlation=1, **{"External id": 5}, **gpu),
+            span("triton_", 1300, 40, correlation=2, **gpu),
+            span("sgemm", 1800, 10, correlation=4, **gpu),
+            span("sgemm", 1810, 10, correlation=4, **gpu),
+            span("adam", 1830, 30, correlation=3, **gpu),
+            calls=CALLS,
+        )
+    )
+    assert [(k.module, k.stage, k.name, k.calls, k.time_ns) for k in profile.module_kernels] == [
+        ("block.attn", "forward", "sgemm", 1, 100_000),
+        ("block.attn", "forward", "triton_", 1, 40_000),
+        (None, None, "adam", 1, 30_000),
+        (None, "replay", "sgemm", 2, 20_000),
+    ]
+    assert profile.queues is not None
+    assert (profile.queues.launches, profile.queues.delay_ns) == (4, 50_000)
+    shown = "\n".join(profile_head(profile))
+    assert "4 launches a step; a kernel begins 50.0 µs after its launch, in the middle" in shown
+    titles = [section.title for section in profile_sections(profile)]
+    assert titles[-2:] == ["Kernels by module", "Longest gaps"]
+
+
+def test_communication_that_nothing_runs_beside_is_told_apart() -> None:
+    """Of two queues what ran at once, and what the device did nothing but communicate for."""
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    profile = summarize(
+        trace(
+            span("sgemm", 1100, 300, cat="kernel", tid=STREAM),
+            span(nccl, 1300, 400, cat="kernel", tid=STREAM + 1),
+            span("sgemm", 1600, 50, cat="kernel", tid=STREAM),
+        )
+    )
+    queues = profile.queues
+    assert queues is not None
+    assert (queues.several_ns, queues.communication_ns, queues.exposed_ns) == (
+        150_000,
+        400_000,
+        250_000,
+    )
+    assert queues.delay_ns is None
+    shown = "\n".join(profile_head(profile))
+    assert "several things ran there at once for 15.0 %" in shown
+    assert "communication took 400 µs a step, of it 250 µs with nothing beside it" in shown
 
 
 @pytest.mark.parametrize(
