@@ -562,7 +562,7 @@ def test_a_terminal_gets_a_table(training: Target) -> None:
 
 def test_streams_that_are_closed_do_not_matter(training: Target) -> None:
     """A command without stdout or stderr still ends with the right exit code."""
-    shell = f"{sys.executable} -m probing {training.pid} query"
+    shell = f"'{sys.executable}' -m probing {training.pid} query"
     for words, code in (("'SELECT 1' >&-", 0), ("'SELEC 1' 2>&-", 1)):
         done = subprocess.run(
             ["sh", "-c", f"{shell} {words}"],

@@ -15,14 +15,14 @@ from tests.harness.targets import DEADLINE_S, clean_env, program_path
 pytestmark = pytest.mark.torch
 
 
-def run(tmp: Path, kind: str, script: str) -> subprocess.CompletedProcess[str]:
+def run(tmp: Path, kind: str, program: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a script where the kernel tells that the run directory is on that file system."""
     (tmp / "runtime").mkdir()
     mounts = tmp / "mountinfo"
     mounts.write_text(f"1 0 8:1 / / rw - ext4 x rw\n2 1 0:9 / {tmp / 'home'} rw - {kind} x rw\n")
     shell = f'mount --bind {mounts} /proc/$$/mountinfo && exec "$@"'
     user = [] if os.getuid() == 0 else ["--map-root-user", "--user"]
-    argv = ["unshare", "--mount", *user, "sh", "-c", shell, "sh", *script.split()]
+    argv = ["unshare", "--mount", *user, "sh", "-c", shell, "sh", *program]
     env = clean_env(tmp / "home", PROBING="1", XDG_RUNTIME_DIR=str(tmp / "runtime"))
     return subprocess.run(
         argv, cwd=tmp, env=env, capture_output=True, text=True, timeout=2 * DEADLINE_S
@@ -31,7 +31,7 @@ def run(tmp: Path, kind: str, script: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_network_file_system_gets_no_record(tmp_path: Path) -> None:
     """It lies in the next place, and the card says why."""
-    program = f"{sys.executable} -m probing._run {program_path('many_files')}"
+    program = [sys.executable, "-m", "probing._run", str(program_path("many_files"))]
     done = run(tmp_path, "nfs4", program)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "home").exists()

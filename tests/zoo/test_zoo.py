@@ -86,7 +86,7 @@ def test_runner_asks_at_the_right_moment_and_ends_all(
         ranks=2,
         signal=signal_name,
     )
-    tell = f"{sys.executable} -c 'import sys; print(sys.argv[1:])' PID"
+    tell = f"'{sys.executable}' -c 'import sys; print(sys.argv[1:])' PID"
     options = Options(
         command=tell, attach=tell, settle_s=0, timeout_s=60, deadline_s=60, output=tmp_path / "out"
     )
