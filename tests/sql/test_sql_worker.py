@@ -414,7 +414,7 @@ def test_the_worker_ends_with_its_parent(folder: ProcessFolder) -> None:
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from probing import wire
+from probing.messages import common as wire
 from probing.server.sql_worker import SqlWorker
 from probing.rundir.folders import folder_at
 from probing.settings import Settings
@@ -446,7 +446,7 @@ def test_asking_loads_no_engine_into_the_process(folder: ProcessFolder) -> None:
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from probing import wire
+from probing.messages import common as wire
 from probing.server.sql_worker import SqlWorker
 from probing.rundir.folders import folder_at
 from probing.settings import Settings

@@ -47,7 +47,7 @@ def test_a_network_file_system_gets_no_record(tmp_path: Path) -> None:
 CUT = """
 import os, subprocess, tempfile
 from pathlib import Path
-from probing.agent import earlier_record
+from probing.ring import earlier_record
 from probing.ring.writer import RingWriter
 from probing.tables import STEPS
 with tempfile.TemporaryDirectory() as place:
