@@ -136,7 +136,7 @@ class _Query:
         self._reader: pa.RecordBatchReader | None = None
         self._session = Session(context.timeout_s, interrupt=self._interrupt, release=self._release)
         self._first: pa.RecordBatch | None = None
-        self._is_over = self._is_plan_told = False
+        self._is_over = self._is_whole = False
         self.schema = pa.schema([])
         self.truncated: str | None = None
         self.tell_plan: Callable[[str], None] | None = None
@@ -180,17 +180,19 @@ class _Query:
     def _open(self) -> None:
         """Start the statement; on the session's thread.
 
-        A view costs 2 ms, so only the tables that the text names get one. Where that fails, all
-        do: one may be named in a way of its own, and the error says which names are like it.
+        A view costs 2 ms, so only the tables that the text names get one. Where one is missing,
+        all do: it may be named in a way of its own, and the error says which names are like it.
         """
         named = _named(self._scans, self._context.sql)
-        try:
-            self._begin(named)
-        except (duckdb.Error, SqlError):
-            if len(named) == len(self._scans) or self._is_plan_told:
-                raise
-            self._release()
-            self._begin(self._scans)
+        if len(named) < len(self._scans):
+            try:
+                self._begin(named)
+            except duckdb.CatalogException:
+                self._release()
+            else:
+                return
+        self._is_whole = True
+        self._begin(self._scans)
 
     def _begin(self, scans: Sequence[_Scan]) -> None:
         """Build the database, check the statement, and start it."""
@@ -217,12 +219,13 @@ class _Query:
         try:
             rows = connection.execute(_PLAN_PREFIX + sql).fetchall()
         except duckdb.Error as error:
+            if isinstance(error, duckdb.CatalogException) and not self._is_whole:
+                raise
             context = dataclasses.replace(self._context, added=_PLAN_PREFIX, left_out=left_out)
             raise translate(error, context) from None
         plan = str(rows[0][1])
         sql_gate.check_plan(plan, sql)
         if self.tell_plan is not None:
-            self._is_plan_told = True
             self.tell_plan(plan)
         columns = sql_gate.planned_columns(plan)
         if columns is not None:
