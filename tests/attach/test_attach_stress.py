@@ -236,7 +236,7 @@ def stress(target: Busy, rounds: int) -> None:
 
 @pytest.mark.torch
 @pytest.mark.slow
-@short_and_full(6, 100)
+@short_and_full(4, 100)
 def test_a_training_among_everything_else_never_notices(
     start: Callable[..., Busy], rounds: int
 ) -> None:
@@ -246,7 +246,7 @@ def test_a_training_among_everything_else_never_notices(
 
 @pytest.mark.anypython
 @pytest.mark.slow
-@short_and_full(6, 300)
+@short_and_full(4, 300)
 def test_a_process_busy_with_everything_never_notices(
     start: Callable[..., Busy], rounds: int
 ) -> None:

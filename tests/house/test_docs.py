@@ -58,7 +58,7 @@ def blocks(page: Path, *languages: str) -> Iterator[Block]:
 
 
 RUNNABLE = [block for page in RUN_PAGES for block in blocks(page, "bash", "python")]
-_BY_DAY = 2
+_BY_DAY = 1
 
 
 def _cases() -> Iterator[object]:
