@@ -42,10 +42,12 @@ class Awaited:
     """What a thread waits for that another one has: a lock, an import, or the end of itself.
 
     Attributes:
-        kind: ``lock``, ``import`` or ``thread``.
+        kind: ``lock``, ``semaphore``, ``import`` or ``thread``.
         what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``.
         holder_id: The kernel number of the thread that has it; None where that is not known.
         since: The line at which that has taken it: ``train.py:40 in save``.
+        who: Where it is no thread of the process that is known, words about that which fit behind
+            `what`: ``whose owner is not known``.
         is_certain: Whether the thing itself or a block of code tells who has it; else it is likely.
         is_settled: Whether the thread has slept all the time while that was looked at, so that
             all of this was so at one moment.
@@ -56,6 +58,7 @@ class Awaited:
     what: str
     holder_id: int | None = None
     since: str | None = None
+    who: str | None = None
     is_certain: bool = True
     is_settled: bool = False
     has_limit: bool = True

@@ -126,17 +126,26 @@ def complete(
 
 
 def task_stack(
-    *, kind: str, name: str, frames: Iterable[Frame], otherwise: str, thread_id: int = 0
+    *,
+    kind: str,
+    name: str,
+    frames: Iterable[Frame],
+    otherwise: str,
+    thread_id: int = 0,
+    owner: str = "",
 ) -> TaskStack:
     """A task with the text of its lines and what it waits for.
 
     Args:
         otherwise: What it does, where its frames do not say what it waits for.
+        owner: Words about who has that, to be put behind.
     """
     source = SourceLines()
     shown = tuple(_with_line(frame, source) for frame in frames)
     words = waits.describe(Sight(frames=shown)) or otherwise
-    return TaskStack(kind=kind, name=name, frames=shown, thread_id=thread_id, waiting=words)
+    return TaskStack(
+        kind=kind, name=name, frames=shown, thread_id=thread_id, waiting=f"{words}{owner}"
+    )
 
 
 def from_kernel(facts: Mapping[int, ThreadFacts], pid: int) -> tuple[ThreadStack, ...]:

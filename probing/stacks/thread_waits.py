@@ -67,7 +67,7 @@ def wait_text(threads: Iterable[ThreadStack], thread: ThreadStack) -> str:
     text = awaits.what + (f" at {line}" if line else "")
     holder = next((one for one in threads if one.thread_id == awaits.holder_id), None)
     if holder is None or awaits.kind == "thread":
-        return text
+        return f"{text}, {awaits.who}" if awaits.who else text
     verb = "done by" if awaits.kind == "import" else "held by"
     likely = "" if awaits.is_certain else f"{LIKELY} "
     since = f" since {awaits.since}" if awaits.since else ""

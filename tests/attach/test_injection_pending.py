@@ -191,7 +191,7 @@ def test_code_that_waits_is_never_overwritten(start: Callable[..., Program]) -> 
         for number in range(placed):
             code = f"print('ran {number}')".ljust(pending.LONGEST_CODE - 1)
             pending.inject(interpreter, code)
-        with pytest.raises(CannotInject, match="in use by code that waits"):
+        with pytest.raises(CannotInject, match="in use by code that waits to be run: with a shor"):
             pending.inject(interpreter, "#" * (pending.LONGEST_CODE - 1))
         program.wake()
         wait_until(lambda: program.output.count("ran ") == placed, "all have run")
@@ -318,15 +318,26 @@ def test_too_few_spare_bytes_are_refused(
     with start("blocked").open() as interpreter:
         slack = interpreter.slack()
         monkeypatch.setattr(interpreter, "slack", lambda: Slack(slack.address, 8))
-        with pytest.raises(CannotInject, match="leaves 8 spare bytes"):
+        with pytest.raises(
+            CannotInject, match="leaves 8 spare bytes: with a shorter path in PROBING_HOME it has"
+        ):
             pending.inject(interpreter, "print('ran')")
 
 
-@pytest.mark.parametrize("code", ["#" * pending.LONGEST_CODE, "é" * 96, "a\0b"])
-def test_code_that_does_not_fit_is_refused(code: str, start: Callable[..., Program]) -> None:
-    """Long code, counted in bytes, and code with a zero in it are refused."""
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("#" * pending.LONGEST_CODE, "193 bytes, and its queue is given no more than 192: with a"),
+        ("é" * 96, "193 bytes, and its queue is given no more than 192: with a shorter path"),
+        ("a\0b", "without a zero"),
+    ],
+)
+def test_code_that_does_not_fit_is_refused(
+    code: str, says: str, start: Callable[..., Program]
+) -> None:
+    """Long code, counted in bytes, and code with a zero in it are refused, with a way out."""
     program = start("blocked")
-    with program.open() as interpreter, pytest.raises(CannotInject, match="less than 192 bytes"):
+    with program.open() as interpreter, pytest.raises(CannotInject, match=says):
         pending.inject(interpreter, code)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -39,13 +39,31 @@ def test_tasks_are_shown_with_what_they_wait_for(started: Callable[[str], Target
     found = {task.name: task for task in trace.tasks}
     waits = {name: task.waiting for name, task in found.items()}
     (first,) = [name for name in found if name.startswith("Task-")]
+    lines = program_path("tasks").read_text().splitlines()
+    first_with, second_with = (
+        next(n for n, line in enumerate(lines, 1) if text in line)
+        for text in ("async with lock:", "async with first:")
+    )
+    keeping = first_with + lines[first_with:].index("    async with lock:") + 1
+    circle = "in a circle of tasks that wait for each other (circle-10, circle-9)"
+    lock = "waiting for a lock (asyncio)"
+    since = f"since tasks.py:{second_with} in take_both, {circle}"
     assert waits == {
         first: "waiting for a future",
         "sleeper": "sleeping",
-        "taker": "waiting for a lock (asyncio)",
+        "taker": f"{lock}, whose owner is not known",
         "getter": "waiting for an item from a queue",
         "follower": "waiting for task sleeper",
+        "keeper": "sleeping",
+        "heir": f"{lock}, held by task keeper since tasks.py:{keeping} in keep",
+        "circle-9": f"{lock}, held by task circle-10 {since}",
+        "circle-10": f"{lock}, held by task circle-9 {since}",
+        "told-1": "waiting for an event of asyncio",
     }
+    names = [task.name for task in trace.tasks]
+    others = ["follower", "getter", "heir", "keeper", "sleeper", "taker", "told-1"]
+    assert names == [first, "circle-9", "circle-10", *others]
+    assert [task.name for task in probing.connect(target.pid).backtrace().tasks] == names
     funcs = [frame.func.rpartition(".")[2] for frame in found["sleeper"].frames]
     assert funcs == ["sleep", "sleep_long", "nested"]
     assert found["sleeper"].frames[1].line == "await asyncio.sleep(10**6)"

@@ -154,6 +154,26 @@ def test_a_lock_that_is_held_for_a_while_has_its_holder(seen: Callable[[], Backt
     assert not found.has_limit
 
 
+def test_locks_between_processes(seen: Callable[[], Backtrace]) -> None:
+    """A thread of this process that has one is named; of another process it is said that it has."""
+    trace = settled_trace(seen)
+    found = awaited(trace, "shared-1")
+    assert (found.what, found.holder_id) == (
+        "the lock own between processes",
+        number(trace, "shared-2"),
+    )
+    assert found.since == f"lock_waits.py:{line_of('with own:')} in holding"
+    waits = {
+        thread_waits.wait_text(trace.threads, thread).partition(" at ")[0]: thread.awaits.who
+        for thread in trace.threads
+        if thread.name in {"shared-3", "shared-4"} and thread.awaits is not None
+    }
+    assert waits == {
+        "the lock childs between processes": "held by another process, and by which is not known",
+        "the semaphore counted between processes": "whose holders are not known",
+    }
+
+
 def test_who_gives_up_after_some_time_is_in_no_deadlock(seen: Callable[[], Backtrace]) -> None:
     """The holders are told, and that the wait ends."""
     trace = settled_trace(seen)
@@ -165,7 +185,8 @@ def test_who_gives_up_after_some_time_is_in_no_deadlock(seen: Callable[[], Backt
 def test_what_nobody_holds_has_no_holder(seen: Callable[[], Backtrace]) -> None:
     """A lock used as a signal, and a condition that is waited for, belong to nobody."""
     trace = settled_trace(seen)
-    assert awaited(trace, "signals-1").holder_id is None
+    found = awaited(trace, "signals-1")
+    assert (found.holder_id, found.who) == (None, "whose owner is not known")
     for _ in range(LOOKS):
         trace = seen()
         waiter = number(trace, "lent-1")

@@ -11,26 +11,26 @@ from __future__ import annotations
 
 import _thread
 import dataclasses
-import dis
-import inspect
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
-from types import FrameType, MemberDescriptorType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from ....linux.process import ThreadFacts
 from ....messages.common import Awaited
-from ...eval.frame_names import locals_of
-from .bytecode import CodeReader, Expression, Taken
+from .bytecode import CodeReader, Taken
+from .frame_values import line_of, local, lock_of, may_hold, outwards, own_attributes, value_of
 
 _LOCK, _RLOCK = _thread.LockType, _thread.RLock
 _OWNER = re.compile(r"<locked _thread\.RLock object owner=(\d+) ")
 _IMPORTLIB = "<frozen importlib"
 _IMPORT_MODULE = "/importlib/__init__.py"
-_CO_OPTIMIZED = 1
-_MOST_FRAMES = 200
-_SETUPS = frozenset(n for name, n in dis.opmap.items() if name in {"SETUP_WITH", "SETUP_FINALLY"})
+_SHARED_FILE = "/multiprocessing/synchronize.py"
+_UNKNOWN_OWNER = "whose owner is not known"
+_UNKNOWN_HOLDERS = "whose holders are not known"
+_ANOTHER_PROCESS = "held by another process, and by which is not known"
 _WAIT = threading.Condition.wait.__code__
 _JOINS = frozenset(
     method.__code__
@@ -57,11 +57,12 @@ class _Wait(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Who has something, and since where."""
+    """Who has something, and since where; in words, where that is none of the threads here."""
 
     ident: int | None
     since: str | None = None
     is_certain: bool = True
+    who: str | None = None
 
 
 class Waits:
@@ -73,7 +74,7 @@ class Waits:
     """
 
     def __init__(self, frames: Mapping[int, FrameType], numbers: Mapping[int, int]) -> None:
-        self._stacks = {ident: list(_outwards(frame)) for ident, frame in frames.items()}
+        self._stacks = {ident: list(outwards(frame)) for ident, frame in frames.items()}
         self._numbers = numbers
         self._readers: dict[Any, CodeReader] = {}
         self._taken: dict[int, list[tuple[int, FrameType, Taken]]] | None = None
@@ -98,25 +99,30 @@ class Waits:
             holder_id=self._numbers.get(held.ident or 0),
             since=held.since,
             is_certain=held.is_certain,
+            who=held.who,
         )
 
     def _wait_of(self, ident: int) -> _Wait | None:
         """What the innermost frame of a thread waits for."""
         frames = self._stacks.get(ident, [])
         inner = frames[0] if frames else None
-        if inner is None or inner.f_code is _WAIT:  # of a condition nobody knows who will notify it
+        if inner is None or _awaits_notice(inner):  # nobody knows who will give it
             return None
         if inner.f_code in _JOINS:
-            return _join(_local(inner, "self"))
+            return _join(local(inner, "self"))
         if inner.f_code.co_filename.startswith(_IMPORTLIB):
-            return _import(_local(inner, "self"))
+            return _import(local(inner, "self"))
         expression = self._reader(inner).awaited(inner.f_lasti)
-        lock = None if expression is None else _value(inner, expression)
-        if type(lock) not in {_LOCK, _RLOCK}:
+        lock = None if expression is None else lock_of(value_of(inner, expression))
+        if type(lock) not in {_LOCK, _RLOCK} and not _is_shared(lock):
             return None
-        if inner.f_code.co_filename == threading.__file__ and len(frames) > 1:  # of a condition
+        file = inner.f_code.co_filename
+        if len(frames) > 1 and (file == threading.__file__ or file.endswith(_SHARED_FILE)):
             expression = self._reader(frames[1]).awaited(frames[1].f_lasti) or expression
-        return _Wait("lock", f"the lock {expression}", owner=_owner(lock), lock=lock)
+        if not _is_shared(lock):
+            return _Wait("lock", f"the lock {expression}", owner=_owner(lock), lock=lock)
+        kind = "lock" if lock.maxvalue == 1 else "semaphore"
+        return _Wait(kind, f"the {kind} {expression} between processes", lock=lock)
 
     def _holder(self, wait: _Wait) -> _Held:
         """Who has what is waited for."""
@@ -126,13 +132,17 @@ class Waits:
             return _Held(wait.owner)
         if not _is_locked(wait.lock):
             return _Held(None)
+        if wait.kind == "semaphore":
+            return _Held(None, who=_UNKNOWN_HOLDERS)
         found = self._holding(wait.lock)
+        if _is_shared(wait.lock) and not wait.lock._count():
+            return _Held(None, who=_ANOTHER_PROCESS)
         if wait.owner:
             found = [one for one in found if one[0] == wait.owner]
         if len({ident for ident, _, _ in found}) != 1:
-            return _Held(wait.owner)
+            return _Held(wait.owner, who=None if wait.owner else _UNKNOWN_OWNER)
         ident, frame, taken = found[0]
-        since = f"{_file(frame)}:{taken.lineno} in {frame.f_code.co_name}"
+        since = line_of(frame, taken.lineno)
         return _Held(ident, since, taken.is_certain or wait.owner is not None)
 
     def _holding(self, lock: Any) -> list[tuple[int, FrameType, Taken]]:
@@ -147,10 +157,10 @@ class Waits:
     def _taken_by(self, ident: int) -> Iterator[tuple[FrameType, Taken, Any]]:
         """What a thread has taken; not what a condition gives back while it is waited for."""
         frames = self._stacks[ident]
-        lent = [_lock_of(_local(frame, "self")) for frame in frames if frame.f_code is _WAIT]
-        for frame in filter(_may_hold, frames):
+        lent = [lock_of(local(frame, "self")) for frame in frames if frame.f_code is _WAIT]
+        for frame in filter(may_hold, frames):
             for taken in self._reader(frame).taken(frame.f_lasti):
-                held = _lock_of(_value(frame, taken.expression))
+                held = lock_of(value_of(frame, taken.expression))
                 if not any(one is held for one in lent):
                     yield frame, taken, held
 
@@ -161,9 +171,9 @@ class Waits:
             file = frame.f_code.co_filename
             in_importlib = file.startswith(_IMPORTLIB) or file.endswith(_IMPORT_MODULE)
             if in_importlib and frame.f_code.co_name == "_find_and_load":
-                is_there = is_there or _local(frame, "name") == module
+                is_there = is_there or local(frame, "name") == module
             elif is_there and not in_importlib:
-                return f"{_file(frame)}:{frame.f_lineno} in {frame.f_code.co_name}"
+                return line_of(frame, frame.f_lineno or 0)
         return None
 
     def _reader(self, frame: FrameType) -> CodeReader:
@@ -185,39 +195,37 @@ def settled(awaited: Awaited, before: ThreadFacts | None, after: ThreadFacts | N
     )
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
-
-
 def _join(thread: Any) -> _Wait | None:
     """The wait for a thread to end."""
     if not issubclass(type(thread), threading.Thread):
         return None
-    own = _own(thread)
+    own = own_attributes(thread)
     return _Wait("thread", f"thread {own.get('_name')} to end", owner=own.get("_ident"))
 
 
 def _import(lock: Any) -> _Wait | None:
     """The wait for a module that another thread imports."""
-    own = _own(lock)
+    own = own_attributes(lock)
     name, owner = own.get("name"), own.get("owner")
     if type(name) is not str or type(owner) is not int:
         return None
     return _Wait("import", f"the import of module {name}", owner=owner, module=name)
 
 
-def _may_hold(frame: FrameType) -> bool:
-    """Whether the code of a frame has a block in which it could hold anything: most has none."""
+def _awaits_notice(frame: FrameType) -> bool:
+    """Whether that is a condition that waits to be notified."""
     code = frame.f_code
-    table: bytes | None = getattr(code, "co_exceptiontable", None)
-    return bool(table) if table is not None else not _SETUPS.isdisjoint(code.co_code[::2])
+    return code is _WAIT or (code.co_name == "wait" and code.co_filename.endswith(_SHARED_FILE))
+
+
+def _is_shared(lock: Any) -> bool:
+    """Whether that is a lock or semaphore of `multiprocessing`."""
+    return type(lock) is getattr(sys.modules.get("_multiprocessing"), "SemLock", ())
 
 
 def _is_locked(lock: Any) -> bool:
+    if _is_shared(lock):
+        return bool(lock._is_zero())
     return lock.locked() if type(lock) is _LOCK else _owner(lock) is not None
 
 
@@ -225,41 +233,3 @@ def _owner(lock: Any) -> int | None:
     """The Python number of the thread that has an RLock; a plain lock does not know."""
     match = _OWNER.match(repr(lock)) if type(lock) is _RLOCK else None
     return int(match[1]) if match else None
-
-
-def _lock_of(value: Any) -> Any:
-    """What is held by whoever has entered a value: a condition's lock, else itself."""
-    return _own(value).get("_lock") if issubclass(type(value), threading.Condition) else value
-
-
-def _value(frame: FrameType, expression: Expression) -> Any:
-    """What an expression stands for in a frame; None where that cannot be read."""
-    value = None if expression.is_global else _local(frame, expression.root)
-    if value is None:
-        value = dict.get(frame.f_globals, expression.root)
-    for name in expression.path:
-        found = inspect.getattr_static(value, name, None)
-        try:
-            value = found.__get__(value) if type(found) is MemberDescriptorType else found
-        except AttributeError:  # a slot that is not set
-            return None
-    return value
-
-
-def _local(frame: FrameType, name: str) -> Any:
-    """A local variable of a function; None where there is none."""
-    is_function = frame.f_code.co_flags & _CO_OPTIMIZED
-    return locals_of(frame).get(name) if is_function else None
-
-
-def _own(value: Any) -> dict[str, Any]:
-    """The attributes that an object has of its own."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return found if type(found) is dict else {}
-
-
-def _file(frame: FrameType) -> str:
-    return frame.f_code.co_filename.rpartition("/")[2]

@@ -23,11 +23,12 @@ _ARGUMENTS = _NAMES | _ATTRIBUTES | {"LOAD_CONST", "LOAD_SMALL_INT", "KW_NAMES",
 """What may stand between a method and its call."""
 _MOST_ARGUMENTS = 12
 _ENTERS = frozenset({"BEFORE_WITH", "SETUP_WITH"})
-_ENTERS_LATER = frozenset({"BEFORE_ASYNC_WITH", "SETUP_ASYNC_WITH"})
+_ENTERS_LATER = "BEFORE_ASYNC_WITH"
 _TAKES, _GIVES_BACK = frozenset({"acquire", "__enter__"}), frozenset({"release"})
-_SPECIAL_ENTER = 0
+_SPECIAL_ENTER, _SPECIAL_ENTER_LATER = 0, 2
 _BEFORE_SPECIAL = 5
-"""From Python 3.14 on: COPY, LOAD_SPECIAL __exit__, two SWAPs, LOAD_SPECIAL __enter__."""
+"""From Python 3.14 on: COPY, LOAD_SPECIAL __exit__, two SWAPs, LOAD_SPECIAL __enter__; or __aexit__
+and __aenter__."""
 _ENDS = frozenset({"RETURN_VALUE", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_ABSOLUTE"})
 _MOST_CLEANUP = 40
 
@@ -82,7 +83,7 @@ class CodeReader:
             return self._expression(at - 1)
         if not self._all[at].opname.startswith(("CALL", "PRECALL")):
             return None
-        if self._is_special_enter(at - 1):
+        if self._is_special(at - 1, _SPECIAL_ENTER):
             return self._expression(at - 1 - _BEFORE_SPECIAL)
         method = self._method_of(at, _TAKES)
         return None if method is None else self._expression(method - 1)
@@ -106,10 +107,8 @@ class CodeReader:
         """What a ``with`` has entered: by the last instruction before its block that enters."""
         for at in range(self._index.get(block.start, 0), -1, -1):
             name = self._all[at].opname
-            if name in _ENTERS_LATER:
-                return None
-            is_special = self._is_special_enter(at)
-            if name in _ENTERS or is_special:
+            is_special = self._is_special(at, _SPECIAL_ENTER, _SPECIAL_ENTER_LATER)
+            if name in _ENTERS or name == _ENTERS_LATER or is_special:
                 expression = self._expression(at - (_BEFORE_SPECIAL if is_special else 1))
                 return expression and Taken(expression, self._line(at), is_certain=True)
         return None
@@ -155,10 +154,10 @@ class CodeReader:
         root: Any = self._all[end].argval
         return Expression(root, tuple(path), self._all[end].opname == "LOAD_GLOBAL")
 
-    def _is_special_enter(self, at: int) -> bool:
+    def _is_special(self, at: int, *which: int) -> bool:
         instruction = self._all[at] if at >= 0 else None
         is_special = instruction is not None and instruction.opname == "LOAD_SPECIAL"
-        return is_special and instruction is not None and instruction.arg == _SPECIAL_ENTER
+        return is_special and instruction is not None and instruction.arg in which
 
     def _line(self, at: int) -> int:
         offset = self._all[at].offset

@@ -7,6 +7,7 @@ The agent's own tasks are left out.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
@@ -17,10 +18,12 @@ from ....safety.guard import OWN_LOOP
 from ....stacks.text import is_ours, task_stack
 from ...eval.frame_names import locals_of
 from .job_threads import JobThreads
+from .task_waits import TaskWaits
 
 _MOST_FRAMES = 100
 _MOST_TASKS = 1000
 _TRIES = 5
+_WORDS = re.compile(r"(\D*)(\d{0,18})")
 _WEAK_SETS = ("_all_tasks", "_scheduled_tasks", "_eager_tasks")
 """Where asyncio keeps its tasks, as of Python 3.10 to 3.13."""
 _PARTS = {
@@ -41,14 +44,13 @@ def _asyncio_tasks(seen: JobThreads) -> Iterator[TaskStack]:
     if module is None:
         return
     kind = module.Task
-    numbers = seen.numbers
-    for task in _all_tasks(module, seen.frames)[:_MOST_TASKS]:
-        if not issubclass(type(task), kind) or kind.done(task):
-            continue
-        loop = kind.get_loop(task)
-        ident = getattr(loop, "_thread_id", None)
-        if hasattr(loop, OWN_LOOP) or ident in seen.own:
-            continue
+    tasks = _of_job(_all_tasks(module, seen.frames), kind, seen)
+    frames = {id(task): list(_frames_of(kind.get_coro(task))) for task in tasks}
+    names = {id(task): str(kind.get_name(task)) for task in tasks}
+    awaits = {id(task): id(after) for task in tasks if id(after := task._fut_waiter) in names}
+    waits = TaskWaits(frames, names, awaits)
+    for task in tasks:
+        ident = _thread_of(kind.get_loop(task))
         coroutine, awaited = kind.get_coro(task), task._fut_waiter
         if _is_running(coroutine):
             words = "running"
@@ -60,15 +62,45 @@ def _asyncio_tasks(seen: JobThreads) -> Iterator[TaskStack]:
             words = "waiting for a future"
         yield task_stack(
             kind="asyncio",
-            name=str(kind.get_name(task)),
-            thread_id=numbers.get(ident or 0, 0),
-            frames=list(_frames_of(coroutine)),
+            name=names[id(task)],
+            thread_id=seen.numbers.get(ident or 0, 0),
+            frames=[_frame(frame) for frame in frames[id(task)]],
             otherwise=words,
+            owner=waits.words(id(task)),
         )
 
 
+def _of_job(tasks: list[Any], kind: Any, seen: JobThreads) -> list[Any]:
+    """The job's tasks that have not ended, in the order of their names, numbers as numbers.
+
+    asyncio keeps them in sets: with the next look their order would be another one.
+    """
+    found = [
+        task
+        for task in tasks
+        if issubclass(type(task), kind)
+        and not kind.done(task)
+        and not hasattr(kind.get_loop(task), OWN_LOOP)
+        and _thread_of(kind.get_loop(task)) not in seen.own
+    ]
+    return sorted(found, key=lambda task: (_natural(str(kind.get_name(task))), id(task)))[
+        :_MOST_TASKS
+    ]
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """What sorts `Task-9` before `Task-10`."""
+    return [(text, int(number or 0)) for text, number in _WORDS.findall(name)]
+
+
+def _thread_of(loop: Any) -> int | None:
+    """The thread that an event loop runs on, by its number in Python."""
+    found: int | None = getattr(loop, "_thread_id", None)
+    return found
+
+
 def _all_tasks(module: Any, frames: Mapping[int, FrameType]) -> list[Any]:
-    """The tasks that asyncio knows, in the order of their names."""
+    """The tasks that asyncio knows."""
     found: dict[int, Any] = {}
     for name in _WEAK_SETS:
         for _ in range(_TRIES):
@@ -100,15 +132,15 @@ def _is_running(coroutine: Any) -> bool:
     return parts is not None and bool(getattr(coroutine, parts[2]))
 
 
-def _frames_of(coroutine: Any) -> Iterator[Frame]:
+def _frames_of(coroutine: Any) -> Iterator[FrameType]:
     """The frames of a coroutine and of what it awaits, innermost first."""
-    found: list[Frame] = []
+    found: list[FrameType] = []
     for _ in range(_MOST_FRAMES):
         parts = _PARTS.get(type(coroutine))
         frame = getattr(coroutine, parts[0]) if parts is not None else None
         if parts is None or frame is None:
             break
-        found.append(_frame(frame))
+        found.append(frame)
         coroutine = getattr(coroutine, parts[1])
     return reversed(found)
 

@@ -12,6 +12,7 @@ The queue changes in one write. A text that is not yet known to have run is neve
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 import time
 from typing import NamedTuple
@@ -105,8 +106,10 @@ def inject(interpreter: Interpreter, code: str, *, any_thread: bool = False) -> 
         CannotInject: It is not possible now; nothing was changed in the process.
     """
     text = code.encode() + b"\0"
-    if len(text) > LONGEST_CODE or b"\0" in text[:-1]:
-        raise CannotInject(f"code for its queue must be text of less than {LONGEST_CODE} bytes")
+    if b"\0" in text[:-1]:
+        raise CannotInject("code for its queue must be text without a zero")
+    if len(text) > LONGEST_CODE:
+        raise _no_room(text, f"its queue is given no more than {LONGEST_CODE}")
     if interpreter.is_free_threaded:
         raise CannotInject("the queue of builds without the interpreter lock is not known here")
     layout = layout_for(interpreter.version)
@@ -114,7 +117,7 @@ def inject(interpreter: Interpreter, code: str, *, any_thread: bool = False) -> 
         raise CannotInject("before Python 3.12 the main thread alone looks into its queue")
     slack = interpreter.slack()
     if slack.size < len(text):
-        raise CannotInject(f"its interpreter leaves {slack.size} spare bytes, too few for the code")
+        raise _no_room(text, f"its interpreter leaves {slack.size} spare bytes")
     function = interpreter.address("PyRun_SimpleString")
     for _ in range(_ATTEMPTS):
         start = time.perf_counter()
@@ -344,7 +347,7 @@ def _breakers(
 def _place(interpreter: Interpreter, plan: _Plan, text: bytes, slack: Slack) -> PlacedCall:
     """Write text, queue and breakers, in the order in which a half-done job does no harm."""
     memory = interpreter.memory
-    text_at = _free_place(memory, slack, len(text))
+    text_at = _free_place(memory, slack, text)
     queue = _Queue(memory, plan)
     memory.write(text_at, text)
     index = queue.append(plan.function, text_at)
@@ -354,17 +357,30 @@ def _place(interpreter: Interpreter, plan: _Plan, text: bytes, slack: Slack) -> 
     return PlacedCall(interpreter, plan, text, text_at=text_at, index=index)
 
 
-def _free_place(memory: Memory, slack: Slack, size: int) -> int:
-    """Where that many spare bytes are zero, and so is the one before them: another text's end.
+def _free_place(memory: Memory, slack: Slack, text: bytes) -> int:
+    """Where so many spare bytes are zero, and so is the one before them: another text's end.
 
     Raises:
         CannotInject: Nowhere.
     """
     spare = memory.read(slack.address, slack.size)
-    for start in range(0, slack.size - size + 1, _ALIGNMENT):
-        if not any(spare[max(0, start - 1) : start + size]):
+    for start in range(0, slack.size - len(text) + 1, _ALIGNMENT):
+        if not any(spare[max(0, start - 1) : start + len(text)]):
             return slack.address + start
-    raise CannotInject("its spare bytes are in use by code that waits to be run")
+    free = max(map(len, re.findall(rb"\0+", spare)), default=0)
+    raise _no_room(
+        text,
+        f"of its {slack.size} spare bytes no more than {free} in a row are free, as the others are"
+        " in use by code that waits to be run",
+    )
+
+
+def _no_room(text: bytes, why: str) -> CannotInject:
+    """The refusal of code for which there is no room; most of it is the path of a run folder."""
+    return CannotInject(
+        f"the code for its queue has {len(text)} bytes, and {why}: with a shorter path in"
+        " PROBING_HOME it has fewer"
+    )
 
 
 def _not_as_expected(what: str) -> CannotInject:

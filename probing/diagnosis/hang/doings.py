@@ -85,7 +85,7 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         kind=kind,
         words=_lock_words(trace, thread, holders)
         or _holder(trace, thread)
-        or _phrase(kind, words) + _tasks_words(trace, thread),
+        or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread),
         where=own_line(thread.frames),
         stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
         holder=holder,
@@ -180,6 +180,12 @@ def _lock_words(
         f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"
         f"{turn or f' and {does}'}; it waits for that"
     )
+
+
+def _unknown_owner(thread: ThreadStack) -> str:
+    """Words about what a thread waits for that no thread of the process is known to have."""
+    awaits = thread.awaits
+    return f" ({awaits.what}, {awaits.who})" if awaits is not None and awaits.who else ""
 
 
 def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:

@@ -7,6 +7,8 @@ Needs no torch.
 from __future__ import annotations
 
 import importlib
+import multiprocessing
+import os
 import sys
 import threading
 import time
@@ -300,8 +302,54 @@ def contended() -> None:
     start("contended", *[working] * 4)
 
 
+def shared() -> None:
+    """Locks between processes: one that a thread has, one that a child has, and a semaphore."""
+    own, childs, counted = (
+        multiprocessing.Lock(),
+        multiprocessing.Lock(),
+        multiprocessing.Semaphore(0),
+    )
+    is_held = threading.Event()
+    reading, writing = os.pipe()
+    childs.acquire()
+    if os.fork() == 0:  # it has what was taken before, and ends with its parent
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    childs._semlock._after_fork()  # type: ignore[attr-defined]
+
+    def holding() -> None:
+        with own:
+            is_held.set()
+            time.sleep(FOREVER_S)
+
+    def waiting() -> None:
+        is_held.wait()
+        with own:
+            pass
+
+    def waiting_for_a_child() -> None:
+        childs.acquire()
+
+    def waiting_for_many() -> None:
+        counted.acquire()
+
+    start("shared", waiting, holding, waiting_for_a_child, waiting_for_many)
+
+
 SCENARIOS = (
-    *(attributes, module_names, rlocks, conditions, calls, three, joining, importing, twice),
+    *(
+        shared,
+        attributes,
+        module_names,
+        rlocks,
+        conditions,
+        calls,
+        three,
+        joining,
+        importing,
+        twice,
+    ),
     *(held, limits, signals, lent, contended),
 )
 

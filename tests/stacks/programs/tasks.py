@@ -18,6 +18,24 @@ async def take(lock: asyncio.Lock) -> None:
         pass
 
 
+async def keep(lock: asyncio.Lock) -> None:
+    async with lock:
+        await sleep_long()
+
+
+async def take_both(first: asyncio.Lock, second: asyncio.Lock) -> None:
+    async with first:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        async with second:
+            pass
+
+
+async def be_told(told: asyncio.Condition) -> None:
+    async with told:
+        await told.wait()
+
+
 async def get(queue: asyncio.Queue[int]) -> None:
     await queue.get()
 
@@ -28,6 +46,7 @@ async def wait_for_task(task: asyncio.Task[None]) -> None:
 
 async def main() -> None:
     lock, queue = asyncio.Lock(), asyncio.Queue[int]()
+    kept, one, other, told = asyncio.Lock(), asyncio.Lock(), asyncio.Lock(), asyncio.Condition()
     await lock.acquire()
     loop = asyncio.get_running_loop()
     sleeper = loop.create_task(nested(), name="sleeper")
@@ -35,6 +54,11 @@ async def main() -> None:
         loop.create_task(take(lock), name="taker"),
         loop.create_task(get(queue), name="getter"),
         loop.create_task(wait_for_task(sleeper), name="follower"),
+        loop.create_task(keep(kept), name="keeper"),
+        loop.create_task(take(kept), name="heir"),
+        loop.create_task(take_both(one, other), name="circle-10"),
+        loop.create_task(take_both(other, one), name="circle-9"),
+        loop.create_task(be_told(told), name="told-1"),
     ]
     loop.call_later(0.2, print, "ready")
     await asyncio.gather(*waiting)

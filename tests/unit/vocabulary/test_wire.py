@@ -44,7 +44,7 @@ CASES: list[tuple[Any, str]] = [
         '[{"func":"f","file":"x.py","lineno":3,"line":"f()","kind":"python",'
         '"locals":[{"name":"a","value":"1"}]}],"daemon":null,"alive":true,"state":null,'
         '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null,"awaits":{"kind":"lock",'
-        '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","is_certain":true,'
+        '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","who":null,"is_certain":true,'
         '"is_settled":false,"has_limit":true}}],"note":null,'
         '"work":{"time_s":2.5,"read_bytes":7,"written_bytes":null,"children_cpu_s":null,"children_bytes":null},'
         '"tasks":[{"kind":"asyncio","name":"Task-1","frames":[],"thread_id":1,"waiting":null}]}',
