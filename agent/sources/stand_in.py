@@ -48,12 +48,13 @@ class StandIn:
         self._helpers: tuple[Any, ...] = (*helpers, Guard.run, Guard.fault)
         self.original: Any = None
         self.wrapper: Wrapper | None = None
-        self.is_on = False
+        self.is_on = self._is_inherited = False
 
     def start(self) -> None:
         """Stand in; does nothing where this torch has no such function."""
-        original = vars(self.owner).get(self.name)
+        original = getattr(self.owner, self.name, None)
         if self.wrapper is None and callable(original):
+            self._is_inherited = self.name not in vars(self.owner)  # by a class
             self.original, self.wrapper = original, self._make(original)
             setattr(self.owner, self.name, self.wrapper)
         self.is_on = self.wrapper is not None
@@ -62,7 +63,10 @@ class StandIn:
         """Put the original back, unless another one lies over ours."""
         self.is_on = False
         if self.wrapper is not None and vars(self.owner).get(self.name) is self.wrapper:
-            setattr(self.owner, self.name, self.original)
+            if self._is_inherited:
+                delattr(self.owner, self.name)
+            else:
+                setattr(self.owner, self.name, self.original)
             self.wrapper = None
 
     def remains(self) -> list[str]:

@@ -77,6 +77,7 @@ def _act_on_job(
     together = act_together(ranks, asked, timeout_s=target.limit_s, token=target.token)
     if together.failure is not None:
         terminal.complain(together.failure)
+        tell_coverage(together.outcomes)
         return together.failure.exit_code
     _show(together.outcomes, plain)
     tell_coverage(together.outcomes)

@@ -146,13 +146,14 @@ STEPS = Table(
             name="first_loss",
             type="float64",
             closing=True,
-            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back.",
+            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back. Whole,"
+            " also where it was divided to be a share of the step's.",
         ),
         Column(
             name="last_loss",
             type="float64",
             closing=True,
-            doc="The loss of the last micro-batch: what scripts print that accumulate gradients.",
+            doc="The same of the last micro-batch: what scripts print that accumulate gradients.",
         ),
         Column(
             name="loss_finite",

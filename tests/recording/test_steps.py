@@ -82,7 +82,7 @@ def test_losses_of_two_optimizers_are_kept_apart(way: str, runs: Runs) -> None:
         [wanted["opt_gen"], wanted["opt_critic"]], rel=NEAR
     )
     assert [row["lr"] for row in last] == [1e-3, 2e-3]
-    assert {row["model"] for row in last} == {"Sequential", "Sequential 2"}
+    assert {row["model"] for row in last} == {"gen", "critic"}
 
 
 def test_models_of_one_class_are_told_apart(runs: Runs) -> None:
@@ -91,7 +91,7 @@ def test_models_of_one_class_are_told_apart(runs: Runs) -> None:
         "SELECT model, count(*) AS n FROM python.steps WHERE duration IS NOT NULL"
         " GROUP BY model ORDER BY model"
     )
-    assert rows == [{"model": "Sequential", "n": 10}, {"model": "Sequential 2", "n": 10}]
+    assert rows == [{"model": "first", "n": 10}, {"model": "second", "n": 10}]
 
 
 def test_evaluation_is_no_part_of_a_step(runs: Runs) -> None:
@@ -152,6 +152,6 @@ def test_modules_keep_their_names_where_forward_is_called(runs: Runs) -> None:
     run = runs("forward")
     assert run.names("forward") == {"first", "rest.0", "rest.1"}
     rows = run.ask("SELECT DISTINCT root, model FROM python.torch_trace WHERE stage = 'forward'")
-    assert rows == [{"root": "Direct", "model": "Direct"}]
+    assert rows == [{"root": "Direct", "model": "model"}]
     rows = run.ask("SELECT DISTINCT model FROM python.steps WHERE duration IS NOT NULL")
-    assert rows == [{"model": "Direct"}]
+    assert rows == [{"model": "model"}]

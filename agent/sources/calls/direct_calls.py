@@ -1,8 +1,7 @@
-"""The model whose ``forward`` a script has called by its name, past the call that is recorded.
+"""The model that a module belongs to which a script has called past that model's own call.
 
 Rules of this file: runs in the training threads, once per module that is met for the first time
-outside of any other. Reads the locals of frames of ``forward`` alone: a copy of them lives until
-that call ends, and keeps nothing longer.
+outside of any other. Reads the variables of frames of methods, and leaves nothing behind in them.
 """
 
 from __future__ import annotations
@@ -11,12 +10,17 @@ import sys
 from types import FrameType
 from typing import Any
 
+from ..model.variables import own_names
+
 _NEAR = 12
-_OURS = ("probing.", "torch.nn.modules.")
+_OURS = ("probing.", "torch.")
 
 
 def owner_of(module: Any) -> Any:
-    """The outermost module that is inside of its forward, and has another one; None for none."""
+    """The outermost module that is inside of a method of its, and has another one; None for none.
+
+    Such as ``forward``, called by its name, ``training_step`` or ``generate``.
+    """
     module_class = sys.modules["torch"].nn.Module
     frame: FrameType | None = sys._getframe(1)
     owner = None
@@ -25,8 +29,8 @@ def owner_of(module: Any) -> Any:
             break
         code = frame.f_code
         name = f"{frame.f_globals.get('__name__', '')}."
-        if code.co_name == "forward" and code.co_argcount and not name.startswith(_OURS):
-            found = frame.f_locals.get(code.co_varnames[0])
+        if code.co_argcount and code.co_varnames[0] == "self" and not name.startswith(_OURS):
+            found = own_names(frame).get("self")
             if isinstance(found, module_class) and _has(found, module):
                 owner = found
         frame = frame.f_back

@@ -307,6 +307,7 @@ class ModuleCalls:
             ids = self._names.known[id(root)]
         return RootCall(
             root,
+            module,
             IDS.unpack(ids),
             has_parameters=ids in self._names.with_parameters,
             has_grad=self._torch.is_grad_enabled(),

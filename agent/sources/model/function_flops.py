@@ -1,8 +1,8 @@
 """Counts the operations of functions that a module calls by itself, such as fused attention.
 
 Rules of this file: stands in for functions of torch while one call of a root is observed, and only
-then; looks at shapes, touches no data. What a script has imported by name before, and what is
-written as an operator (`@`), goes by unseen, so that such a count is a lower bound.
+then; looks at shapes, touches no data. What a script has imported by name before, and products that
+are written in another way, go by unseen, so that such a count is a lower bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FunctionFlops:
         torch: Any = sys.modules["torch"]
         self.guard = Guard("shapes of functions", self.stop)
         self._tell = tell
-        owners = {"torch": torch, "functional": torch.nn.functional}
+        owners = {"torch": torch, "functional": torch.nn.functional, "Tensor": torch.Tensor}
         self._stand_ins = [
             StandIn(owners[owner], name, self._around(count))
             for owner, names, count in _FUNCTIONS
@@ -86,9 +86,46 @@ def linear(given: tuple[Any, ...]) -> int:
     return int(2 * math.prod(x[:-1]) * math.prod(weight))
 
 
+def einsum(given: tuple[Any, ...]) -> int:
+    """The product of two tensors, of what is left of each without what only it sums over.
+
+    As torch does it, and its counter counts it. What multiplies and does not add is none, and that
+    of more tensors, whose order torch chooses, or by numbers in the place of letters, is left out.
+    """
+    equation, *tensors = given
+    if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
+        tensors = list(tensors[0])
+    if type(equation) is not str or len(tensors) != 2:
+        return 0
+    terms, arrow, result = equation.replace(" ", "").partition("->")
+    sizes: dict[str, int] = {}
+    letters = []
+    for term, tensor in zip(terms.split(","), tensors, strict=True):
+        shape = tuple(tensor.shape)
+        found = _letters(term, len(shape))
+        letters.append(set(found))
+        for letter, size in zip(found, shape, strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))
+    one, other = letters
+    kept = set(result) & set(sizes) if arrow else one ^ other
+    kept |= {letter for letter in sizes if letter.isdigit()}
+    summed = (one & other) - kept
+    return 2 * math.prod(sizes[letter] for letter in summed | kept) if summed else 0
+
+
+def _letters(term: str, dimensions: int) -> list[str]:
+    """The letters of a term, with numbers, counted from the last, for those of an ellipsis."""
+    before, dots, behind = term.partition("...")
+    more = dimensions - len(before) - len(behind) if dots else 0
+    return [*before, *(str(more - place) for place in range(more)), *behind]
+
+
 _FUNCTIONS: tuple[tuple[str, str, Count], ...] = (
     ("functional", "scaled_dot_product_attention", attention),
     ("functional", "linear", linear),
     ("torch", "matmul bmm mm", lambda given: product(given[:2])),
     ("torch", "baddbmm addmm", lambda given: product(given[1:3])),
+    ("torch", "einsum", einsum),
+    ("Tensor", "__matmul__ matmul bmm mm", lambda given: product(given[:2])),
+    ("Tensor", "baddbmm addmm", lambda given: product(given[1:3])),
 )

@@ -1,8 +1,9 @@
 """The variable of the script that holds an object, such as a model: its name there.
 
-Rules of this file: runs in the training thread, once per model and optimizer. Reads the names of
-modules' globals, and those of functions only from Python 3.13 on: before that, to ask for them can
-change what the script itself was given by ``locals()``, and keeps tensors alive.
+Rules of this file: runs in the training thread, once per model and optimizer; reads the names of
+that thread's own frames. Before Python 3.13 a function's frame keeps the copy of its names that was
+made for whoever asked: `locals_of` empties it, and functions that may have asked for it themselves,
+whose copy would change under them, are passed over.
 """
 
 from __future__ import annotations
@@ -12,48 +13,70 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
+from ...eval.frame_names import locals_of
+
 _NOT_THE_SCRIPT = ("torch.", "probing.", "contextlib.", "functools.", "threading.")
-_READS_LOCALS = sys.version_info >= (3, 13)
-_MOST_FRAMES = 40
+_KEEPS_COPIES = sys.version_info < (3, 13)
+_ASKS_ITSELF = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+_MOST_FRAMES = 100
 _MOST_NAMES = 2000
 _CO_OPTIMIZED = 1
 
 
 def variable_of(thing: Any) -> str | None:
-    """The name of a variable of the calling script that is an object, or has it as attribute."""
+    """The name of a variable of the calling script that is an object, or has it as attribute.
+
+    The outermost function's counts first: what others call their parameters is no name of it.
+    """
     frame: FrameType | None = sys._getframe(1)
-    seen: set[int] = set()
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            break
-        module = f"{frame.f_globals.get('__name__', '')}."
-        if not module.startswith(_NOT_THE_SCRIPT):
-            for names in _names_in(frame, seen):
-                found = _found_in(names, thing)
-                if found is not None:
-                    return found
+    frames: list[FrameType] = []
+    while frame is not None and len(frames) < _MOST_FRAMES:
+        if not f"{frame.f_globals.get('__name__', '')}.".startswith(_NOT_THE_SCRIPT):
+            frames.append(frame)
         frame = frame.f_back
+    seen: set[int] = set()
+    for outer in reversed(frames):
+        for names in _names_in(outer, seen):
+            found = _found_in(names, thing)
+            if found is not None:
+                return found
     main = sys.modules.get("__main__")
     return _found_in(vars(main), thing) if main is not None else None
 
 
+def own_names(frame: FrameType) -> Mapping[str, Any]:
+    """The variables of a function's frame; none where to read them could change something."""
+    is_function = frame.f_code.co_flags & _CO_OPTIMIZED
+    if not is_function or (_KEEPS_COPIES and _may_have_copy(frame)):
+        return {}
+    return locals_of(frame)
+
+
 def _names_in(frame: FrameType, seen: set[int]) -> Iterator[Mapping[str, Any]]:
     """The names that a frame sees: its own, and those of its module, which come once."""
-    is_function = frame.f_code.co_flags & _CO_OPTIMIZED
-    if is_function and _READS_LOCALS:
-        yield frame.f_locals
+    yield own_names(frame)
     if id(frame.f_globals) not in seen:
         seen.add(id(frame.f_globals))
         yield frame.f_globals
 
 
+def _may_have_copy(frame: FrameType) -> bool:
+    """Whether the script, or a debugger of its, may have the copy that the frame keeps."""
+    return frame.f_trace is not None or not _ASKS_ITSELF.isdisjoint(frame.f_code.co_names)
+
+
 def _found_in(names: Mapping[str, Any], thing: Any) -> str | None:
-    """The name of an object; of several the shortest."""
+    """The name of an object; of several the one that was given first."""
     if len(names) > _MOST_NAMES:
         return None
     items = list(names.items())
-    found = [name for name, value in items if value is thing and not name.startswith("_")]
+    found = [name for name, value in items if value is thing and _is_own(name)]
     if not found and "self" in names:
         own = getattr(names["self"], "__dict__", {})
-        found = [name for name, value in list(own.items()) if value is thing]
-    return min(found, key=len) if found else None
+        found = [name for name, value in list(own.items()) if value is thing and _is_own(name)]
+    return found[0] if found else None
+
+
+def _is_own(name: str) -> bool:
+    """Whether a name tells one thing from others."""
+    return name != "self" and not name.startswith("_")

@@ -27,6 +27,13 @@ class Loss(NamedTuple):
     share: Number | None
 
 
+def _are_shares(losses: list[Loss]) -> bool | None:
+    """Whether losses were divided so that they add up to the step's; None while it is unknown."""
+    shares = [1.0 if share is None else share.read() for _, share in losses]
+    parts = [share for share in shares if share is not None]
+    return None if len(parts) < len(shares) else abs(math.fsum(parts) - 1.0) < _SAME
+
+
 class MeanLoss:
     """The loss of a step, from those of its micro-batches.
 
@@ -42,24 +49,34 @@ class MeanLoss:
         if not self._losses:
             return NULL_FLOAT
         values = [number.read() for number, _ in self._losses]
-        shares = [1.0 if share is None else share.read() for _, share in self._losses]
         here = [value for value in values if value is not None]
-        parts = [share for share in shares if share is not None]
-        if not len(values) == len(here) == len(parts):
+        are_shares = _are_shares(self._losses)
+        if are_shares is None or len(here) < len(values):
             return None
-        are_shares = abs(math.fsum(parts) - 1.0) < _SAME
         return math.fsum(here) / (1 if are_shares else len(here))
 
 
 class OneLoss:
-    """The loss of one of the micro-batches: the first or the last."""
+    """The loss of one of the micro-batches, the first or the last, as it was before it was divided.
+
+    Where the losses are shares of the step's, what a script prints is mostly the whole one.
+    """
 
     def __init__(self, losses: list[Loss], place: int) -> None:
-        self._number = losses[place].number if losses else None
+        self._losses = losses
+        self._place = place
 
     def read(self) -> float | None:
         """See `Later`."""
-        return NULL_FLOAT if self._number is None else self._number.read()
+        if not self._losses:
+            return NULL_FLOAT
+        number, share = self._losses[self._place]
+        value = number.read()
+        if value is None or share is None or len(self._losses) == 1:
+            return value
+        are_shares = _are_shares(self._losses)
+        part = share.read() if are_shares else 1.0
+        return None if are_shares is None or part is None else value / part if part else value
 
 
 class AreFinite:

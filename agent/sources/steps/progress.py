@@ -43,6 +43,7 @@ class RootCall(NamedTuple):
     """A call of a root module.
 
     Attributes:
+        called: What was called of it: itself, unless it was called past its own call.
         ids: The numbers of the root's name, class and root class.
         has_grad: Whether gradients are on.
         has_optimizer: Whether an optimizer exists.
@@ -50,6 +51,7 @@ class RootCall(NamedTuple):
     """
 
     root: Any
+    called: Any
     ids: Ids
     has_parameters: bool
     has_grad: bool
@@ -248,7 +250,7 @@ class Progress:
         if call.has_grad or self._has_trained or self._passes:
             return False
         is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
-        return is_training and self._evaluations.is_evaluation(call.root)
+        return is_training and self._evaluations.is_evaluation(call.called)
 
     def _go_on(self) -> None:
         """Something is trained: what was evaluated since the last step is no part of this one."""

@@ -140,10 +140,15 @@ class _Acting:
         if failure is None:
             bad = next((act for act in acts if not _is_done(act)), None)
             failure = _first_failure(read) or (_refusal_of(bad) if bad is not None else None)
-        if failure is not None and applied:
-            failure = self._taken_back(applied, failure)
+        if failure is not None:
+            failure = self._taken_back(applied, failure) if applied else self._nowhere(failure)
         outcomes = tuple(found.get(o.member, _without_value(o)) for o in prepared)
         return Together(outcomes=outcomes, failure=failure)
+
+    def _nowhere(self, failure: ProbingError) -> ProbingError:
+        """The same reason, with the ranks on which nothing was changed for it."""
+        where = f"it was applied on none of {_names(self._members)}"
+        return ActRefused(f"{failure.message.rstrip('.')}; {where}", help=failure.help)
 
     def _taken_back(self, applied: dict[Member, Act], failure: ProbingError) -> ProbingError:
         """Take it back where it was applied; says what has been and what could not be."""
@@ -214,15 +219,18 @@ def _refusal_of(act: Act) -> ActRefused:
 
 
 def _first_failure(outcomes: Sequence[Outcome[T]]) -> ProbingError | None:
-    """The first reason why not all have done it."""
-    for outcome in outcomes:
-        if outcome.error is not None:
-            said, name = outcome.error.message.rstrip("."), outcome.member.name
-            named = said if said.startswith(f"{name} ") else f"{name}: {said}"
-            return ActRefused(named, help=outcome.error.help)
-        if outcome.state == "missing":
-            return ActRefused(f"{outcome.member.name} was not seen")
-    return None
+    """The first reason why not all have done it, and which others have not either."""
+    failed = [o for o in outcomes if o.error is not None or o.state == "missing"]
+    if not failed:
+        return None
+    first, others = failed[0], [o.member for o in failed[1:]]
+    name, error = first.member.name, first.error
+    said = "was not seen" if error is None else error.message.rstrip(".")
+    apart = " " if error is None else ": "
+    named = said if said.startswith(f"{name} ") else f"{name}{apart}{said}"
+    if others:
+        named = f"{named}; nor could {_names(others)}"
+    return ActRefused(named, help=None if error is None else error.help)
 
 
 def no_place(places: dict[Member, Prepared], limit_s: float) -> ProbingError | None:

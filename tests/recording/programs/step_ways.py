@@ -103,7 +103,7 @@ def phases() -> dict[str, Any]:
             optimizer.zero_grad()
             (model(X) - Y).square().mean().backward()
             optimizer.step()
-    return {"steps": 20, "per_step": 1, "models": {"Sequential", "Sequential 2"}}
+    return {"steps": 20, "per_step": 1}
 
 
 def shared() -> dict[str, Any]:

@@ -14,7 +14,7 @@ def main():
     net = nn.Sequential(
         nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 8)
     )
-    truth = Truth(model=net)
+    truth = Truth(net=net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     dataset = TensorDataset(torch.randn(640, 256), torch.randint(0, 8, (640,)))
     loader = DataLoader(dataset, batch_size=32, shuffle=True)

@@ -156,7 +156,8 @@ def test_a_loss_divided_for_accumulation_is_summed(rings: Rings, tmp_path: Path)
     run_step(rows, [(Number(1.0), Number(0.5)), (Number(2.0), Number(0.5))], 0)
     run_step(rows, [(Number(1.0), None), (Number(2.0), None)], 100)
     run_step(rows, [(Number(1.0), Number(0.3)), (Number(2.0), Number(0.3))], 200)
-    assert [row["loss"] for row in steps(tmp_path)] == [3.0, 1.5, 1.5]
+    found = [(row["loss"], row["first_loss"], row["last_loss"]) for row in steps(tmp_path)]
+    assert found == [(3.0, 2.0, 4.0), (1.5, 1.0, 2.0), (1.5, 1.0, 2.0)], "shares are told whole"
 
 
 def test_what_comes_while_its_row_is_written_is_not_lost(rings: Rings, tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""What models are called: by the script's own variables, which are read and left as they are."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+from torch import nn
+
+from probing.agent.sources.calls.direct_calls import owner_of
+from probing.agent.sources.model.variables import variable_of
+
+pytestmark = pytest.mark.torch
+
+
+def untraced() -> None:
+    """Take a debugger's or coverage's mark from the calling function."""
+    sys._getframe(1).f_trace = None
+
+
+class Batch:
+    """Stands for what a function lets go of."""
+
+
+def test_a_model_goes_by_the_variable_of_a_function() -> None:
+    """Its name is found, and what else the function has is not kept alive by the look."""
+
+    def name_of(model: nn.Module) -> str | None:
+        untraced()
+        return variable_of(model)
+
+    def train() -> tuple[str | None, Any]:
+        untraced()
+        network, batch = nn.Linear(1, 1), Batch()
+        seen = weakref.ref(batch)
+        name = name_of(network)
+        del batch
+        return name, seen()
+
+    assert train() == ("network", None)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="from 3.13 on a frame keeps no copy")
+def test_what_a_script_was_given_by_locals_stays_as_it_was() -> None:
+    """A function that asks for its own variables is passed over."""
+
+    def train() -> tuple[str | None, list[str]]:
+        untraced()
+        settings = locals()
+        network = nn.Linear(1, 1)
+        return variable_of(network), list(settings)
+
+    assert train() == (None, [])
+
+
+class Agent(nn.Module):
+    """Is never called itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = nn.Linear(1, 1)
+
+    def act(self) -> Any:
+        """Where its part would be called."""
+        untraced()
+        return owner_of(self.actor)
+
+
+def test_a_part_called_by_a_method_belongs_to_the_model_of_that() -> None:
+    """Whatever the method's name is; nobody is the owner of a model that is called by itself."""
+    agent = Agent()
+    assert agent.act() is agent
+    assert owner_of(nn.Linear(1, 1)) is None
