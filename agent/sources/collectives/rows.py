@@ -233,16 +233,20 @@ class CollectiveRows:
         asked, behind = 0, set[Any]()
         for key, call in list(self.under_way.items()):
             if call.reached is not None and call.reached.lane not in behind:
-                is_over = call.reached.is_here()
+                is_over, failure = call.reached.is_here(), None
                 behind.update(() if is_over else (call.reached.lane,))
             elif call.reached is None and call.work is not None:
                 work = call.work()
                 is_over = work is None or _is_over(work, call)
+                failure = _failure_of(work, call) if is_over else None
             else:
                 continue
             asked += 1
             if is_over and self.under_way.pop(key, None) is not None:
-                self._close(call, now_ns)
+                if failure is None:
+                    self._close(call, now_ns)
+                else:
+                    self.failed(call, failure)
                 self._let_go(call)
             if asked >= _MOST_POLLED:
                 break
@@ -336,6 +340,21 @@ def _is_over(work: Any, call: Call) -> bool:
         except RuntimeError:  # of a kind that has none
             pass
     return bool(work.is_completed())
+
+
+def _failure_of(work: Any, call: Call) -> Exception | None:
+    """What a work on the host has failed with that nobody has waited for, by its future."""
+    if work is None or not call.is_on_host:
+        return None
+    try:
+        future = work.get_future()
+    except RuntimeError:  # of a kind that has none
+        return None
+    try:
+        future.value()
+    except Exception as error:  # noqa: BLE001 - whatever it was
+        return error
+    return None
 
 
 def _next_message(group: Group, op: str, peer: int | None) -> int:
