@@ -56,9 +56,10 @@ def command(
     """Show what the time of some training steps is spent on.
 
     From the end of the step in progress on, torch.profiler runs for --steps steps in the training
-    thread: kinds of work, operators and kernels, modules, and the gaps in which nothing runs. The
-    figures stay in python.kernels. Ctrl-C ends it with the step in progress. --timeout is the time
-    that any one step may take.
+    thread: kinds of work, operators and kernels, modules, and the gaps in which nothing runs; of an
+    accelerator kernels by module, launches, and what its queues do at once. The figures stay in
+    python.kernels. Ctrl-C ends it with the step in progress. --timeout is the time that any one
+    step may take.
 
     --sampling HZ asks py-spy instead, for --seconds seconds: which Python code the threads are in.
     It changes nothing in the process, needs no agent, and works on one that hangs.

@@ -25,8 +25,9 @@ def command(context: click.Context, *, style: str) -> None:
     """Show what the agent records, and what that costs.
 
     Every source of the record: whether it is on, how many rows it has written and lost, what it
-    costs in a step, and what it leaves out to stay within the setting `overhead`. A process that
-    does not answer, or has ended, still tells what its files hold.
+    costs in a step, and what it leaves out to stay within the setting `overhead`. Where an
+    accelerator is in use, what that does. A process that does not answer, or has ended, still tells
+    what its files hold.
     """
     target = asked_target(context)
     from ..reports.status_report import readings

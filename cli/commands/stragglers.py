@@ -24,8 +24,9 @@ def command(context: click.Context, *, last: int, style: str) -> None:
     A rank that waits is no culprit: it came first. Compared is each rank's own time per step,
     without what it spent blocked in collectives, and the order in which ranks enter collectives.
     A straggler needs more than its like in at least half of the steps. Hosts' clocks are aligned
-    by the ends of collectives; nothing is sent between the ranks. Without a straggler it is told
-    how far the ranks are apart.
+    by the ends of collectives; nothing is sent between the ranks. Where accelerators do the
+    collectives, times are by their clocks, in the steps that all ranks have timed there. Without a
+    straggler it is told how far the ranks are apart.
     """
     from ...cluster.ranks.gather_times import gather_times
     from ...cluster.ranks.stragglers import find_stragglers

@@ -7,8 +7,10 @@ one has, too; here is only what the two are asked for differently.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Protocol
 
 import torch
@@ -94,10 +96,13 @@ class FakeDevice:
     here = torch.device("cuda", 0)
 
     def __init__(self) -> None:
-        from tests.harness.fake_cuda import FakeCuda
+        from tests.harness.fake_cuda import TOTAL, FakeCuda, fake_nvml
         from tests.harness.fake_torch import install
 
         self.cuda = install(FakeCuda(devices=2, home=0))
+        memory = SimpleNamespace(used=self.cuda.reserved, total=TOTAL)
+        told = {"MemoryInfo": memory, "PcieThroughput": lambda counter: 1_000}
+        sys.modules["pynvml"] = fake_nvml({"GPU-fake-0": told})
 
     def begin(self) -> None:
         """It is used from now on."""

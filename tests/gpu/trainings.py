@@ -54,7 +54,7 @@ class Recorded:
             found = [ring.row(seq) for seq in range(1, ring.newest_seq() + 1)]
         rows = []
         for row in (one for one in found if one is not None):
-            values: dict[str, Any] = {**row.values, "is_open": row.state == 0}
+            values: dict[str, Any] = {**row.values, "is_open": row.state == 0, "state": row.state}
             for name, value in row.values.items():
                 kind = columns[name].type if name in columns else ""
                 if kind == "text":

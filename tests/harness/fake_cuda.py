@@ -104,12 +104,16 @@ class FakeCuda:
         log: Every call, in order.
         contexts: The devices that have one.
         home: The device on which all tensors lie.
+        kind: What torch calls its devices: ``cuda`` or ``xpu``, which tells less of itself.
         is_broken: Whether somebody has broken a capture.
         refuses_waits: Whether to wait for the device is an error.
     """
 
-    def __init__(self, *, devices: int = 2, home: int = 0, allocator: str = "native") -> None:
+    def __init__(
+        self, *, devices: int = 2, home: int = 0, allocator: str = "native", kind: str = "cuda"
+    ) -> None:
         assert allocator in ALLOCATORS
+        self.kind = kind
         self.devices, self.home, self.allocator = devices, home, allocator
         self.now = 0.0
         self.log: list[Entry] = []

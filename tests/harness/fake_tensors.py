@@ -31,12 +31,14 @@ class Tensors:
 
         def device(one: Any) -> Any:
             return (
-                torch.device("cuda", self._cuda.home) if self._is_there(one) else real.__get__(one)
+                torch.device(self._cuda.kind, self._cuda.home)
+                if self._is_there(one)
+                else real.__get__(one)
             )
 
         yield tensor, "device", property(device)
         yield tensor, "is_cpu", property(lambda one: not self._is_there(one))
-        yield tensor, "is_cuda", property(self._is_there)
+        yield tensor, f"is_{self._cuda.kind}", property(self._is_there)
         for name in ("item", "tolist", "cpu", "__bool__", "__float__", "__int__"):
             yield tensor, name, self._waiting(name.strip("_"), getattr(tensor, name))
         yield tensor, "to", self._moving(tensor.to)
@@ -73,7 +75,7 @@ class Tensors:
             kinds = [torch.device(t).type for t in targets if isinstance(t, str | torch.device)]
             if "cpu" in kinds and self._is_there(tensor):
                 self._cuda.note("cpu", self._cuda.home)
-            if "cuda" in kinds:
+            if self._cuda.kind in kinds:
                 args = tuple(one for one in args if isinstance(one, torch.dtype))
                 kwargs = {name: value for name, value in kwargs.items() if name == "dtype"}
             return original(tensor, *args, **kwargs) if args or kwargs else tensor
@@ -105,7 +107,7 @@ class Tensors:
         def function(*args: Any, **kwargs: Any) -> Any:
             is_pinned = kwargs.pop("pin_memory", False)
             where = str(kwargs.get("device"))
-            if where.startswith("cuda"):
+            if where.startswith(self._cuda.kind):
                 kwargs.pop("device")
                 self._refuse(args)
             made = original(*args, **kwargs)

@@ -61,21 +61,25 @@ def _put(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 def _replacements(cuda: FakeCuda) -> Iterator[tuple[Any, str, Any]]:
     """What is put where: the owner, the name, and the value."""
-    module: Any = torch.cuda
-    api = _Api(cuda)
-    kinds = {"Stream": _Stream, "Event": _Event, "CUDAGraph": _Graph, "device": _Device}
+    module: Any = getattr(torch, cuda.kind)
+    api, graph = _Api(cuda), f"{cuda.kind.upper()}Graph"
+    kinds = {"Stream": _Stream, "Event": _Event, graph: _Graph, "device": _Device}
     made: dict[str, Any] = {
         n: type(n, (kind,), {**vars(kind), "cuda": cuda}) for n, kind in kinds.items()
     }
     for name, value in made.items():
         yield module, name, value
-    yield module.graphs, "CUDAGraph", made["CUDAGraph"]
+    yield module.graphs, graph, made[graph]
     for name in _PLAIN:
         yield module, name, getattr(api, name)
     yield module, "current_stream", lambda device=None: made["Stream"](_of(cuda, device))
     yield module, "stream", lambda stream: stream
     yield module.memory, "_record_memory_history", api.record_memory_history
     yield module.memory, "_snapshot", api.snapshot
+    if cuda.kind == "xpu":
+        yield torch._C, "_has_xpu", True
+        yield module, "manual_seed_all", lambda seed: None
+        return
     yield torch._C, "_cuda_hasPrimaryContext", lambda device: device in cuda.contexts
     yield torch._C, "_cuda_isHistoryEnabled", lambda: cuda.history is not None
     yield torch._C, "_cuda_attach_out_of_memory_observer", api.attach_observer
@@ -244,8 +248,9 @@ class _Stream:
             number = 1 + max((n for d, n in self.cuda.timelines if d == device), default=0)
             where = self.cuda.timeline(device, number)
         self.timeline = where
-        self.cuda_stream, self.device_index = where.number, where.device
-        self.device = torch.device("cuda", where.device)
+        self.device_index = where.device
+        setattr(self, "sycl_queue" if self.cuda.kind == "xpu" else "cuda_stream", where.number)
+        self.device = torch.device(self.cuda.kind, where.device)
 
     def query(self) -> bool:
         self.cuda.note("event_query", self.device_index)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import probing
+from tests.harness.jobs import start_job
 from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -64,3 +66,19 @@ def test_a_collective_is_open_until_the_device_is_past_it(
     assert last == {"op": "reduce", "failed": True, "error": aborted}
     faults = process.query("SELECT source, note FROM probing.sources WHERE faults > 0")
     assert faults.to_pylist() == []
+
+
+def test_one_that_has_failed_and_that_nobody_waits_for_is_failed(tmp_path: Path) -> None:
+    """Its work is over as one that has been done is; its future says what has become of it."""
+    job = start_job("left_alone", ranks=2, cwd=tmp_path)
+    try:
+        job.wait_for_rank(0, "done")
+        told = job.ask(
+            0,
+            "SELECT op, failed, error FROM python.collectives WHERE process_group = '0'"
+            " AND is_async ORDER BY start_ns",
+        )
+        assert [(row["op"], row["failed"]) for row in told] == [("all_reduce", True)]
+        assert told[0]["error"].startswith("RuntimeError: ")
+    finally:
+        job.reap()

@@ -159,3 +159,21 @@ def test_an_allocator_that_tells_little_switches_nothing_off(
     } == {"on"}
     assert sum(row["faults"] for row in told) == 0
     assert any("does not yet support" in (row["note"] or "") for row in told)
+
+
+@pytest.mark.parametrize(("kind", "maker"), [("xpu", "Intel"), ("rocm", "AMD")])
+def test_devices_of_other_makers_are_recorded_as_far_as_torch_tells(
+    kind: str, maker: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses and times on the device; of the device as a whole, a sentence that says why not."""
+    target = program("on_fake_cuda", "other", kind, PROBING_OVERHEAD="90")
+    seen = seen_by(target)
+    assert (seen["waits"], seen["contexts"]) == ([], [1])
+    told = rows_of(
+        target, "SELECT loss, device_s FROM python.steps WHERE step BETWEEN 2 AND 9", monkeypatch
+    )
+    assert [row["loss"] for row in told] == pytest.approx(seen["losses"][2:10], rel=1e-6)
+    assert {round(row["device_s"], 6) for row in told} == {4e-3}
+    sources = rows_of(target, "SELECT source, faults, note FROM probing.sources", monkeypatch)
+    assert sum(row["faults"] for row in sources) == 0
+    assert any(f"NVML knows no device of {maker}" in (row["note"] or "") for row in sources)

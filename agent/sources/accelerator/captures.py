@@ -9,11 +9,12 @@ before they are called, and who asks from a thread of the agent's own does so un
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
+
+from .api import device_api, is_stream_capturing
 
 _LONGEST_WAIT_S = 1.0
 _under_way: dict[int, Any] = {}
@@ -22,8 +23,8 @@ _asking = threading.Lock()
 
 def is_capturing() -> bool:
     """Whether work is being captured for a CUDA graph, where nothing may be added or asked."""
-    cuda = sys.modules["torch"].cuda
-    return bool(cuda.is_initialized() and (_under_way or cuda.is_current_stream_capturing()))
+    api = device_api()
+    return bool(api.is_initialized() and (_under_way or is_stream_capturing(api)))
 
 
 def is_under_way() -> bool:

@@ -1,4 +1,4 @@
-"""CUDA by way of torch, which is ROCm as well where torch was built for that.
+"""Accelerators by way of torch: CUDA, which is ROCm as well in a torch built for that, and XPU.
 
 Rules of this file: see the package. What torch refuses is noted, once, and is None from then on.
 """
@@ -12,27 +12,26 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .api import device_api, device_kind, maker
 from .captures import is_capturing
 from .marks import EventMark, Marks, Seconds
-from .nvml import OF_AMD, DeviceSample, DeviceTotals, Nvml, uuids_of
+from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
 from .owned import Owned
 from .pinned import Pending, Pinned
 from .seam import DeviceMemory, DeviceModel, OutOfMemory
 
 _Result = TypeVar("_Result")
-KIND = "cuda"
-"""What torch calls devices of this kind, ROCm's too."""
 
 
 def is_in_use() -> bool:
     """Whether the process computes with an accelerator; asking does not begin to use it."""
-    in_use: bool = sys.modules["torch"].cuda.is_initialized()
+    in_use: bool = device_api().is_initialized()
     return in_use
 
 
 def device_name() -> str | None:
     """The model of the device in use, whichever this thread uses; None where none is."""
-    cuda = sys.modules["torch"].cuda
+    cuda = device_api()
     if not cuda.is_initialized():
         return None
     name: str = cuda.get_device_name()
@@ -47,8 +46,14 @@ def out_of_memory_error() -> Any:
 
 
 def graph_class() -> Any:
-    """The class of CUDA graphs; every build of torch has one."""
-    return sys.modules["torch"].cuda.CUDAGraph
+    """The class of graphs of captured work; None where this torch has none for such devices."""
+    api = device_api()
+    return getattr(api, "XPUGraph", None) if device_kind() == "xpu" else api.CUDAGraph
+
+
+def profiler_activity() -> str | None:
+    """What torch's profiler calls work of the device in use; None where none is."""
+    return device_kind().upper() if is_in_use() else None
 
 
 def random_state() -> bytes | None:
@@ -56,7 +61,7 @@ def random_state() -> bytes | None:
 
     To read it waits for no work of the device: it lies in main memory.
     """
-    cuda = sys.modules["torch"].cuda
+    cuda = device_api()
     if not cuda.is_initialized() or is_capturing():
         return None
     return bytes(cuda.get_rng_state().tolist())
@@ -64,9 +69,9 @@ def random_state() -> bytes | None:
 
 def free_bytes(device: Any) -> int | None:
     """What is free on a tensor's device; None for one that is no accelerator."""
-    if device.type != KIND or is_capturing():
+    if device.type != device_kind() or is_capturing():
         return None
-    free: int = sys.modules["torch"].cuda.mem_get_info(device)[0]
+    free: int = device_api().mem_get_info(device)[0]
     return free
 
 
@@ -110,7 +115,7 @@ class Cuda:
 
     def meet(self, device: Any) -> None:
         """See `Accelerator`."""
-        self._device = device.index if device.type == KIND else self._device
+        self._device = device.index if device.type == device_kind() else self._device
 
     def refused(self, what: str, error: RuntimeError) -> None:
         """Note why something cannot be told."""
@@ -133,7 +138,7 @@ class Cuda:
     @_noted("allocated_bytes is NULL")
     def allocated_bytes(self) -> int | None:
         """See `Accelerator`; needs no driver call, so it is safe during graph capture."""
-        cuda, device = sys.modules["torch"].cuda, self._in_use()
+        cuda, device = device_api(), self._in_use()
         if device is None:
             return None
         allocated: int = cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"][
@@ -144,7 +149,7 @@ class Cuda:
     @_noted("losses and norms of the device are NULL")
     def copy_number(self, tensor: Any) -> Pending | None:
         """See `Accelerator`; queued behind the work that makes the number."""
-        if tensor.device.type != KIND or is_capturing():
+        if tensor.device.type != device_kind() or is_capturing():
             return None
         if self._device is None:
             self.meet(tensor.device)
@@ -160,7 +165,7 @@ class Cuda:
     @_noted("device times are NULL")
     def mark(self, device: Any = None) -> EventMark | None:
         """See `Accelerator`; on a device that has no context there is no work to be marked."""
-        cuda = sys.modules["torch"].cuda
+        cuda = device_api()
         if not cuda.is_initialized() or is_capturing():
             return None
         index = self._here() if device is None else device.index
@@ -176,7 +181,7 @@ class Cuda:
         device = self._in_use()
         if device is None or is_capturing():
             return None
-        told = sys.modules["torch"].cuda.get_device_properties(device)
+        told = device_api().get_device_properties(device)
         return DeviceModel(told.name, getattr(told, "multi_processor_count", None))
 
     @_noted("the allocator's figures of python.memory are NULL")
@@ -185,10 +190,10 @@ class Cuda:
         device = self._in_use()
         if device is None:
             return None
-        stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(device)
+        stats = device_api().memory_stats_as_nested_dict(device)
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return DeviceMemory(
-            f"cuda:{device}",
+            f"{device_kind()}:{device}",
             allocated["current"],
             allocated["peak"],
             reserved["current"],
@@ -208,21 +213,22 @@ class Cuda:
         device = self._seen_by_nvml()
         if device is None or (device not in self._uuids and is_capturing()):
             return None
-        sample = self._nvml.sample(f"{KIND}:{device}", self._uuids_of(device))
+        sample = self._nvml.sample(f"{device_kind()}:{device}", self._uuids_of(device))
         self._totals = None if sample is None else sample.totals
         return sample
 
     def _seen_by_nvml(self) -> int | None:
         """The number of the training's device; None while none is in use that NVML knows."""
-        if getattr(sys.modules["torch"].version, "hip", None):
-            self._nvml.note = OF_AMD
+        other = maker()
+        if other is not None:
+            self._nvml.note = not_of(other)
             return None
         return self._in_use()
 
     def _uuids_of(self, device: int) -> tuple[str, ...]:
         """What NVML may call a device."""
         if device not in self._uuids:
-            cuda = sys.modules["torch"].cuda
+            cuda = device_api()
             told = getattr(cuda.get_device_properties(device), "uuid", None)
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
             uuid = None if told is None else str(told)
@@ -232,9 +238,13 @@ class Cuda:
     def watch_out_of_memory(self, told: OutOfMemory) -> bool:
         """See `Accelerator`; torch crashes when it is asked before CUDA is in use."""
         torch = sys.modules["torch"]
-        if not torch.cuda.is_initialized():
+        if not is_in_use():
             return False
-        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+        # XPU's allocator tells nobody: there such errors are known by their exceptions only.
+        may_tell = device_kind() == "cuda"
+        attach = (
+            getattr(torch._C, "_cuda_attach_out_of_memory_observer", None) if may_tell else None
+        )
         if attach is not None:
             try:
                 attach(told)
@@ -245,19 +255,19 @@ class Cuda:
     @_noted("what the allocator had when memory ran out is NULL", (None, None))
     def allocator_bytes(self, index: int) -> tuple[int | None, int | None]:
         """See `Accelerator`."""
-        stats = sys.modules["torch"].cuda.memory_stats_as_nested_dict(index)
+        stats = device_api().memory_stats_as_nested_dict(index)
         return tuple(stats[f"{what}_bytes"]["all"]["current"] for what in ("allocated", "reserved"))
 
     @_noted("the states of the device's random number generators are not known")
     def generator_states(self) -> list[Any] | None:
         """See `Accelerator`."""
-        cuda = sys.modules["torch"].cuda
+        cuda = device_api()
         return list(cuda.get_rng_state_all()) if cuda.is_initialized() else None
 
     @_noted("python.memory_segments is empty")
     def segments(self) -> list[dict[str, Any]] | None:
         """See `Accelerator`; asks the allocator, not the driver, and for no history."""
-        cuda = sys.modules["torch"].cuda
+        cuda = device_api()
         if not cuda.is_initialized():
             return None
         has_choice = "include_traces" in inspect.signature(cuda.memory_snapshot).parameters
@@ -267,7 +277,7 @@ class Cuda:
 
     def empty_cache(self) -> bool:
         """See `Accelerator`."""
-        cuda = sys.modules["torch"].cuda
+        cuda = device_api()
         if not cuda.is_initialized() or is_capturing():
             return False
         cuda.empty_cache()
@@ -279,18 +289,18 @@ class Cuda:
         device = self._in_use()
         if device is None:
             return False
-        sys.modules["torch"].cuda.reset_peak_memory_stats(device)
+        device_api().reset_peak_memory_stats(device)
         return True
 
     def use_device(self) -> None:
         """See `Accelerator`."""
         device = self._in_use()
         if device is not None and self._has_context(device):
-            sys.modules["torch"].cuda.set_device(device)
+            device_api().set_device(device)
 
     def _in_use(self) -> int | None:
         """The number of the training's device; None while none is in use."""
-        return self._here() if sys.modules["torch"].cuda.is_initialized() else None
+        return self._here() if device_api().is_initialized() else None
 
     def _here(self) -> int:
         """The device that this thread computes on.
@@ -298,11 +308,16 @@ class Cuda:
         One that was chosen in it, as those of autograd and of DataParallel have; where none was,
         the first is only what a thread begins with, and says nothing.
         """
-        chosen: int = sys.modules["torch"].cuda.current_device()
+        chosen: int = device_api().current_device()
         return chosen or self._device or 0
 
     def _has_context(self, device: int) -> bool:
-        """Whether a device is in use in this process, without having it used."""
+        """Whether a device is in use in this process, without having it used.
+
+        XPU's do not tell: of these it is the training's, and no other.
+        """
+        if device_kind() == "xpu":
+            return device == self._device
         if device not in self._contexts:
             ask = getattr(sys.modules["torch"]._C, "_cuda_hasPrimaryContext", None)
             if ask is not None and not ask(device):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Protocol
 
+from .api import device_api
+
 
 class HistoryKeeper(Protocol):
     """What the agent asks of an allocator that can keep a history of its own."""
@@ -29,12 +31,12 @@ class HistoryKeeper(Protocol):
 
 
 class CudaHistory:
-    """The history of torch's allocator for CUDA."""
+    """The history of torch's allocator for CUDA, or XPU."""
 
     def is_in_use(self) -> bool:
         """See `HistoryKeeper`."""
-        in_use: bool = sys.modules["torch"].cuda.is_initialized()
-        return in_use
+        api = device_api()
+        return bool(api.is_initialized() and hasattr(api.memory, "_record_memory_history"))
 
     def has_history(self) -> bool:
         """See `HistoryKeeper`; an older torch does not tell, and then it is taken to be off."""
@@ -43,14 +45,14 @@ class CudaHistory:
 
     def start_history(self, entries: int) -> None:
         """See `HistoryKeeper`; without C++ frames, which cost more than all the rest."""
-        memory = sys.modules["torch"].cuda.memory
+        memory = device_api().memory
         memory._record_memory_history("all", stacks="python", max_entries=entries)
 
     def stop_history(self) -> None:
         """See `HistoryKeeper`."""
-        sys.modules["torch"].cuda.memory._record_memory_history(None)
+        device_api().memory._record_memory_history(None)
 
     def history(self) -> dict[str, Any]:
         """See `HistoryKeeper`."""
-        snapshot: dict[str, Any] = sys.modules["torch"].cuda.memory._snapshot()
+        snapshot: dict[str, Any] = device_api().memory._snapshot()
         return snapshot

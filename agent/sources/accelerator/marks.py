@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ring.format import NULL_FLOAT
+from .api import number_of
 from .captures import is_capturing
 from .owned import Owned
 
@@ -78,7 +79,7 @@ class Marks:
             RuntimeError: The device has failed.
         """
         stream = cuda.current_stream(device)
-        key = device, stream.cuda_stream
+        key = device, number_of(stream)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(device)

@@ -18,7 +18,6 @@ MISSING = (
     " installed (pip install 'probing-agent[nvml]')"
 )
 _NONE = "device_used_bytes of python.memory is NULL and python.devices empty"
-OF_AMD = f"{_NONE}: NVML knows no device of AMD's"
 _KINDS = ("GPU-", "MIG-")
 _GPU_TEMPERATURE, _SM_CLOCK, _MEMORY_CLOCK = 0, 1, 2
 _UNCORRECTED, _VOLATILE = 1, 0
@@ -260,6 +259,11 @@ def _words(reasons: int | None) -> str | None:
     if reasons is None:
         return None
     return ";".join(name for bit, name in _REASONS if reasons & bit)
+
+
+def not_of(maker: str) -> str:
+    """Why there are no figures of another maker's devices."""
+    return f"{_NONE}: NVML knows no device of {maker}'s"
 
 
 def uuids_of(uuid: str | None, *, visible: str | None, ordinal: int) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from .api import device_api
 from .marks import EventMark, Marks
 from .owned import Owned
 
@@ -75,7 +76,7 @@ class Pinned:
             try:
                 seen = place[: plain.nbytes].view(plain.dtype)
                 seen.copy_(plain, non_blocking=True)
-                mark = self._marks.set(torch.cuda, tensor.device.index)
+                mark = self._marks.set(device_api(), tensor.device.index)
             except RuntimeError:
                 places.append((place, before))
                 raise

@@ -55,11 +55,17 @@ class GraphReplays:
         self._number = 0
         self._timer: DeviceTimes | None = None
         cls = graph_class()
-        self._methods = [
-            StandIn(cls, "capture_begin", self._around_begin, [captures.begins, captures.ended]),
-            StandIn(cls, "capture_end", self._around_end, [captures.ended, self._captured]),
-            StandIn(cls, "replay", self._around_replay, [self._begin, self._end]),
-        ]
+        self._methods = (
+            []
+            if cls is None
+            else [
+                StandIn(
+                    cls, "capture_begin", self._around_begin, [captures.begins, captures.ended]
+                ),
+                StandIn(cls, "capture_end", self._around_end, [captures.ended, self._captured]),
+                StandIn(cls, "replay", self._around_replay, [self._begin, self._end]),
+            ]
+        )
         self.guard = Guard("graphs", self.stop)
 
     @property

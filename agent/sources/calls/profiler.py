@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ....script.profile_mark import MARK, MARKS_PER_STEP
-from ..accelerator import is_in_use
+from ..accelerator import profiler_activity
 from ..stand_in import StandIn
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
@@ -145,9 +145,9 @@ class StepsProfile:
         return self._torch.profiler._KinetoProfile(activities=self._activities())
 
     def _activities(self) -> list[Any]:
-        """The CPU, and CUDA where the program uses it."""
-        kinds = self._torch.profiler.ProfilerActivity
-        return [kinds.CPU, kinds.CUDA] if is_in_use() else [kinds.CPU]
+        """The CPU, and an accelerator where the program uses one."""
+        kinds, name = self._torch.profiler.ProfilerActivity, profiler_activity()
+        return [kinds.CPU, *([] if name is None else [getattr(kinds, name)])]
 
     def _mark(self, step: int) -> None:
         """Leave marks in the trace, with the time by the ring's clock."""

@@ -233,20 +233,20 @@ class CollectiveRows:
         asked, behind = 0, set[Any]()
         for key, call in list(self.under_way.items()):
             if call.reached is not None and call.reached.lane not in behind:
-                is_over = call.reached.is_here()
+                is_over, failure = call.reached.is_here(), None
                 behind.update(() if is_over else (call.reached.lane,))
             elif call.reached is None and call.work is not None:
                 work = call.work()
                 is_over = work is None or _is_over(work, call)
+                failure = _failure_of(work, call) if is_over else None
             else:
                 continue
             asked += 1
             if is_over and self.under_way.pop(key, None) is not None:
-                error = _error_of(call)
-                if error is None:
+                if failure is None:
                     self._close(call, now_ns)
                 else:
-                    self.failed(call, error)
+                    self.failed(call, failure)
                 self._let_go(call)
             if asked >= _MOST_POLLED:
                 break
@@ -342,14 +342,17 @@ def _is_over(work: Any, call: Call) -> bool:
     return bool(work.is_completed())
 
 
-def _error_of(call: Call) -> BaseException | None:
-    """What a work has failed with that nobody waits for in Python, as far as the host can tell."""
-    work = call.work() if call.is_on_host and call.work is not None else None
-    if work is None or work.is_success():
+def _failure_of(work: Any, call: Call) -> Exception | None:
+    """What a work on the host has failed with that nobody has waited for, by its future."""
+    if work is None or not call.is_on_host:
         return None
     try:
-        work.get_future().value()
-    except RuntimeError as error:
+        future = work.get_future()
+    except RuntimeError:  # of a kind that has none
+        return None
+    try:
+        future.value()
+    except Exception as error:  # noqa: BLE001 - whatever it was
         return error
     return None
 

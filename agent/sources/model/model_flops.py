@@ -9,7 +9,7 @@ import sys
 import weakref
 from typing import Any, NamedTuple
 
-from ..accelerator import KIND, DeviceModel
+from ..accelerator import DeviceModel, device_kind
 
 _PER_PARAMETER = 6
 _T = 1e12
@@ -113,7 +113,8 @@ def autocast_type() -> Any:
     """The type that autocast has calls on a device be in, here and now; None without."""
     torch: Any = sys.modules["torch"]
     try:
-        return torch.get_autocast_dtype(KIND) if torch.is_autocast_enabled(KIND) else None
+        kind = device_kind()
+        return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     except (AttributeError, TypeError):  # a torch before 2.4
         return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
 

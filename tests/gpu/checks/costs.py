@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import os
 import statistics
 import time
@@ -14,13 +15,15 @@ import torch
 
 from probing.agent.on_demand.profiling import Profiles
 from probing.messages.common import ProfileRequest
+from probing.profiling import Trace, read_trace, summarize
 from tests.benchmarks.measures import bootstrap_median, slowdowns
 from tests.gpu.devices import Device
-from tests.gpu.findings import Finding, expect, limit, seen
+from tests.gpu.findings import Finding, expect, left_out, limit, seen
 from tests.gpu.trainings import Recorded, Small, gpt
 
 _MUST = 1.0
 _MIB = 1 << 20
+_GZIP = b"\x1f\x8b"
 
 
 def cost(device: Device) -> Iterator[Finding]:
@@ -97,9 +100,32 @@ def profile(device: Device) -> Iterator[Finding]:
         training.steps(1)
     path = profiling.future.result(0)
     yield expect("a trace was written", path.stat().st_size > 0, must=True)
+    yield from _kernels(device, read_trace(_unpacked(path.read_bytes())))
     training.steps(5)
     yield expect("problems of the record", recorded.problems(), must=[])
     profiles.close()
+
+
+def _kernels(device: Device, trace: Trace) -> Iterator[Finding]:
+    """Each kernel is known by the operator that launched it, and by its launch."""
+    yield expect("operators in it", bool(trace.ops), must=True)
+    if device.is_fake:
+        yield left_out("kernels in it", "the made-up CUDA has none that torch would see")
+        return
+    kernels = [kernel for kernel in trace.kernels if kernel.kind == "kernel"]
+    alone = sum(kernel.parent is None for kernel in kernels)
+    yield expect("kernels in it", bool(kernels), must=True)
+    yield limit("those whose operator is not known", 100 * alone / max(1, len(kernels)), most=5,
+                unit="%")  # fmt: skip
+    missing = len(kernels) - len(trace.delays_ns)
+    yield limit("those whose launch is not known", 100 * missing / max(1, len(kernels)), most=5,
+                unit="%")  # fmt: skip
+    yield seen("launches, delays and queues", summarize(trace).queues)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What may be gzipped."""
+    return gzip.decompress(data) if data[:2] == _GZIP else data
 
 
 def soak(device: Device) -> Iterator[Finding]:

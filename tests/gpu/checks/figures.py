@@ -132,6 +132,22 @@ def memory(device: Device) -> Iterator[Finding]:
     yield expect("problems of the record", recorded.problems(), must=[])
 
 
+_TOLD = (
+    "busy",
+    "power_w",
+    "sm_mhz",
+    "temperature_c",
+    "throttled",
+    "processes",
+    "own_bytes",
+    "ecc_errors",
+    "pcie_sent_bytes_per_s",
+    "pcie_received_bytes_per_s",
+    "nvlink_sent_bytes_per_s",
+    "nvlink_received_bytes_per_s",
+)
+
+
 class _Hungry(nn.Module):
     """Asks for more than there is."""
 
@@ -168,9 +184,6 @@ def devices(device: Device) -> Iterator[Finding]:
     mfu = [row["mfu"] for row in recorded.rows("steps")[2:18]]
     told = [value for value in mfu if value is not None]
     yield expect("mfu is between 0 and 1", bool(told) and all(0 < v < 1 for v in told), must=True)
-    if device.is_fake:
-        yield left_out("python.devices", "the made-up CUDA has no driver")
-        return
     if recorded.training.accelerator.device_totals(fresh=True) is None:
         yield left_out("python.devices", "; ".join(recorded.training.accelerator.notes()))
         return
@@ -179,5 +192,5 @@ def devices(device: Device) -> Iterator[Finding]:
     free, total = torch.cuda.mem_get_info()
     off = abs(row["used_bytes"] - (total - free)) / total
     yield limit("used_bytes off mem_get_info by", off * 100, most=2, unit="% of all")
-    for name in ("busy", "power_w", "sm_mhz", "temperature_c", "throttled", "processes"):
+    for name in _TOLD:
         yield seen(name, row[name])

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from probing.ring.format import DONE, FAILED
 from tests.gpu.devices import Device, FakeDevice
 from tests.gpu.findings import Finding, expect, left_out
 from tests.gpu.trainings import Recorded, wait_for
@@ -34,6 +35,12 @@ def _join(device: Device) -> None:
 def _states(recorded: Recorded) -> list[tuple[str, bool]]:
     """Which collectives are open."""
     return [(row["op"], row["is_open"]) for row in recorded.rows("collectives")]
+
+
+def _ends(recorded: Recorded) -> list[str]:
+    """How each collective has ended."""
+    words = {DONE: "DONE", FAILED: "FAILED"}
+    return [words.get(row["state"], "is open") for row in recorded.rows("collectives")]
 
 
 def nccl(device: Device) -> Iterator[Finding]:
@@ -108,6 +115,10 @@ def hang(device: Device) -> Iterator[Finding]:
     # The watch of the agent sees that the device is past it, though the training stands still.
     closed = wait_for(lambda: not _states(recorded)[-1][1])
     yield expect("closed though the training stands still", closed, must=True)
+    device.sleep(_BEHIND_S)
+    dist.all_reduce(x)
+    dist.distributed_c10d._abort_process_group()
+    yield expect("one whose group is aborted is", _ends(recorded)[-1], must="FAILED")
     yield expect("problems of the record", recorded.problems(), must=[])
 
 

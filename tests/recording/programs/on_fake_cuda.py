@@ -2,7 +2,8 @@
 
 ``train``: eager steps, a capture of a whole step while numbers of steps before are on their way,
 replays, eager steps again. ``fork``: epochs with forking loaders, and children that end as programs
-do. ``allocator NAME``: a few steps with an allocator that tells little.
+do. ``allocator NAME``: a few steps with an allocator that tells little. ``other KIND``: eager steps
+on a device of another maker, ``xpu`` or ``rocm``.
 """
 
 from __future__ import annotations
@@ -125,10 +126,25 @@ def allocator(name: str) -> dict[str, Any]:
     return {"observed": CUDA.calls("attach_observer")}
 
 
+def other(kind: str) -> dict[str, Any]:
+    """See the module."""
+    CUDA.start()
+    training = Training()
+    training.steps(EAGER)
+    waits = [entry.name for entry in CUDA.waits()]
+    CUDA.finish()
+    losses = [float(loss) for loss in training.losses]
+    return {"losses": losses, "waits": waits, "contexts": sorted(CUDA.contexts)}
+
+
 if __name__ == "__main__":
-    install(CUDA)
     what, *arguments = sys.argv[1:]
-    scenes: dict[str, Any] = {"train": train, "fork": fork, "allocator": allocator}
+    if arguments == ["xpu"]:
+        CUDA.kind = "xpu"
+    elif arguments == ["rocm"]:
+        torch.version.hip = "6.4"
+    install(CUDA)
+    scenes: dict[str, Any] = {"train": train, "fork": fork, "allocator": allocator, "other": other}
     seen = scenes[what](*arguments)
     print(json.dumps(seen), flush=True)
     assert threading.current_thread() is threading.main_thread()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,14 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from probing.agent.sources.accelerator import Cuda, captures, is_capturing  # noqa: E402
+from probing.agent.sources.accelerator import (  # noqa: E402
+    Cuda,
+    captures,
+    device_kind,
+    graph_class,
+    is_capturing,
+    profiler_activity,
+)
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
 from probing.ring.format import NULL_FLOAT  # noqa: E402
 from tests.harness.fake_cuda import FakeCuda  # noqa: E402
@@ -222,3 +230,75 @@ def test_an_owner_outlives_its_last_reference() -> None:
     assert len(owned) == 1
     owned.release(thing)
     assert kept == {}
+
+
+@pytest.fixture
+def xpu() -> Iterator[FakeCuda]:
+    """A made-up torch for XPU, which has the second device in use."""
+    with installed(FakeCuda(devices=2, home=1, kind="xpu")) as fake:
+        fake.start()
+        yield fake
+
+
+def test_xpu_is_asked_as_cuda_is(xpu: FakeCuda) -> None:
+    """Numbers, marks and times come without a wait, and no other device is begun to be used."""
+    seam: Any = Cuda()
+    assert seam.mark() is None, "whose device is not known yet, and contexts do not tell"
+    seam.meet(torch.device("xpu", 1))
+    first, number = seam.mark(), seam.copy_number(torch.tensor(2.5))
+    xpu.work(0.25)
+    took = seam.between(first, seam.mark())
+    assert not took.is_here()
+    xpu.advance(1.0)
+    assert (took.is_here(), took.value()) == (True, 0.25)
+    assert (number.is_here(), number.value()) == (True, 2.5)
+    assert seam.memory_figures().device == "xpu:1"
+    assert (xpu.waits(), xpu.contexts) == ([], {1})
+    assert (device_kind(), profiler_activity()) == ("xpu", "XPU")
+
+
+def test_what_xpu_does_not_tell_is_null(xpu: FakeCuda) -> None:
+    """The whole device is NVML's business; nobody tells when memory runs out."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("xpu", 1))
+    assert seam.watch_out_of_memory(lambda *_: None)
+    assert xpu.observers == []
+    assert seam.device_sample() is None
+    assert seam.device_totals(fresh=True) is None
+    (note,) = seam.notes()
+    assert "NVML knows no device of Intel's" in note
+
+
+def test_a_capture_on_xpu_is_left_alone(xpu: FakeCuda) -> None:
+    """Nothing is asked while one is under way."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("xpu", 1))
+    mark, graph = seam.mark(), graph_class()()
+    with torch.xpu.Stream(torch.device("xpu", 1)):
+        captures.begins(graph)
+        graph.capture_begin()
+        assert is_capturing()
+        assert (mark.is_here(), seam.mark(), seam.copy_number(torch.tensor(1.0))) == (
+            False,
+            None,
+            None,
+        )
+        graph.capture_end()
+        captures.ended(graph)
+    assert mark.is_here()
+
+
+def test_rocm_is_cuda_but_for_the_driver(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch calls its devices CUDA's; NVML, which knows none of AMD's, is not asked."""
+    monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    number, mark = seam.copy_number(torch.tensor(1.5)), seam.mark()
+    assert (number.is_here(), number.value(), mark.is_here()) == (True, 1.5, True)
+    assert seam.memory_figures().device == "cuda:1"
+    assert (seam.device_sample(), seam.device_totals(fresh=True)) == (None, None)
+    (note,) = seam.notes()
+    assert "AMD" in note
+    assert "nvidia-ml-py" not in note
+    assert cuda.waits() == []
