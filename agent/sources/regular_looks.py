@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from ...safety.guard import Guard
-from ..recording.safe_points import AGENT_THREAD_PREFIX
+from ..recording.agent_threads import start_thread
 
 _END_S = 1.0
 
@@ -25,7 +25,7 @@ class RegularLooks:
     def __init__(self, source: str, thread: str) -> None:
         """Begin without looking; `thread` is what its thread is called."""
         self.is_on = False
-        self._name = f"{AGENT_THREAD_PREFIX}{thread}"
+        self._name = thread
         self._enough = threading.Event()
         self._thread: threading.Thread | None = None
         self.guard = Guard(source, self.stop)
@@ -50,11 +50,7 @@ class RegularLooks:
         """Look from now on, for the first time after `first_s`; unless that has begun."""
         if self._thread is None:
             self._enough = threading.Event()
-            times = (first_s, interval_s, self._enough)
-            self._thread = threading.Thread(
-                target=self._run, args=times, name=self._name, daemon=True
-            )
-            self._thread.start()
+            self._thread = start_thread(self._name, self._run, first_s, interval_s, self._enough)
 
     def _run(self, wait_s: float, interval_s: float, enough: threading.Event) -> None:
         """Look until it is enough."""
