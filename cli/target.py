@@ -78,7 +78,7 @@ class Target:
         Raises:
             ProbingError: It cannot be reached, or attached to where that was asked for.
         """
-        from ..client.base import connect
+        from ..client.connecting import connect
 
         if self.attaches:
             from .render.attached import render_attached

@@ -10,7 +10,6 @@ import codecs
 import contextlib
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,7 @@ from typing import IO, Any
 from ..errors import ProbingError, UsageError
 from .ask.time_limit import held_back
 from .render.errors import render_error
-from .render.text import CONTROLS, escape_controls, harmless, json_value
+from .render.text import CONTROLS, as_json, escape_controls, harmless, json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +95,8 @@ def write(text: str) -> None:
 def write_json(value: Any) -> None:
     """Write a value of plain parts to stdout as JSON; what is not plain, as the text it prints."""
     text = json.dumps(json_value(value), indent=2, ensure_ascii=False, default=str)
-    write(CONTROLS.sub(_json_escape, text))
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    """A control character as JSON writes it; line breaks stand between the values alone."""
-    return match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}"
+    # Line breaks stand between the values alone.
+    write("\n".join(CONTROLS.sub(as_json, line) for line in text.split("\n")))
 
 
 def write_chunks(chunks: Iterable[bytes]) -> None:

@@ -261,10 +261,16 @@ def errors_page() -> str:
     classes = [cls for cls in error_classes() if cls is not ProbingError]
     classes.sort(key=lambda cls: [base.__name__ for base in reversed(cls.__mro__)])
     rows = (
-        (f"`{c.code}`", f"`{c.__name__}`", str(c.status), str(c.exit_code), _error_doc(c))
+        (f"`{c.code}`", _class_of(c), str(c.status), str(c.exit_code), _error_doc(c))
         for c in classes
     )
     return _page(["# Errors", intro, _grid(("code", "class", "HTTP", "exit", "meaning"), rows)])
+
+
+def _class_of(cls: type[ProbingError]) -> str:
+    """The class of an error, and what else catches it."""
+    parent = cls.__mro__[1]
+    return f"`{cls.__name__}`" + ("" if parent is ProbingError else f", a `{parent.__name__}`")
 
 
 def _error_doc(cls: type[ProbingError]) -> str:

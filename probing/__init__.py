@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__  # noqa: N811
 
 if TYPE_CHECKING:
-    from .client.base import Process, connect
+    from .client.base import Process
+    from .client.connecting import connect
     from .client.listing import list_processes
     from .cluster.union.job import connect_many
     from .errors import ProbingError
@@ -46,7 +47,7 @@ __all__ = [
 _HOMES = {
     "ProbingError": "errors",
     "Process": "client.base",
-    "connect": "client.base",
+    "connect": "client.connecting",
     "connect_many": "cluster.union.job",
     "list_processes": "client.listing",
     "load_ipython_extension": "magic",

@@ -11,7 +11,7 @@ import shlex
 import sys
 from typing import Any, NoReturn
 
-from .client.base import connect
+from .client.connecting import connect
 from .errors import ProbingError
 
 _SESSION = "notebook"

@@ -17,8 +17,8 @@ from ...errors import ActRefused, ActTimedOut, BadRequest, Busy, NoSuchAction, P
 from ...messages.act import ActRequest, Acts, Commit, Undo, asked_of, describe
 from ..audit.audit import ask_hooks
 from ..audit.request_log import Sender
+from ..recording.agent_threads import start_thread
 from ..recording.no_training import watched
-from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from .pending import Kept, refuse_undoing_alone, why_not
 from .place import wait_applied
@@ -78,14 +78,11 @@ class Actions:
                 limit_s=min(limit_s, _LONGEST_S),
                 ranks=request.ranks,
             )
-            kept.future.set_running_or_notify_cancel()
-            kept.prepared.set_running_or_notify_cancel()
             self._kept.append(kept)
             self._kept[:] = [
                 k for k in self._kept[:-_MOST_KEPT] if k.undo or not k.outcome
             ] + self._kept[-_MOST_KEPT:]
-        name = f"{AGENT_THREAD_PREFIX}act"
-        threading.Thread(target=self._work, args=(kept,), name=name, daemon=True).start()
+        start_thread("act", self._work, kept)
         return kept
 
     def commit(self, commit: Commit) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...errors import ActRefused
 from ...messages.act import Act, Asked, Prepared, Undo
 from ..audit.request_log import Sender
+from ..recording.agent_threads import pending
 from .record import Outcome
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ class Kept:
     asked: Asked
     limit_s: float
     ranks: int | None = None
-    prepared: Future[Prepared] = field(default_factory=Future)
+    prepared: Future[Prepared] = field(default_factory=pending)
     rendezvous: Rendezvous | None = None
     word: int = 0
     since: float = field(default_factory=time.monotonic)
-    future: Future[Act] = field(default_factory=Future)
+    future: Future[Act] = field(default_factory=pending)
     is_cancelled: bool = False
     outcome: Outcome | None = None
     undo: Callable[[], Undone] | None = None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...errors import EvalCancelled, EvalTimedOut
 from ...messages.common import EVAL_INTERRUPTED, EvalRequest, EvalResult
 from ...messages.eval import EvalCommit, EvalJob
+from ..recording.agent_threads import pending
 from ..recording.safe_points import Visit
 from ..recording.stillness import Stillness, Training
 from .record import Outcome
@@ -43,8 +44,7 @@ class Evaluation:
     def __init__(
         self, request: EvalRequest, limit_s: float, training: Training, shared: Shared
     ) -> None:
-        self.future: Future[EvalResult] = Future()
-        self.future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+        self.future: Future[EvalResult] = pending()
         self.limit_s = limit_s
         self.is_overdue = False
         self.where: str | None = None

@@ -15,6 +15,7 @@ from ...errors import BadRequest, Busy, NoSuchJob, RequestTooLarge
 from ...messages.common import EvalRequest
 from ...messages.eval import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
 from ..audit.request_log import Sender
+from ..recording.agent_threads import start_thread
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from .evaluation import Evaluation
@@ -26,8 +27,7 @@ _END_S = 2.0
 """How long interrupted code is waited for when the agent goes."""
 _LONGEST_S = 86_400.0
 _MOST_CHARS = 200
-_EVAL_THREAD = f"{AGENT_THREAD_PREFIX}eval"
-_THREADS = frozenset({_EVAL_THREAD, TIMER_THREAD})
+_THREADS = frozenset({f"{AGENT_THREAD_PREFIX}eval", TIMER_THREAD})
 
 W = TypeVar("W", Evaluation, Repetition)
 
@@ -146,14 +146,8 @@ class Evaluator:
             if len(self._in_hand) >= settings.eval_max_running:
                 raise Busy("evals", settings.eval_max_running)
             number, work = self._record.next_number(), make()
-            thread = threading.Thread(
-                target=self._work,
-                args=(number, work, sender, code),
-                name=_EVAL_THREAD,
-                daemon=True,
-            )
             self._in_hand[number] = _InHand(work, sender, code, time.monotonic())
-        thread.start()
+        start_thread("eval", self._work, number, work, sender, code)
         return work
 
     def _work(self, number: int, work: Evaluation | Repetition, sender: Sender, code: str) -> None:

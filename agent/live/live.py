@@ -36,7 +36,7 @@ from ...tables import (
     TENSORS,
     THREADS,
 )
-from ..recording.safe_points import AGENT_THREAD_PREFIX
+from ..recording.agent_threads import in_thread
 from ..sources.stacks.look import take_backtrace
 
 if TYPE_CHECKING:
@@ -96,17 +96,7 @@ def live_rows(question: LiveQuestion) -> LiveRows:
 
 def rows_in_thread(question: LiveQuestion) -> Future[LiveRows]:
     """As `live_rows`, in a thread of its own, since that may wait."""
-    future: Future[LiveRows] = Future()
-    future.set_running_or_notify_cancel()
-
-    def work() -> None:
-        try:
-            future.set_result(live_rows(question))
-        except BaseException as error:  # noqa: BLE001 - raised again where the future is read
-            future.set_exception(error)
-
-    threading.Thread(target=work, name=f"{AGENT_THREAD_PREFIX}live", daemon=True).start()
-    return future
+    return in_thread("live", lambda: live_rows(question))
 
 
 def _models(question: LiveQuestion) -> LiveRows:

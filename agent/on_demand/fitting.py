@@ -15,13 +15,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
-from ...errors import BadRequest, Busy, FitRefused, FitTimedOut
+from ...errors import BadRequest, FitRefused, FitTimedOut
 from ...messages.fit import FitAnswer, FitRequest
+from ..recording.agent_threads import OneAtATime, ThreadJob
 from ..recording.no_training import NoTraining, watched
-from ..recording.safe_points import AGENT_THREAD_PREFIX, Visit
+from ..recording.safe_points import Visit
 from ..recording.stillness import Stillness
 from ..recording.training import TorchTraining
 from ..sources.fit.fake_step import clean_cache
@@ -31,19 +31,17 @@ from ..sources.fit.step_look import SeenStep, StepLook
 DEFAULT_TIMEOUT_S = 30.0
 LONGEST_HOLD_S = 20.0
 _POLL_S = 0.05
-_END_S = 2.0
 _OBSTACLE_HELP = "`probing ENDPOINT memory` shows what it takes now."
 _KEPT_S = 300.0
 """How long what was seen of a step may serve further predictions."""
 
 
-class Fits:
+class Fits(OneAtATime["Fitting"]):
     """Takes requests, and hands back futures of their answers."""
 
     def __init__(self, training: Callable[[], TorchTraining | NoTraining]) -> None:
+        super().__init__()
         self._training = training
-        self._lock = threading.Lock()
-        self._in_hand: Fitting | None = None
         self._seen: tuple[SeenStep, float] | None = None
 
     def submit(self, request: FitRequest) -> Fitting:
@@ -59,17 +57,7 @@ class Fits:
             if value is not None and value < 1:
                 raise BadRequest(f"{name} must be at least 1")
         training = watched(self._training(), FitRefused, unseen="no step is seen")
-        with self._lock:
-            if self._in_hand is not None and not self._in_hand.future.done():
-                raise Busy("fit", 1)
-            self._in_hand = fitting = Fitting(request, training, self._fresh(), self._keep)
-        fitting.begin()
-        return fitting
-
-    def close(self) -> None:
-        """End what is in hand."""
-        if self._in_hand is not None:
-            self._in_hand.close()
+        return self.begin(Fitting(request, training, self._fresh(), self._keep))
 
     def _keep(self, seen: SeenStep) -> None:
         """Use what was seen once more."""
@@ -84,12 +72,10 @@ class Fits:
         return seen if is_fresh else None
 
 
-class Fitting:
-    """One prediction on its way from request to answer.
+class Fitting(ThreadJob[FitAnswer]):
+    """One prediction on its way from request to answer."""
 
-    Attributes:
-        future: Gets the `FitAnswer`, or an error.
-    """
+    name = "fit"
 
     def __init__(
         self,
@@ -98,8 +84,7 @@ class Fitting:
         seen: SeenStep | None,
         keep: Callable[[SeenStep], None],
     ) -> None:
-        self.future: Future[FitAnswer] = Future()
-        self.future.set_running_or_notify_cancel()
+        super().__init__()
         self._request = request
         self._training = training
         self._seen = seen
@@ -108,34 +93,21 @@ class Fitting:
         self._is_cancelled = threading.Event()
         self._end = time.monotonic() + (request.timeout_s or DEFAULT_TIMEOUT_S)
         self._hold_end = self._end
-        self._thread = threading.Thread(
-            target=self._run, name=f"{AGENT_THREAD_PREFIX}fit", daemon=True
-        )
-
-    def begin(self) -> None:
-        """Start its thread."""
-        self._thread.start()
 
     def cancel(self) -> None:
         """Nobody wants it any more."""
         self._is_cancelled.set()
 
-    def close(self) -> None:
-        """The agent goes: end it, and wait a little for that."""
-        self.cancel()
-        self._thread.join(_END_S)
-
-    def _run(self) -> None:
-        """The body of its thread."""
+    def _work(self) -> FitAnswer:
+        """See `ThreadJob`."""
         recording: Any = self._training.watched()
         recording.threads.state.is_apart = True  # nothing that this thread runs is the training's
-        try:
-            self.future.set_result(self._predict(recording))
-        except BaseException as error:  # noqa: BLE001 - the result, whatever it is
-            self.future.set_exception(error)
-        finally:
-            if self._visit is not None:
-                self._training.safe_points.withdraw(self._visit)
+        return self._predict(recording)
+
+    def _leave(self) -> None:
+        """See `ThreadJob`."""
+        if self._visit is not None:
+            self._training.safe_points.withdraw(self._visit)
 
     def _predict(self, recording: Any) -> FitAnswer:
         """See a step, hold the training, and run its copies."""

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ...errors import BadRequest, InternalError, ProfileRefused
 from ...messages.allocation import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
 from ...messages.common import MOST_STEPS
 from ...rundir.folders import ProcessFolder
+from ..recording.agent_threads import in_thread
 from ..recording.no_training import NoTraining, watched
-from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.source import SourceReport
 from ..sources.accelerator import CudaHistory
 from ..sources.allocation.allocations import AllocationSteps
@@ -31,7 +31,6 @@ from .profiling import DEFAULT_TIMEOUT_S, Profiles, Profiling
 if TYPE_CHECKING:
     from ..recording.training import TorchTraining
 
-_Result = TypeVar("_Result")
 _ENDLESS_S = 86_400.0
 
 
@@ -62,7 +61,7 @@ class MemoryRecordings:
             ProfileRefused: The ends of steps cannot be seen here.
             Busy: A profile is in hand.
         """
-        return _in_thread(lambda: self._changed(request))
+        return in_thread("memory", lambda: self._changed(request))
 
     def _changed(self, request: RecordRequest) -> RecordStatus:
         """Begin or end, here and now."""
@@ -93,7 +92,7 @@ class MemoryRecordings:
         with self._lock:
             if self._keeper.is_in_use():
                 self._history = self._history or self._new_history(training)
-                return Taking(_in_thread(self._save_history))
+                return Taking(in_thread("memory", self._save_history))
             if self._is_taken or self._profiling is None or not self._is_of_use():
                 limit_s = request.timeout_s or DEFAULT_TIMEOUT_S
                 first = request.first_step
@@ -222,21 +221,6 @@ class Taking:
         """Nobody wants it any more: end what was begun for it alone."""
         if self._cancel is not None:
             self._cancel()
-
-
-def _in_thread(work: Callable[[], _Result]) -> Future[_Result]:
-    """What takes long, in a thread of its own."""
-    future: Future[_Result] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again where the future is read
-            future.set_exception(error)
-
-    threading.Thread(target=run, name=f"{AGENT_THREAD_PREFIX}memory", daemon=True).start()
-    return future
 
 
 def _check(steps: int, entries: int) -> None:

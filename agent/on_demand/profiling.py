@@ -13,14 +13,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 
-from ...errors import BadRequest, Busy, InternalError, ProfileRefused, ProfileTimedOut
+from ...errors import BadRequest, InternalError, ProfileRefused, ProfileTimedOut
 from ...messages.common import MOST_STEPS, ProfileProgress, ProfileRequest
 from ...rundir.folders import ProcessFolder
+from ..recording.agent_threads import OneAtATime, ThreadJob
 from ..recording.no_training import NoTraining, watched
-from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..recording.training import TorchTraining
 from ..sources.calls.profiler import StepsProfile
 
@@ -30,16 +29,15 @@ _END_S = 2.0
 _LEFT = "the agent left the process, or who asked went away"
 
 
-class Profiles:
+class Profiles(OneAtATime["Profiling"]):
     """Takes requests, and hands back futures of the file with the trace."""
 
     def __init__(
         self, training: Callable[[], TorchTraining | NoTraining], folder: ProcessFolder
     ) -> None:
+        super().__init__()
         self._training = training
         self._folder = folder
-        self._lock = threading.Lock()
-        self._in_hand: Profiling | None = None
 
     def submit(self, request: ProfileRequest) -> Profiling:
         """Start on a request.
@@ -56,33 +54,15 @@ class Profiles:
         path, limit_s = self._folder.profile, request.timeout_s or DEFAULT_TIMEOUT_S
         return self.begin(Profiling(profile, training, lambda: save_trace(profile, path), limit_s))
 
-    def begin(self, profiling: Profiling) -> Profiling:
-        """Take one in hand, since there can be one profiler in a process.
-
-        Raises:
-            Busy: Another one is.
-        """
-        with self._lock:
-            if self._in_hand is not None and not self._in_hand.is_over():
-                raise Busy("profile", 1)
-            self._in_hand = profiling
-        profiling.begin()
-        return profiling
-
     def progress(self) -> ProfileProgress:
         """How far the profile in hand is."""
-        profiling = self._in_hand
+        profiling = self.job
         if profiling is None or profiling.future.done() or not profiling.is_of_time:
             return ProfileProgress(state="idle")
         return profiling.progress()
 
-    def close(self) -> None:
-        """End what is in hand, and wait a little for the profiler to be off."""
-        if self._in_hand is not None:
-            self._in_hand.close()
 
-
-class Profiling:
+class Profiling(ThreadJob[Path]):
     """One profile on its way from request to file.
 
     Args:
@@ -94,6 +74,8 @@ class Profiling:
         is_of_time: Whether it is a profile of what the time is spent on.
     """
 
+    name = "profile"
+
     def __init__(
         self,
         profile: StepsProfile,
@@ -101,25 +83,17 @@ class Profiling:
         save: Callable[[], Path],
         limit_s: float,
     ) -> None:
-        self.future: Future[Path] = Future()
-        self.future.set_running_or_notify_cancel()
+        super().__init__()
         self.is_of_time = type(profile) is StepsProfile
         self._limit_s = min(limit_s, 86_400.0)
         self._safe_points = training.safe_points
         self._profile = profile
         self._save = save
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"{AGENT_THREAD_PREFIX}profile", daemon=True
-        )
-
-    def begin(self) -> None:
-        """Start its thread."""
-        self._thread.start()
 
     def is_over(self) -> bool:
         """Whether the profiler is off, and nothing of it remains to be done."""
-        return self.future.done() and self._profile.over.is_set()
+        return super().is_over() and self._profile.over.is_set()
 
     def progress(self) -> ProfileProgress:
         """How far it is."""
@@ -136,24 +110,26 @@ class Profiling:
         if not self._profile.over.wait(_END_S):
             self._profile.end_later()
         self._is_closed.set()
-        self._thread.join(_END_S)
+        super().close()
 
-    def _run(self) -> None:
-        """The body of its thread."""
+    def _work(self) -> Path:
+        """See `ThreadJob`."""
         profile = self._profile
         try:
             profile.prepare()
             if not profile.over.is_set():
                 self._safe_points.begin_job(profile)
             self._wait()
-            self.future.set_result(self._save())
-        except BaseException as error:  # noqa: BLE001 - the result, whatever it is
+            return self._save()
+        except BaseException:
             profile.cancel()
-            self.future.set_exception(error)
-            while not (profile.over.wait(_POLL_S) or self._is_closed.is_set()):
-                pass
-        finally:
-            self._safe_points.end_job(profile)
+            raise
+
+    def _leave(self) -> None:
+        """See `ThreadJob`."""
+        while not (self._profile.over.wait(_POLL_S) or self._is_closed.is_set()):
+            pass
+        self._safe_points.end_job(self._profile)
 
     def _wait(self) -> None:
         """Wait for the end of the last step.

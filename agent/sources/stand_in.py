@@ -101,3 +101,38 @@ class StandIn:
     def _behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """What a call goes to that reaches ours after it was stopped."""
         return original
+
+
+class StandInSource:
+    """A source that is nothing but functions of ours in the place of torch's.
+
+    Attributes:
+        guard: Counts its faults; the last one that is borne stops it.
+    """
+
+    def __init__(self, name: str, methods: list[StandIn]) -> None:
+        self._methods = methods
+        self.guard = Guard(name, self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return any(method.is_on for method in self._methods)
+
+    def start(self) -> None:
+        """Record from now on."""
+        for method in self._methods:
+            method.start()
+
+    def stop(self) -> None:
+        """Record no more."""
+        for method in self._methods:
+            method.stop()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return [sentence for method in self._methods for sentence in method.remains()]

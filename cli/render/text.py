@@ -36,8 +36,13 @@ def harmless(text: str) -> str:
     As JSON escapes it, since it may be JSON.
     """
     parts = _COLOR.split(text)
-    parts[::2] = [_BREAKING.sub(lambda m: f"\\u{ord(m[0]):04x}", part) for part in parts[::2]]
+    parts[::2] = [_BREAKING.sub(as_json, part) for part in parts[::2]]
     return "".join(parts)
+
+
+def as_json(match: re.Match[str]) -> str:
+    r"""A character as JSON writes it: `\u009b`."""
+    return f"\\u{ord(match[0]):04x}"
 
 
 def render_age(seconds: float | None) -> str:

@@ -1,42 +1,58 @@
 """A process that can be asked, wherever it is and whatever state it is in.
 
-Rules of this file: what can be asked, and who answers: a process of this machine, one that is
-reached through its agent alone, or one without an agent.
+Rules of this file: runs at the operator's side. What can be answered from the process's files is
+answered from them, without its help; what needs its agent is one request to it; what can be had
+from outside where it does not answer is, and `notes` says so. How it is reached is its transport's
+to know. Heavy libraries are imported by the method that needs them.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Protocol
+import time
+from typing import TYPE_CHECKING
 
 from ..attach.injectors.names import AUTO
+from ..errors import ConnectionLost, InternalError, NotProbed
 from ..messages import common as wire
-from ..messages.labels import LabelsAnswer
-from ..messages.limits import DEFAULT_TIMEOUT_S
-from ..reach.endpoint import Local, Stranger, resolve
-from ..reach.trust import Trust, read_fingerprint
-from ..rundir.folders import from_env
-from .local import LocalProcess
-from .remote import RemoteProcess
-from .unattached import StrangeProcess
+from ..messages.act import Act, Acts, Commit, Prepared, request_for
+from ..messages.allocation import RECORD_STEPS, RecordRequest, RecordStatus
+from ..messages.eval import (
+    Appointment,
+    CancelRequest,
+    CompleteRequest,
+    Completions,
+    EvalCommit,
+    EvalJobs,
+    RepeatRequest,
+)
+from ..messages.fit import FitAnswer
+from ..messages.labels import LabelsAnswer, LabelsRequest
+from ..messages.limits import DEFAULT_TIMEOUT_S, GRACE_S, ready_s
+from ..reach import ladder
+from ..ring import peek as ring_peek
+from .eval_client import results_of
+from .transports import POLL_S, Reached, live_rows, query_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..allocations import Recording
     from ..attach.attach import Attached
-    from ..messages.act import Act, Acts, Asked, Commit, Prepared
-    from ..messages.allocation import RecordStatus
-    from ..messages.eval import Appointment, Completions, EvalCommit, EvalJobs
-    from ..messages.fit import FitAnswer, FitRequest
+    from ..messages.act import Asked
+    from ..messages.fit import FitRequest
     from ..profiling import Samples
     from ..profiling.sampling import Tell as TellSeconds
     from ..sql.answer import Answer
     from .profile_client import StepsProfile, Tell as TellSteps
     from .recording_client import Tell as TellRecording
 
+_FIT_S = 60.0
+_LONGEST_ACT_S = 3600.0
+"""How long an action may take once it has begun, such as a checkpoint being written."""
+_UNCHANGEABLE = "nothing can be changed in it"
 
-class Process(Protocol):
+
+class Process(Reached):
     """A process that can be asked.
 
     Every method raises a `ProbingError` when there is no answer, with the way out in its
@@ -44,14 +60,22 @@ class Process(Protocol):
 
     Attributes:
         label: What the user called it.
+        folder: Its run folder; None where it is reached through its agent alone, or has none.
     """
-
-    label: str
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
     ) -> Answer:
         """Run one read-only SQL statement over its tables."""
+        limit_s = timeout_s or self._timeout_s
+        folder = self._transport.record()
+        if folder is not None:
+            from .providers import query_record
+
+            return query_record(folder, sql, self._notes, timeout_s=limit_s, max_rows=max_rows)
+        request = wire.QueryRequest(sql=sql, timeout_s=limit_s, max_rows=max_rows)
+        with self._transport.asking("its record is gone") as address:
+            return query_agent(address, request, limit_s)
 
     def eval(
         self,
@@ -80,9 +104,28 @@ class Process(Protocol):
             unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
                 the process; only on this machine. See `probing.attach.injectors.holder`.
         """
+        lost = "it can run no code any more"
+        if unsafe:
+            from ..attach.unsafe_eval import eval_in_holder
+
+            pid = self._pid_here("an unsafe eval", lost)
+            return eval_in_holder(pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+        request = wire.EvalRequest(
+            code=code,
+            timeout_s=timeout_s,
+            now=now,
+            thread=thread,
+            frame=frame,
+            session=session,
+            assign=assign,
+            together=together,
+        )
+        wait_s = (timeout_s or self._timeout_s) + GRACE_S
+        return self._post(wire.EvalResult, "eval", request, lost, timeout_s=wait_s)
 
     def commit_eval(self, commit: EvalCommit) -> None:
         """Say where code of an appointment is run, or that it is run by itself."""
+        self._post(EvalCommit, "eval_commit", commit, "it can run no code any more")
 
     def eval_steps(
         self,
@@ -100,15 +143,31 @@ class Process(Protocol):
         Args:
             timeout_s: How long each wait for a step, and each run, may take.
         """
+        request = RepeatRequest(
+            code=code,
+            every=every,
+            times=times,
+            timeout_s=timeout_s,
+            thread=thread,
+            frame=frame,
+            assign=assign,
+        )
+        with self._transport.asking("it makes no steps any more") as address:
+            yield from results_of(address, request, timeout_s or self._timeout_s)
 
     def jobs(self) -> EvalJobs:
         """The evals that it has in hand."""
+        return self._get(EvalJobs, "jobs", "python.evals has the evals that it had")
 
     def cancel(self, number: int) -> EvalJobs:
         """Interrupt an eval that is in hand; what then still is."""
+        request = CancelRequest(number=number)
+        return self._post(EvalJobs, "cancel", request, "it runs no code any more")
 
     def complete(self, text: str, *, session: str | None = None) -> Completions:
         """How a line of Python can go on; runs nothing."""
+        request = CompleteRequest(text=text, session=session)
+        return self._post(Completions, "complete", request, "it has no names any more")
 
     def act(self, asked: Asked, *, timeout_s: float | None = None) -> Act:
         """Change something in its training, between two of its steps.
@@ -117,18 +176,26 @@ class Process(Protocol):
             asked: What, such as ``Lr(scale=0.1)`` of `probing.messages.act`.
             timeout_s: How long the end of a step may be waited for.
         """
+        limit_s = timeout_s or self._timeout_s
+        request, wait_s = request_for(asked, limit_s), limit_s + _LONGEST_ACT_S
+        return self._post(Act, "act", request, _UNCHANGEABLE, timeout_s=wait_s)
 
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
         """Begin with a change that several ranks are to apply at one step of all.
 
         See `probing.cluster.job.acting`; returns once this one could.
         """
+        limit_s = timeout_s or self._timeout_s
+        request, wait_s = request_for(asked, limit_s, ranks), limit_s + GRACE_S
+        return self._post(Prepared, "act_prepare", request, _UNCHANGEABLE, timeout_s=wait_s)
 
     def commit_act(self, commit: Commit) -> None:
         """Say where a prepared change is applied, or give it up."""
+        self._post(Commit, "act_commit", commit, _UNCHANGEABLE)
 
     def acts(self) -> Acts:
         """The last actions, and how they stand."""
+        return self._get(Acts, "acts", "python.actions has those that it had")
 
     def backtrace(self, *, native: bool = False, locals: bool = False) -> wire.Backtrace:
         """The stack of every thread.
@@ -138,6 +205,18 @@ class Process(Protocol):
                 this machine.
             locals: Also short texts of the local variables.
         """
+        folder, pid = self._transport.folder, self._transport.pid
+        if folder is not None:
+            return ladder.backtrace_of(folder, self._notes, native=native, locals=locals)
+        if pid is not None:
+            return ladder.backtrace_of_stranger(pid, self._notes, native=native, locals=locals)
+        if native:
+            self._notes.append(
+                "frames of C functions are left out: only a command on the process's own machine"
+                " can read them"
+            )
+        flags = ("locals",) if locals else ()
+        return self._get(wire.Backtrace, "backtrace", "it has no stacks any more", flags=flags)
 
     def live(
         self, table: str, *, wait_s: float | None = None, patient: bool = False
@@ -149,6 +228,10 @@ class Process(Protocol):
                 all. See the columns of python.modules.
             patient: Whether to wait as long even while the training makes no progress.
         """
+        with self._transport.asking(f"the table {table} can no longer be asked") as address:
+            return live_rows(
+                address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
+            )
 
     def profile(
         self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
@@ -159,6 +242,17 @@ class Process(Protocol):
             timeout_s: How long any one step may take.
             tell: Called with how far it is, each time that has changed.
         """
+        from .profile_client import profile_steps, read_profile
+
+        limit_s = timeout_s or self._timeout_s
+        try:
+            with self._transport.asking("its steps can be profiled no more") as address:
+                data = profile_steps(address, steps, timeout_s=limit_s, tell=tell)
+        except ConnectionLost:
+            if self._transport.pid is None:
+                raise
+            raise NotProbed(self._transport.pid, "its agent left it meanwhile") from None
+        return read_profile(data, self.query)
 
     def sample(
         self,
@@ -176,6 +270,10 @@ class Process(Protocol):
             timeline: Keep them in the order of time, as a Chrome trace, instead of counting them.
             tell: Called with the seconds that have passed, now and then.
         """
+        from ..profiling.sampling import How, sample
+
+        how = How(seconds=seconds, hz=hz, idle=idle, timeline=timeline)
+        return sample(self._pid_here("profile --sampling"), how, self._notes, tell)
 
     def arm(
         self,
@@ -194,9 +292,12 @@ class Process(Protocol):
             addresses: Where the storages are that ``referrers`` asks about.
             cleaning: What ``clean`` does: ``gc``, ``empty_cache`` or ``reset_peaks``.
         """
+        request = wire.ArmRequest(what=what, steps=steps, addresses=addresses, cleaning=cleaning)
+        return self._post(wire.ArmedAnswer, "arm", request, "nothing can be armed in it")
 
     def armed(self) -> wire.ArmedAnswer:
         """What is recorded on demand, and how far it is."""
+        return self._get(wire.ArmedAnswer, "armed", "nothing is armed in it")
 
     def record_allocations(self, state: str, *, steps: int | None = None) -> RecordStatus:
         """Begin or end to record allocations; returns at once.
@@ -205,6 +306,8 @@ class Process(Protocol):
             state: ``on`` or ``off``.
             steps: How many steps at most, where torch.profiler sees them.
         """
+        request = RecordRequest(state=state, steps=RECORD_STEPS if steps is None else steps)
+        return self._post(RecordStatus, "record", request, "nothing can be recorded in it")
 
     def snapshot(
         self,
@@ -221,27 +324,61 @@ class Process(Protocol):
             tell: Called with how far it is, each time that has changed.
             first_step: The first step to record, on the CPU; None for the next.
         """
+        from .recording_client import last_recording, take_snapshot
+
+        folder, limit_s = self._transport.record(), timeout_s or self._timeout_s
+        if folder is not None and not folder.is_alive():
+            last = last_recording(folder.allocations)
+            if last is not None:
+                self._notes.append("the process has ended; this is the last that it recorded")
+                return last
+        with self._transport.asking("nothing was recorded in it") as address:
+            return take_snapshot(
+                address, steps, timeout_s=limit_s, tell=tell, first_step=first_step
+            )
 
     def tables(self) -> wire.TablesAnswer:
         """How many rows each table holds and has lost."""
+        folder = self._transport.record()
+        if folder is not None:
+            return ring_peek.tables_answer(folder)
+        return self._get(wire.TablesAnswer, "tables", "its tables are gone")
 
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
+        limit_s = timeout_s or self._timeout_s
+        request, wait_s = LabelsRequest(samples=samples, timeout_s=limit_s), limit_s + GRACE_S
+        lost = "it reads no batch any more"
+        return self._post(LabelsAnswer, "labels", request, lost, timeout_s=wait_s)
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """Predict the peak of memory of a training step in another shape, without running it."""
+        wait_s = (request.timeout_s or _FIT_S) + GRACE_S
+        return self._post(FitAnswer, "fit", request, "it trains no more", timeout_s=wait_s)
 
     def status(self) -> wire.Card:
         """Who it is."""
+        folder = self._transport.record()
+        card = None if folder is None else folder.read_card()
+        if card is None and folder is not None and not folder.is_alive():
+            raise InternalError(f"the card in {folder.path} cannot be read")
+        return card or self._get(wire.Card, "status", "its card cannot be read")
 
     def settings(self) -> wire.SettingsAnswer:
         """The settings in force."""
+        return self._get(wire.SettingsAnswer, "settings", "its settings are gone")
 
     def set(self, name: str, value: str) -> wire.SettingsAnswer:
         """Change one setting."""
+        request = wire.SettingChange(name=name, value=value)
+        return self._post(wire.SettingsAnswer, "set", request, "nothing can be set in it")
 
     def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:
         """Put the agent into it, unless it is there; see `probing.attach.attach.attach`."""
+        from ..attach.attach import attach
+
+        pid = self._pid_here("attach", "nothing can be put into it")
+        return attach(pid, how=how, timeout_s=timeout_s)
 
     def detach(self, *, keep_record: bool = False) -> wire.Detached:
         """Take the agent out of it.
@@ -249,43 +386,20 @@ class Process(Protocol):
         Args:
             keep_record: Whether to keep what was recorded.
         """
+        try:
+            folder = self._transport.record()
+        except NotProbed:
+            pid = self._pid_here("detach")
+            raise NotProbed(pid, "it has no probing agent that could leave it") from None
+        request = wire.DetachRequest(keep_record=keep_record)
+        detached = self._post(wire.Detached, "detach", request, "its agent has ended with it")
+        if folder is not None:
+            last = folder.socket if keep_record else folder.path
+            end = time.monotonic() + ready_s()
+            while last.exists() and time.monotonic() < end:  # it answers before it leaves
+                time.sleep(POLL_S)
+        return detached
 
     def notes(self) -> list[str]:
         """Sentences about how the last answer came about."""
-
-
-def connect(
-    endpoint: str | int,
-    *,
-    token: str | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    tls_ca: str | None = None,
-    tls_fingerprint: str | None = None,
-) -> Process:
-    """Find a process by what the user calls it; nothing is sent to it yet.
-
-    Args:
-        endpoint: A pid, ``host:port``, ``[v6]:port``, an http(s) URL, a socket path, ``rank:N``,
-            a process name, or the run folder of a process.
-        token: The token of a TCP listener; see also PROBING_TOKEN.
-        timeout_s: The time limit of each question that names none, in seconds.
-        tls_ca: A PEM file of the certificates that are trusted; see also PROBING_TLS_CA.
-        tls_fingerprint: SHA-256 of the only certificate that is, instead; see also
-            PROBING_TLS_FINGERPRINT.
-
-    Raises:
-        BadEndpoint: The endpoint is none of these, or fits several processes.
-        NoSuchProcess: Nothing matches it.
-    """
-    trust = None
-    if tls_ca is not None or tls_fingerprint is not None:
-        pinned = (read_fingerprint(tls_fingerprint),) if tls_fingerprint else ()
-        said = Trust.from_env(os.environ)
-        trust = said._replace(ca=tls_ca or "", fingerprints=pinned)
-    place = resolve(endpoint, from_env(), token=token, trust=trust)
-    label = str(endpoint)
-    if isinstance(place, Local):
-        return LocalProcess(label, place.folder, timeout_s)
-    if isinstance(place, Stranger):
-        return StrangeProcess(label, place.pid, timeout_s)
-    return RemoteProcess(label, place, timeout_s)
+        return list(self._notes)

@@ -28,11 +28,12 @@ from ..tables import (
     TABLES,
     Table,
 )
-from .remote import RemoteProcess
+from .transports import live_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..sql.answer import Answer
     from ..sql.engine import TableProvider
 
 _WAIT_SHARE = 0.5
@@ -72,6 +73,16 @@ def providers_for(
     ]
 
 
+def query_record(
+    folder: ProcessFolder, sql: str, notes: list[str], *, timeout_s: float, max_rows: int | None
+) -> Answer:
+    """Run a statement in this very process, over the record of another; see `Process.query`."""
+    from ..sql.process_columns import OneProcess
+
+    engine = OneProcess(providers_for(folder, limit_s=timeout_s, notes=notes), folder.read_card())
+    return engine.run(sql, timeout_s=timeout_s, max_rows=max_rows)
+
+
 _AT_STEP_END = frozenset({*MEMORY_TABLES, PARAMETER_CHECKSUMS.name})
 """Live tables that the training fills at the end of a step."""
 
@@ -107,8 +118,8 @@ class _LiveTable:
         ping(self._folder, timeout_s=self._timeout_s)
         is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
         is_observed = bool(is_observed) or self.table.name in _AT_STEP_END
-        agent = RemoteProcess("", Address(path=self._folder.socket), self._timeout_s)
-        live = agent.live(self.table.name, wait_s=self._wait_s if is_observed else None)
+        address, wait_s = Address(path=self._folder.socket), self._wait_s if is_observed else None
+        live = live_rows(address, self.table.name, timeout_s=self._timeout_s, wait_s=wait_s)
         if live.note is not None:
             self._notes.append(live.note)
         return live_to_arrow(live)

@@ -12,28 +12,13 @@ from ..allocations import Recording, read_recording
 from ..errors import InternalError
 from ..linux.foreign_files import read_file
 from ..messages import common as wire
-from ..messages.allocation import (
-    RECORD_STEPS,
-    SNAPSHOT_STEPS,
-    RecordRequest,
-    RecordStatus,
-    SnapshotRequest,
-)
+from ..messages.allocation import SNAPSHOT_STEPS, RecordStatus, SnapshotRequest
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..reach.transport import Address, ask
 from .long_questions import ask_and_watch
 
 Tell = Callable[[RecordStatus], None]
 _GRACE_S = 30.0
-
-
-def change_recording(
-    address: Address, state: str, steps: int | None, *, timeout_s: float
-) -> RecordStatus:
-    """Begin or end a recording; returns how it stands then."""
-    request = RecordRequest(state=state, steps=RECORD_STEPS if steps is None else steps)
-    data = ask(address, "record", body=request, timeout_s=timeout_s)
-    return wire.decode(RecordStatus, data)
 
 
 def recording_status(address: Address, timeout_s: float) -> RecordStatus:

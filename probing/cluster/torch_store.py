@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 
 from ..errors import Unreachable
+from ..reach.limited_socket import Patience
 
 _MAGIC = 0x3C85F7CE
 _VALIDATE, _SET, _GET, _ADD, _CHECK, _PING = 0, 1, 3, 4, 5, 13
@@ -32,7 +32,7 @@ class TorchStore:
 
     def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
         self._where = f"{host}:{port}"
-        self._until = time.monotonic() + timeout_s
+        self._patience = Patience(timeout_s)
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -71,8 +71,8 @@ class TorchStore:
         return self._receive(size)
 
     def _send(self, data: bytes) -> None:
-        self._limit()
         try:
+            self._socket.settimeout(self._patience.left_s())
             self._socket.sendall(data)
         except OSError as error:
             raise self._lost(error.strerror or "it did not take the request in time") from None
@@ -81,8 +81,8 @@ class TorchStore:
         """Exactly so many bytes."""
         data = b""
         while len(data) < size:
-            self._limit()
             try:
+                self._socket.settimeout(self._patience.left_s())
                 part = self._socket.recv(size - len(data))
             except OSError as error:
                 raise self._lost(error.strerror or "it did not answer in time") from None
@@ -90,13 +90,6 @@ class TorchStore:
                 raise self._lost("it closed the connection")
             data += part
         return data
-
-    def _limit(self) -> None:
-        """Have the next wait end in time."""
-        left_s = self._until - time.monotonic()
-        if left_s <= 0:
-            raise self._lost("it did not answer in time")
-        self._socket.settimeout(left_s)
 
     def _lost(self, why: str) -> Unreachable:
         return Unreachable(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..client.base import Process, connect
-from ..client.local import LocalProcess
+from ..client.base import Process
+from ..client.connecting import connect
 from ..errors import ProbingError
 from ..messages.common import Backtrace, LiveRows, ThreadStack
 from ..stacks import waits
@@ -110,7 +110,7 @@ def report_on(process: Process) -> LoaderReport:
     if not stalled:
         return LoaderReport(loaders=loaders, stalls=())
     own = process.backtrace()
-    is_here = isinstance(process, LocalProcess)
+    is_here = process.folder is not None
     stalls = tuple(_stall_of(loader, own, is_here=is_here) for loader in stalled)
     return LoaderReport(loaders=loaders, stalls=stalls)
 

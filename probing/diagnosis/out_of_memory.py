@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..client.local import LocalProcess
 from ..errors import ProbingError, SqlError, UsageError
 from ..messages.reading import Reading
 from ..postmortem.endings import LAST_MEMORY, Ending, ending_of
@@ -83,7 +82,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
     """
     rows = process.query(_OOMS).to_pylist()
     last = _last_memory(process)
-    ending = ending_of(process.folder, last) if isinstance(process, LocalProcess) else None
+    ending = ending_of(process.folder, last) if process.folder is not None else None
     if number is not None:
         rows_found = [row for row in rows if row["seq"] == number]
         if not rows_found:
@@ -158,7 +157,7 @@ def _world_size(process: Process) -> int | None:
 
 def _last_memory(process: Process) -> list[dict[str, Any]]:
     """The newest rows of python.memory of a process of this machine."""
-    if not isinstance(process, LocalProcess):
+    if process.folder is None:
         return []
     try:
         return process.query(LAST_MEMORY).to_pylist()

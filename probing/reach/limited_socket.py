@@ -7,6 +7,7 @@ before each is over is waited for without an end.
 from __future__ import annotations
 
 import io
+import math
 import socket
 import time
 from typing import Any
@@ -22,7 +23,7 @@ class Patience:
         bytes_per_s: How fast one must come that takes longer.
     """
 
-    def __init__(self, limit_s: float, *, bytes_per_s: float) -> None:
+    def __init__(self, limit_s: float, *, bytes_per_s: float = math.inf) -> None:
         self._limit_s = limit_s
         self._bytes_per_s = bytes_per_s
         self._is_behind_head = False

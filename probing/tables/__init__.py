@@ -11,127 +11,94 @@ A *live* table is computed by the agent (or from outside the process) when asked
 
 from __future__ import annotations
 
-from .actions import ACTION_STATES, ACTIONS
-from .allocations import ALLOC_ACTIONS, ALLOC_BLOCKS, ALLOC_EVENTS
-from .changes import CHANGE_STATES, CHANGES
-from .checkpoints import CHECKPOINTS, SAVED_BY
-from .collectives import COLLECTIVES, FLIGHT_RECORDER, PROCESS_GROUPS
-from .comparing import ENVIRONMENT, ENVIRONMENT_KINDS, PARAMETER_CHECKSUMS
-from .data import BATCHES, DATALOADERS
-from .device_times import DEVICE_TIMES
-from .devices import DEVICES
-from .evals import EVAL_STATES, EVALS
-from .kernels import KERNEL_CATEGORIES, KERNELS
-from .leaks import HOLDERS, LEAK_GROWTH, LEAK_STEPS, LEAKS
-from .marks import METRICS, SPANS
-from .memory import HOST_MEMORY, MEMORY, MEMORY_PHASES, PROCESS_ROLES
-from .model import MODELS, MODULES, OBSERVED_COLUMNS, OPTIMIZERS
-from .nan_steps import NAN_OUTCOMES, NAN_STEPS
-from .numbers import GRADIENTS, NUMERIC_KINDS, NUMERIC_STAGES, NUMERICS, ROLES
-from .ooms import OOM_BOUNDS, OOM_CATEGORIES, OOM_GROWTH, OOM_PHASES, OOMS
-from .own import OVERHEAD, SOURCE_STATES, SOURCES
-from .records import OWN_SCHEMA, SCHEMA, Column, ColumnType, Scaled, Table, TableKind
-from .referrers import REFERRERS
-from .samples import SAMPLES
-from .stacks import BACKTRACE, STACK_SOURCES, THREADS
-from .stalls import STALL_STATES, STALLS
-from .step_parts import EVALUATIONS, OPTIMIZER_STEPS
-from .tensors import (
-    ACTIVATIONS,
-    CATEGORIES,
-    MEMORY_CATEGORIES,
-    MEMORY_SEGMENTS,
-    MEMORY_TABLES,
-    MOMENTS,
-    TENSORS,
+from .actions import ACTION_STATES as ACTION_STATES, ACTIONS as ACTIONS
+from .allocations import (
+    ALLOC_ACTIONS as ALLOC_ACTIONS,
+    ALLOC_BLOCKS as ALLOC_BLOCKS,
+    ALLOC_EVENTS as ALLOC_EVENTS,
 )
-from .training import MICRO_BATCHES, STAGES, STEP_PHASES, STEPS, TORCH_TRACE
-
-__all__ = [
-    "ACTIONS",
-    "ACTION_STATES",
-    "ACTIVATIONS",
-    "ALLOC_ACTIONS",
-    "ALLOC_BLOCKS",
-    "ALLOC_EVENTS",
-    "BACKTRACE",
-    "BATCHES",
-    "CATEGORIES",
-    "CHANGES",
-    "CHANGE_STATES",
-    "CHECKPOINTS",
-    "COLLECTIVES",
-    "DATALOADERS",
-    "DEVICES",
-    "DEVICE_TIMES",
-    "ENVIRONMENT",
-    "ENVIRONMENT_KINDS",
-    "EVALS",
-    "EVALUATIONS",
-    "EVAL_STATES",
-    "FLIGHT_RECORDER",
-    "GRADIENTS",
-    "HOLDERS",
-    "HOST_MEMORY",
-    "KERNELS",
-    "KERNEL_CATEGORIES",
-    "LEAKS",
-    "LEAK_GROWTH",
-    "LEAK_STEPS",
-    "MEMORY",
-    "MEMORY_CATEGORIES",
-    "MEMORY_PHASES",
-    "MEMORY_SEGMENTS",
-    "MEMORY_TABLES",
-    "METRICS",
-    "MICRO_BATCHES",
-    "MODELS",
-    "MODULES",
-    "MOMENTS",
-    "NAN_OUTCOMES",
-    "NAN_STEPS",
-    "NUMERICS",
-    "NUMERIC_KINDS",
-    "NUMERIC_STAGES",
-    "OBSERVED_COLUMNS",
-    "OOMS",
-    "OOM_BOUNDS",
-    "OOM_CATEGORIES",
-    "OOM_GROWTH",
-    "OOM_PHASES",
-    "OPTIMIZERS",
-    "OPTIMIZER_STEPS",
-    "OVERHEAD",
-    "OWN_SCHEMA",
-    "PARAMETER_CHECKSUMS",
-    "PROCESS_GROUPS",
-    "PROCESS_ROLES",
-    "RECORDED_TABLES",
-    "REFERRERS",
-    "ROLES",
-    "SAMPLES",
-    "SAVED_BY",
-    "SCHEMA",
-    "SOURCES",
-    "SOURCE_STATES",
-    "SPANS",
-    "STACK_SOURCES",
-    "STAGES",
-    "STALLS",
-    "STALL_STATES",
-    "STEPS",
-    "STEP_PHASES",
-    "TABLES",
-    "TABLES_BY_NAME",
-    "TENSORS",
-    "THREADS",
-    "TORCH_TRACE",
-    "Column",
-    "ColumnType",
-    "Scaled",
-    "Table",
-    "TableKind",
-]
+from .changes import CHANGE_STATES as CHANGE_STATES, CHANGES as CHANGES
+from .checkpoints import CHECKPOINTS as CHECKPOINTS, SAVED_BY as SAVED_BY
+from .collectives import (
+    COLLECTIVES as COLLECTIVES,
+    FLIGHT_RECORDER as FLIGHT_RECORDER,
+    PROCESS_GROUPS as PROCESS_GROUPS,
+)
+from .comparing import (
+    ENVIRONMENT as ENVIRONMENT,
+    ENVIRONMENT_KINDS as ENVIRONMENT_KINDS,
+    PARAMETER_CHECKSUMS as PARAMETER_CHECKSUMS,
+)
+from .data import BATCHES as BATCHES, DATALOADERS as DATALOADERS
+from .device_times import DEVICE_TIMES as DEVICE_TIMES
+from .devices import DEVICES as DEVICES
+from .evals import EVAL_STATES as EVAL_STATES, EVALS as EVALS
+from .kernels import KERNEL_CATEGORIES as KERNEL_CATEGORIES, KERNELS as KERNELS
+from .leaks import (
+    HOLDERS as HOLDERS,
+    LEAK_GROWTH as LEAK_GROWTH,
+    LEAK_STEPS as LEAK_STEPS,
+    LEAKS as LEAKS,
+)
+from .marks import METRICS as METRICS, SPANS as SPANS
+from .memory import (
+    HOST_MEMORY as HOST_MEMORY,
+    MEMORY as MEMORY,
+    MEMORY_PHASES as MEMORY_PHASES,
+    PROCESS_ROLES as PROCESS_ROLES,
+)
+from .model import (
+    MODELS as MODELS,
+    MODULES as MODULES,
+    OBSERVED_COLUMNS as OBSERVED_COLUMNS,
+    OPTIMIZERS as OPTIMIZERS,
+)
+from .nan_steps import NAN_OUTCOMES as NAN_OUTCOMES, NAN_STEPS as NAN_STEPS
+from .numbers import (
+    GRADIENTS as GRADIENTS,
+    NUMERIC_KINDS as NUMERIC_KINDS,
+    NUMERIC_STAGES as NUMERIC_STAGES,
+    NUMERICS as NUMERICS,
+    ROLES as ROLES,
+)
+from .ooms import (
+    OOM_BOUNDS as OOM_BOUNDS,
+    OOM_CATEGORIES as OOM_CATEGORIES,
+    OOM_GROWTH as OOM_GROWTH,
+    OOM_PHASES as OOM_PHASES,
+    OOMS as OOMS,
+)
+from .own import OVERHEAD as OVERHEAD, SOURCE_STATES as SOURCE_STATES, SOURCES as SOURCES
+from .records import (
+    OWN_SCHEMA as OWN_SCHEMA,
+    SCHEMA as SCHEMA,
+    Column as Column,
+    ColumnType as ColumnType,
+    Scaled as Scaled,
+    Table as Table,
+    TableKind as TableKind,
+)
+from .referrers import REFERRERS as REFERRERS
+from .samples import SAMPLES as SAMPLES
+from .stacks import BACKTRACE as BACKTRACE, STACK_SOURCES as STACK_SOURCES, THREADS as THREADS
+from .stalls import STALL_STATES as STALL_STATES, STALLS as STALLS
+from .step_parts import EVALUATIONS as EVALUATIONS, OPTIMIZER_STEPS as OPTIMIZER_STEPS
+from .tensors import (
+    ACTIVATIONS as ACTIVATIONS,
+    CATEGORIES as CATEGORIES,
+    MEMORY_CATEGORIES as MEMORY_CATEGORIES,
+    MEMORY_SEGMENTS as MEMORY_SEGMENTS,
+    MEMORY_TABLES as MEMORY_TABLES,
+    MOMENTS as MOMENTS,
+    TENSORS as TENSORS,
+)
+from .training import (
+    MICRO_BATCHES as MICRO_BATCHES,
+    STAGES as STAGES,
+    STEP_PHASES as STEP_PHASES,
+    STEPS as STEPS,
+    TORCH_TRACE as TORCH_TRACE,
+)
 
 TABLES: tuple[Table, ...] = (
     TORCH_TRACE,

@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .records import Column, Table
+from .records import Table, choice, count, moment, size, text
 from .tensors import CATEGORIES
 
 ALLOC_ACTIONS = (
@@ -21,34 +21,29 @@ ALLOC_ACTIONS = (
 )
 """What an allocator does, in torch's words."""
 
-_ADDRESS = Column(name="address", type="int64", doc="Where the memory begins.")
-_BYTES = Column(name="bytes", type="int64", unit="bytes", doc="How much.")
-_DEVICE = Column(name="device", type="text", doc="`cpu`, or the accelerator, such as `cuda:0`.")
-_STREAM = Column(
-    name="stream", type="int64", doc="The accelerator's stream that it is for; NULL on the CPU."
+_ADDRESS = count("address", "Where the memory begins.")
+_BYTES = size("bytes", "How much.")
+_DEVICE = text("device", "`cpu`, or the accelerator, such as `cuda:0`.")
+_STREAM = count("stream", "The accelerator's stream that it is for; NULL on the CPU.")
+_MODULE = text(
+    "module",
+    "The module that was running, in a backward pass the one whose work it undoes; of a"
+    " parameter, its state and its gradient the one that holds it. NULL where it is not"
+    " known.",
 )
-_MODULE = Column(
-    name="module",
-    type="text",
-    doc="The module that was running, in a backward pass the one whose work it undoes; of a"
-    " parameter, its state and its gradient the one that holds it. NULL where it is not known.",
+_CATEGORY = choice(
+    "category",
+    CATEGORIES,
+    "What the memory was for, told by who held it at the end of a step; what was gone"
+    " by then is an activation if it was made before a backward pass and freed in it."
+    " NULL else.",
 )
-_CATEGORY = Column(
-    name="category",
-    type="enum",
-    values=CATEGORIES,
-    doc="What the memory was for, told by who held it at the end of a step; what was gone by then"
-    " is an activation if it was made before a backward pass and freed in it. NULL else.",
+_FRAME = text(
+    "frame",
+    "The innermost frame of the program's own code, as `file:line function`; NULL where"
+    " no stack is known, as of all that is older than the recording.",
 )
-_FRAME = Column(
-    name="frame",
-    type="text",
-    doc="The innermost frame of the program's own code, as `file:line function`; NULL where no"
-    " stack is known, as of all that is older than the recording.",
-)
-_FRAMES = Column(
-    name="frames", type="text", doc="The whole stack, one frame a line, the innermost first."
-)
+_FRAMES = text("frames", "The whole stack, one frame a line, the innermost first.")
 
 ALLOC_EVENTS = Table(
     name="alloc_events",
@@ -57,13 +52,12 @@ ALLOC_EVENTS = Table(
     " in the order of time, at most the newest 100 000. Computed from the file of that recording,"
     " without the process; no rows before the first.",
     columns=(
-        Column(name="step", type="int64", doc="The training step; NULL where that is not known."),
-        Column(name="time_ns", type="time", unit="ns", doc="When, since the epoch."),
-        Column(
-            name="action",
-            type="enum",
-            values=ALLOC_ACTIONS,
-            doc="What: memory is handed out (`alloc`) and given back (`free_requested`, then"
+        count("step", "The training step; NULL where that is not known."),
+        moment("time_ns", "When, since the epoch."),
+        choice(
+            "action",
+            ALLOC_ACTIONS,
+            "What: memory is handed out (`alloc`) and given back (`free_requested`, then"
             " `free_completed`), the driver asked for more or given some back (`segment_...`), or"
             " out of memory (`oom`).",
         ),
@@ -90,22 +84,14 @@ ALLOC_BLOCKS = Table(
         _STREAM,
         _CATEGORY,
         _MODULE,
-        Column(
-            name="step",
-            type="int64",
-            doc="The training step in which it was made; NULL of what is older than the recording.",
+        count(
+            "step",
+            "The training step in which it was made; NULL of what is older than the recording.",
         ),
-        Column(
-            name="age_steps",
-            type="int64",
-            doc="How many steps ago that was; NULL of what is older than the recording.",
+        count(
+            "age_steps", "How many steps ago that was; NULL of what is older than the recording."
         ),
-        Column(
-            name="time_ns",
-            type="time",
-            unit="ns",
-            doc="When it was made; NULL of what is older than the recording.",
-        ),
+        moment("time_ns", "When it was made; NULL of what is older than the recording."),
         _FRAME,
         _FRAMES,
     ),

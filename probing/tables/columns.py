@@ -5,21 +5,16 @@ Rules of this file: a column stands here when it means the same in every table t
 
 from __future__ import annotations
 
-from .records import Column, Scaled
+from .records import Column, Scaled, count, flag, moment, size, text
 
-STEP = Column(
-    name="step",
-    type="int64",
-    bits=32,
-    doc="The training step: grows by one each time the optimizer has stepped; in a process that"
+STEP = count(
+    "step",
+    "The training step: grows by one each time the optimizer has stepped; in a process that"
     " never steps an optimizer, each time the root module has been called.",
+    bits=32,
 )
-SEQ = Column(
-    name="seq",
-    type="int64",
-    doc="The row's number in this table since the process started, counted from 1.",
-)
-ROOT = Column(name="root", type="text", doc="The class of the root module it belongs to.")
+SEQ = count("seq", "The row's number in this table since the process started, counted from 1.")
+ROOT = text("root", "The class of the root module it belongs to.")
 MODEL = Column(
     name="model",
     type="text",
@@ -42,35 +37,14 @@ ALLOCATED = Column(
     scaled=Scaled(column="allocated_bytes", factor=2.0**-20),
     doc="`allocated_bytes` in MiB.",
 )
-START_NS = Column(name="start_ns", type="time", unit="ns", doc="When it started, since the epoch.")
-DURATION_NS = Column(
-    name="duration_ns",
-    type="int64",
-    unit="ns",
+START_NS = moment("start_ns", "When it started, since the epoch.")
+DURATION_NS = count("duration_ns", "`duration` as the exact integer.", unit="ns", closing=True)
+ALLOCATED_BYTES = size(
+    "allocated_bytes",
+    "Memory in use as it ended: what the accelerator's allocator has handed out;"
+    " in a process that uses none, the resident set. Sampled every few"
+    " milliseconds, not at each row.",
     closing=True,
-    doc="`duration` as the exact integer.",
 )
-ALLOCATED_BYTES = Column(
-    name="allocated_bytes",
-    type="int64",
-    unit="bytes",
-    closing=True,
-    doc="Memory in use as it ended: what the accelerator's allocator has handed out; in a"
-    " process that uses none, the resident set. Sampled every few milliseconds, not at each row.",
-)
-THREAD = Column(
-    name="thread_id",
-    type="int64",
-    bits=32,
-    doc="The thread it ran in, by its number in the kernel.",
-)
-FAILED = Column(
-    name="failed",
-    type="bool",
-    doc="Whether it ended by an exception; NULL while it is still running.",
-)
-
-
-def seconds(name: str, doc: str) -> Column:
-    """A column of seconds that are known as the row is completed."""
-    return Column(name=name, type="float64", unit="s", closing=True, doc=doc)
+THREAD = count("thread_id", "The thread it ran in, by its number in the kernel.", bits=32)
+FAILED = flag("failed", "Whether it ended by an exception; NULL while it is still running.")

@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .records import Column, Table
+from .records import Table, choice, count, flag, text
 
 CHECKSUM_KINDS = ("parameter", "buffer", "statistic", "optimizer", "random")
 ENVIRONMENT_KINDS = ("environment", "version", "torch", "place")
@@ -17,24 +17,21 @@ ENVIRONMENT = Table(
     " environment variables of torch, NCCL, gloo, CUDA, OpenMP and Python, versions of the packages"
     " that are imported, switches of torch, host and device.",
     columns=(
-        Column(
-            name="kind",
-            type="enum",
-            values=ENVIRONMENT_KINDS,
-            doc="`environment` for a variable, `version` of a package, `torch` for a switch or"
-            " number of torch's, `place` for what differs between ranks by its nature.",
+        choice(
+            "kind",
+            ENVIRONMENT_KINDS,
+            "`environment` for a variable, `version` of a package, `torch` for a switch or number"
+            " of torch's, `place` for what differs between ranks by its nature.",
         ),
-        Column(name="name", type="text", doc="Its name."),
-        Column(name="value", type="text", doc="Its value; NULL for a secret."),
-        Column(
-            name="is_secret",
-            type="bool",
-            doc="Whether its name says that it must not be shown: TOKEN, KEY, SECRET, PASSWORD.",
+        text("name", "Its name."),
+        text("value", "Its value; NULL for a secret."),
+        flag(
+            "is_secret",
+            "Whether its name says that it must not be shown: TOKEN, KEY, SECRET, PASSWORD.",
         ),
-        Column(
-            name="fingerprint",
-            type="text",
-            doc="Of a secret, 16 bits that tell whether it is the same on another rank of the job;"
+        text(
+            "fingerprint",
+            "Of a secret, 16 bits that tell whether it is the same on another rank of the job;"
             " NULL for anything else.",
         ),
     ),
@@ -48,44 +45,29 @@ PARAMETER_CHECKSUMS = Table(
     " taken by the training thread at the end of a step; where that makes no progress, as it"
     " stands. Ranks that hold the same parameters have the same checksums after the same step.",
     columns=(
-        Column(
-            name="step",
-            type="int64",
-            doc="The last step that was over; NULL where none is counted.",
-        ),
-        Column(
-            name="kind",
-            type="enum",
-            values=CHECKSUM_KINDS,
-            doc="`parameter`; `buffer`; `statistic` for a buffer in which a normalization counts"
-            " the batches of its own rank; `optimizer` for an option of a group; `random` for the"
+        count("step", "The last step that was over; NULL where none is counted."),
+        choice(
+            "kind",
+            CHECKSUM_KINDS,
+            "`parameter`; `buffer`; `statistic` for a buffer in which a normalization counts the"
+            " batches of its own rank; `optimizer` for an option of a group; `random` for the"
             " state of a generator.",
         ),
-        Column(
-            name="root",
-            type="text",
-            doc="The class of the root module, or of the optimizer, that it belongs to.",
-        ),
-        Column(
-            name="parameter",
-            type="text",
-            doc="Its qualified name in the root; of an option its group and name; of a state whose"
+        text("root", "The class of the root module, or of the optimizer, that it belongs to."),
+        text(
+            "parameter",
+            "Its qualified name in the root; of an option its group and name; of a state whose"
             " generator it is.",
         ),
-        Column(name="shape", type="text", doc="Its size, such as `[64,128]`; that of a shard."),
-        Column(name="dtype", type="text", doc="Its type."),
-        Column(name="device", type="text", doc="Where it is."),
-        Column(
-            name="is_shard",
-            type="bool",
-            doc="Whether other ranks hold other parts of it, so that theirs differ.",
-        ),
-        Column(
-            name="checksum",
-            type="text",
-            doc="`crc32:` and 8 digits in main memory, `sums:` and 16 on a device, where it is made"
-            " of sums; of an option its value; NULL where the parameter holds no plain numbers, or"
-            " is on a device while the training stands still.",
+        text("shape", "Its size, such as `[64,128]`; that of a shard."),
+        text("dtype", "Its type."),
+        text("device", "Where it is."),
+        flag("is_shard", "Whether other ranks hold other parts of it, so that theirs differ."),
+        text(
+            "checksum",
+            "`crc32:` and 8 digits in main memory, `sums:` and 16 on a device, where it is made of"
+            " sums; of an option its value; NULL where the parameter holds no plain numbers, or is"
+            " on a device while the training stands still.",
         ),
     ),
 )

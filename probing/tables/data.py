@@ -6,14 +6,12 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Column, Table
+from .records import Table, count, flag, seconds, size, text
 
-_LOADER = Column(
-    name="loader",
-    type="int64",
+_LOADER = count(
+    "loader",
+    "The number of the `DataLoader`, counted from 0 in the order in which the agent has met them.",
     bits=32,
-    doc="The number of the `DataLoader`, counted from 0 in the order in which the agent has met"
-    " them.",
 )
 
 BATCHES = Table(
@@ -25,65 +23,48 @@ BATCHES = Table(
     columns=(
         STEP,
         _LOADER,
-        Column(
-            name="batch",
-            type="int64",
-            bits=32,
-            doc="Which batch of the epoch it is, counted from 0.",
-        ),
+        count("batch", "Which batch of the epoch it is, counted from 0.", bits=32),
         DURATION,
-        Column(
-            name="worker",
-            type="int64",
-            doc="The worker process that made it, by its number in the loader; of a batch that has"
-            " not come, the one whose turn it is. NULL without workers, and where it is not"
-            " known.",
+        count(
+            "worker",
+            "The worker process that made it, by its number in the loader; of a batch that has not"
+            " come, the one whose turn it is. NULL without workers, and where it is not known.",
         ),
-        Column(
-            name="samples",
-            type="int64",
-            closing=True,
-            doc="The samples in it: the first size of its tensors. NULL where they have none, and"
+        count(
+            "samples",
+            "The samples in it: the first size of its tensors. NULL where they have none, and"
             " where the loader does not collate and they do not show one.",
-        ),
-        Column(
-            name="tokens",
-            type="int64",
             closing=True,
-            doc="The elements of its first integer tensor with two dimensions; NULL without one.",
         ),
-        Column(
-            name="bytes",
-            type="int64",
-            unit="bytes",
+        count(
+            "tokens",
+            "The elements of its first integer tensor with two dimensions; NULL without one.",
             closing=True,
-            doc="What the elements of its tensors take; NULL where one of them is not strided.",
         ),
-        Column(
-            name="tensors",
-            type="text",
+        size(
+            "bytes",
+            "What the elements of its tensors take; NULL where one of them is not strided.",
             closing=True,
-            doc="Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
-            " int64[4,128]`. Of the first 512 kinds of batches all sizes are given, of the next 512"
-            " only the first, such as `int64[4,?]`, and none of others.",
         ),
-        Column(
-            name="device",
-            type="text",
+        text(
+            "tensors",
+            "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
+            " int64[4,128]`. Of the first 512 kinds of batches all sizes are given, of the next"
+            " 512 only the first, such as `int64[4,?]`, and none of others.",
             closing=True,
-            doc="Where its first tensor is, such as `cpu`; NULL without tensors.",
         ),
-        Column(
-            name="pinned",
-            type="bool",
+        text(
+            "device",
+            "Where its first tensor is, such as `cpu`; NULL without tensors.",
             closing=True,
-            doc="Whether its first tensor is in pinned memory; NULL without tensors.",
         ),
-        Column(
-            name="exhausted",
-            type="bool",
+        flag(
+            "pinned",
+            "Whether its first tensor is in pinned memory; NULL without tensors.",
             closing=True,
-            doc="Whether there was no further batch: the end of the epoch.",
+        ),
+        flag(
+            "exhausted", "Whether there was no further batch: the end of the epoch.", closing=True
         ),
         FAILED,
         THREAD,
@@ -101,100 +82,52 @@ DATALOADERS = Table(
     " rows of it.",
     columns=(
         _LOADER,
-        Column(name="dataset", type="text", doc="The class of its dataset."),
-        Column(
-            name="batches",
-            type="int64",
-            doc="How many batches an epoch has; NULL where the loader does not tell.",
-        ),
-        Column(
-            name="batch_size",
-            type="int64",
-            doc="Samples per batch; NULL where the loader does not collate, or its sampler does not"
+        text("dataset", "The class of its dataset."),
+        count("batches", "How many batches an epoch has; NULL where the loader does not tell."),
+        count(
+            "batch_size",
+            "Samples per batch; NULL where the loader does not collate, or its sampler does not"
             " tell.",
         ),
-        Column(name="num_workers", type="int64", doc="Its worker processes; 0 for none."),
-        Column(
-            name="prefetch_factor",
-            type="int64",
-            doc="Batches that each worker makes in advance; NULL without workers.",
+        count("num_workers", "Its worker processes; 0 for none."),
+        count(
+            "prefetch_factor", "Batches that each worker makes in advance; NULL without workers."
         ),
-        Column(name="pin_memory", type="bool", doc="Whether it puts batches into pinned memory."),
-        Column(
-            name="persistent_workers",
-            type="bool",
-            doc="Whether its workers outlive the epoch.",
+        flag("pin_memory", "Whether it puts batches into pinned memory."),
+        flag("persistent_workers", "Whether its workers outlive the epoch."),
+        count("batch", "The batches that it has given in this epoch."),
+        count(
+            "given", "The batches that the loader has given since the agent met it, in all epochs."
         ),
-        Column(
-            name="batch",
-            type="int64",
-            doc="The batches that it has given in this epoch.",
+        seconds(
+            "mean_wait", "How long such a batch was waited for, on average; NULL before the first."
         ),
-        Column(
-            name="given",
-            type="int64",
-            doc="The batches that the loader has given since the agent met it, in all epochs.",
+        seconds("last_wait", "How long the last of them was waited for."),
+        flag("waiting", "Whether a thread waits for its next batch right now."),
+        seconds(
+            "waited",
+            "For how long it has waited; NULL when none does, and when the wait began before the"
+            " agent came.",
         ),
-        Column(
-            name="mean_wait",
-            type="float64",
-            unit="s",
-            doc="How long such a batch was waited for, on average; NULL before the first.",
-        ),
-        Column(
-            name="last_wait",
-            type="float64",
-            unit="s",
-            doc="How long the last of them was waited for.",
-        ),
-        Column(
-            name="waiting",
-            type="bool",
-            doc="Whether a thread waits for its next batch right now.",
-        ),
-        Column(
-            name="waited",
-            type="float64",
-            unit="s",
-            doc="For how long it has waited; NULL when none does, and when the wait began before"
-            " the agent came.",
-        ),
-        Column(name="thread_id", type="int64", doc="The thread that waits; NULL when none does."),
-        Column(
-            name="outstanding",
-            type="int64",
-            doc="Batches that workers have been asked for and that have not come; NULL without"
+        count("thread_id", "The thread that waits; NULL when none does."),
+        count(
+            "outstanding",
+            "Batches that workers have been asked for and that have not come; NULL without"
             " workers.",
         ),
-        Column(name="worker", type="int64", doc="The worker's number in the loader; NULL without."),
-        Column(
-            name="awaited",
-            type="bool",
-            doc="Whether the next batch is this worker's to make; NULL where any worker's will do.",
+        count("worker", "The worker's number in the loader; NULL without."),
+        flag(
+            "awaited",
+            "Whether the next batch is this worker's to make; NULL where any worker's will do.",
         ),
-        Column(
-            name="tasks",
-            type="int64",
-            doc="The batches outstanding that are this worker's.",
-        ),
-        Column(name="pid", type="int64", doc="The worker's process."),
-        Column(
-            name="state",
-            type="text",
-            doc="The kernel's word for it: R running, S sleeping, D uninterruptible, T stopped, Z"
+        count("tasks", "The batches outstanding that are this worker's."),
+        count("pid", "The worker's process."),
+        text(
+            "state",
+            "The kernel's word for it: R running, S sleeping, D uninterruptible, T stopped, Z"
             " ended; NULL when it is gone.",
         ),
-        Column(
-            name="resident_bytes",
-            type="int64",
-            unit="bytes",
-            doc="The worker's resident set, what it shares with others included.",
-        ),
-        Column(
-            name="cpu_s",
-            type="float64",
-            unit="s",
-            doc="Processor time the worker has used, user + system.",
-        ),
+        size("resident_bytes", "The worker's resident set, what it shares with others included."),
+        seconds("cpu_s", "Processor time the worker has used, user + system."),
     ),
 )

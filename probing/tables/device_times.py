@@ -5,8 +5,8 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .columns import MODEL, ROOT, SEQ, START_NS, STEP, THREAD, seconds
-from .records import Column, Table
+from .columns import MODEL, ROOT, SEQ, START_NS, STEP, THREAD
+from .records import Table, choice, count, seconds, text
 
 DEVICE_STAGES = ("forward", "backward", "replay")
 
@@ -19,22 +19,18 @@ DEVICE_TIMES = Table(
     " are hooked in that step.",
     columns=(
         STEP,
-        Column(name="module", type="text", doc="The module's path from its root."),
-        Column(
-            name="stage",
-            type="enum",
-            values=DEVICE_STAGES,
-            doc="`forward`, `backward`, or `replay` of a CUDA graph.",
-        ),
+        text("module", "The module's path from its root."),
+        choice("stage", DEVICE_STAGES, "`forward`, `backward`, or `replay` of a CUDA graph."),
         seconds(
             "device_s",
-            "From the first to the last of its work on the device's own queue, with what the device"
-            " did there meanwhile besides, and where it had nothing to do.",
+            "From the first to the last of its work on the device's own queue, with what the"
+            " device did there meanwhile besides, and where it had nothing to do.",
+            closing=True,
         ),
-        Column(name="class", type="text", doc="The class of the module."),
+        text("class", "The class of the module."),
         ROOT,
         MODEL,
-        Column(name="depth", type="int64", bits=8, doc="How many module calls it is nested in."),
+        count("depth", "How many module calls it is nested in.", bits=8),
         THREAD,
         START_NS._replace(doc="When the host called it, since the epoch."),
         SEQ,

@@ -5,8 +5,8 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, seconds
-from .records import Column, Table
+from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS
+from .records import Table, choice, count, flag, seconds, text
 
 EVAL_STATES = (
     "done",
@@ -25,51 +25,36 @@ EVALS = Table(
     " how long, how it ended. The row stands before the code runs, so that one without an end is"
     " that of code which has not come back. An eval that is repeated has one row.",
     columns=(
-        Column(
-            name="eval_id", type="int64", bits=32, doc="Its number, as `probing PID jobs` has it."
-        ),
-        Column(
-            name="step",
-            type="int64",
+        count("eval_id", "Its number, as `probing PID jobs` has it.", bits=32),
+        count(
+            "step",
+            "The training step at that moment, the last one where it was repeated; NULL where none"
+            " is counted, and while the code waits or runs.",
             closing=True,
-            doc="The training step at that moment, the last one where it was repeated; NULL where"
-            " none is counted, and while the code waits or runs.",
         ),
-        Column(
-            name="state",
-            type="enum",
-            values=EVAL_STATES,
+        choice(
+            "state",
+            EVAL_STATES,
+            "How it ended: `raised` by an exception of its own; `interrupted` by its time limit;"
+            " `vetoed` by an audit hook of the process; `not run` when no safe point came. NULL"
+            " until then.",
             closing=True,
-            doc="How it ended: `raised` by an exception of its own; `interrupted` by its time"
-            " limit; `vetoed` by an audit hook of the process; `not run` when no safe point came."
-            " NULL until then.",
         ),
-        Column(
-            name="error_type", type="text", closing=True, doc="The exception that ended it, if any."
+        text("error_type", "The exception that ended it, if any.", closing=True),
+        count("uid", "The user who has sent it, if by the socket."),
+        count("pid", "The process that has sent it, if by the socket."),
+        text("address", "The address it came from, if by TCP."),
+        text(
+            "code",
+            "The code, at most 1,000 characters of it; NULL when there is no more room for texts.",
         ),
-        Column(name="uid", type="int64", doc="The user who has sent it, if by the socket."),
-        Column(name="pid", type="int64", doc="The process that has sent it, if by the socket."),
-        Column(name="address", type="text", doc="The address it came from, if by TCP."),
-        Column(
-            name="code",
-            type="text",
-            doc="The code, at most 1,000 characters of it; NULL when there is no more room for"
-            " texts.",
+        text("code_sha256", "The first 16 digits of the SHA-256 of all the code; NULL as `code`."),
+        count("code_bytes", "How long the code is."),
+        flag(
+            "is_held", "Whether the training stood still at a safe point meanwhile.", closing=True
         ),
-        Column(
-            name="code_sha256",
-            type="text",
-            doc="The first 16 digits of the SHA-256 of all the code; NULL as `code`.",
-        ),
-        Column(name="code_bytes", type="int64", doc="How long the code is."),
-        Column(
-            name="is_held",
-            type="bool",
-            closing=True,
-            doc="Whether the training stood still at a safe point meanwhile.",
-        ),
-        Column(name="runs", type="int64", closing=True, doc="How often it was run."),
-        seconds("waited_s", "How long it waited for a safe point."),
+        count("runs", "How often it was run.", closing=True),
+        seconds("waited_s", "How long it waited for a safe point.", closing=True),
         DURATION,
         FAILED,
         START_NS,

@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
-from .records import Column, Table
+from .records import Table, count, number, text
 
 SPANS = Table(
     name="spans",
@@ -15,14 +15,9 @@ SPANS = Table(
     " the span lasts.",
     columns=(
         STEP,
-        Column(name="name", type="text", doc="What the script calls it."),
+        text("name", "What the script calls it."),
         DURATION,
-        Column(
-            name="depth",
-            type="int64",
-            bits=8,
-            doc="How many spans of its thread it is nested in, 255 at most.",
-        ),
+        count("depth", "How many spans of its thread it is nested in, 255 at most.", bits=8),
         FAILED,
         THREAD,
         START_NS,
@@ -37,12 +32,11 @@ METRICS = Table(
     doc="What the script has measured and told by `probing.metric(name=value)`, one row each.",
     columns=(
         STEP,
-        Column(name="name", type="text", doc="What the script calls it."),
-        Column(
-            name="value",
-            type="float64",
+        text("name", "What the script calls it."),
+        number(
+            "value",
+            "The number; NULL for what is none, and while it is on its way from a device.",
             closing=True,
-            doc="The number; NULL for what is none, and while it is on its way from a device.",
         ),
         THREAD,
         START_NS._replace(doc="When it was told, since the epoch."),

@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, STEP
-from .records import Column, Table
+from .records import Table, choice, count, moment, number, size, text
 
 MEMORY_PHASES = (
     "attach",
@@ -22,16 +22,6 @@ PROCESS_ROLES = ("trainer", "data_worker", "probing", "child")
 """What a process of a job is there for."""
 
 
-def _known_later(name: str, doc: str) -> Column:
-    """A column of bytes that a ring keeps."""
-    return Column(name=name, type="int64", unit="bytes", closing=True, doc=doc)
-
-
-def _size(name: str, doc: str) -> Column:
-    """A column of bytes that is computed when asked for."""
-    return Column(name=name, type="int64", unit="bytes", doc=doc)
-
-
 MEMORY = Table(
     name="memory",
     kind="recorded",
@@ -42,72 +32,66 @@ MEMORY = Table(
     " that asks for it.",
     columns=(
         STEP,
-        Column(
-            name="micro_batch",
-            type="int64",
-            doc="The micro-batch of the step, counted from 0; NULL outside of any.",
-        ),
-        Column(
-            name="phase",
-            type="enum",
-            values=MEMORY_PHASES,
-            doc="`attach`: recording begins, or a device is first seen in use: the baseline."
+        count("micro_batch", "The micro-batch of the step, counted from 0; NULL outside of any."),
+        choice(
+            "phase",
+            MEMORY_PHASES,
+            "`attach`: recording begins, or a device is first seen in use: the baseline."
             " `before_forward`, `after_forward` (the backward pass begins, or the last root module"
             " has returned), `after_backward`: once per micro-batch. `after_step`: the step has"
             " ended. `mark`: `probing.see_memory(label)`, or a person cleans up: `memory --gc`.",
         ),
-        Column(name="label", type="text", doc="What the script calls a `mark`."),
-        Column(
-            name="device",
-            type="text",
+        text("label", "What the script calls a `mark`."),
+        text(
+            "device",
+            "The device whose figures these are: `cuda:0`; `cpu` where none is in use.",
             closing=True,
-            doc="The device whose figures these are: `cuda:0`; `cpu` where none is in use.",
         ),
-        Column(
-            name="time_ns",
-            type="time",
-            unit="ns",
+        moment("time_ns", "When it was, since the epoch.", closing=True),
+        size("allocated_bytes", "What the device's allocator has handed out.", closing=True),
+        size(
+            "peak_bytes",
+            "The most of that since the program has last reset its peaks.",
             closing=True,
-            doc="When it was, since the epoch.",
         ),
-        _known_later("allocated_bytes", "What the device's allocator has handed out."),
-        _known_later("peak_bytes", "The most of that since the program has last reset its peaks."),
-        _known_later("reserved_bytes", "What the allocator has taken from the device."),
-        _known_later("peak_reserved_bytes", "The most of that, as `peak_bytes`."),
-        _known_later(
+        size("reserved_bytes", "What the allocator has taken from the device.", closing=True),
+        size("peak_reserved_bytes", "The most of that, as `peak_bytes`.", closing=True),
+        size(
             "device_used_bytes",
             "In use on the whole device, by all programs, as NVML tells it: as python.devices has"
             " it last, so about a second old. NULL without the package nvidia-ml-py.",
+            closing=True,
         ),
-        _known_later("device_total_bytes", "What the device has, as NVML tells it."),
-        _known_later("resident_bytes", "The process's resident set."),
-        _known_later(
+        size("device_total_bytes", "What the device has, as NVML tells it.", closing=True),
+        size("resident_bytes", "The process's resident set.", closing=True),
+        size(
             "cgroup_bytes",
             "In use in the process's memory cgroup, file cache included; 100 ms old at most. The"
             " cgroup is the one, of its own and those around it, with the tightest limit.",
+            closing=True,
         ),
-        _known_later(
+        size(
             "cgroup_limit_bytes",
             "What that cgroup may use; NULL where it has no limit. One second old at most.",
-        ),
-        Column(
-            name="cgroup_oom_kills",
-            type="int64",
             closing=True,
-            doc="Processes that the kernel has killed in that cgroup for want of memory. One second"
-            " old at most.",
         ),
-        _known_later(
+        count(
+            "cgroup_oom_kills",
+            "Processes that the kernel has killed in that cgroup for want of memory. One second"
+            " old at most.",
+            closing=True,
+        ),
+        size(
             "node_used_bytes",
             "What the machine could not give to a program; 100 ms old at most.",
+            closing=True,
         ),
-        _known_later("node_total_bytes", "What the machine has."),
-        Column(
-            name="gc_ns",
-            type="int64",
+        size("node_total_bytes", "What the machine has.", closing=True),
+        count(
+            "gc_ns",
+            "How long garbage was collected just before, where a `mark` asked for that.",
             unit="ns",
             closing=True,
-            doc="How long garbage was collected just before, where a `mark` asked for that.",
         ),
         SEQ,
     ),
@@ -120,57 +104,50 @@ HOST_MEMORY = Table(
     " it now. Needs no help of the process: also answers while it hangs. Reading the proportional"
     " figures of a process with very much memory takes a moment in which it can map none.",
     columns=(
-        Column(name="pid", type="int64", doc="The process."),
-        Column(
-            name="role",
-            type="enum",
-            values=PROCESS_ROLES,
-            doc="`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker;"
+        count("pid", "The process."),
+        choice(
+            "role",
+            PROCESS_ROLES,
+            "`trainer`; `data_worker`: of a `DataLoader`; `probing`: the agent's SQL worker;"
             " `child`: any other.",
         ),
-        Column(name="name", type="text", doc="What the kernel calls it."),
-        _size("resident_bytes", "Its resident set, what it shares with others included."),
-        _size(
+        text("name", "What the kernel calls it."),
+        size("resident_bytes", "Its resident set, what it shares with others included."),
+        size(
             "proportional_bytes",
             "The same, each shared page divided by the number of processes that share it: adds up"
             " to what the job takes.",
         ),
-        _size("shared_bytes", "Of the resident set, what is shared with other processes."),
-        _size("private_bytes", "Of the resident set, what is not: what its end would free."),
-        _size("swap_bytes", "What of it is swapped out."),
-        _size(
+        size("shared_bytes", "Of the resident set, what is shared with other processes."),
+        size("private_bytes", "Of the resident set, what is not: what its end would free."),
+        size("swap_bytes", "What of it is swapped out."),
+        size(
             "locked_bytes",
             "What it has locked into memory, page-locked by a driver included where the kernel"
             " counts that.",
         ),
-        _size(
+        size(
             "shm_bytes",
-            "Files in /dev/shm that it has open or mapped, the rings of probing included; each file"
-            " counts for the first process of the job that holds it.",
+            "Files in /dev/shm that it has open or mapped, the rings of probing included; each"
+            " file counts for the first process of the job that holds it.",
         ),
-        Column(name="threads", type="int64", doc="How many threads it has."),
-        _size("cgroup_bytes", "In use in its memory cgroup, as in python.memory."),
-        _size(
+        count("threads", "How many threads it has."),
+        size("cgroup_bytes", "In use in its memory cgroup, as in python.memory."),
+        size(
             "cgroup_working_bytes",
             "The same without the file cache that the kernel can drop: once this is at the limit,"
             " it kills.",
         ),
-        _size("cgroup_limit_bytes", "What that cgroup may use; NULL where it has no limit."),
-        Column(
-            name="cgroup_oom_kills",
-            type="int64",
-            doc="Processes that the kernel has killed in that cgroup for want of memory.",
+        size("cgroup_limit_bytes", "What that cgroup may use; NULL where it has no limit."),
+        count(
+            "cgroup_oom_kills",
+            "Processes that the kernel has killed in that cgroup for want of memory.",
         ),
-        Column(
-            name="pressure_some",
-            type="float64",
-            doc="The share of the last ten seconds in which some process waited for memory: in its"
+        number(
+            "pressure_some",
+            "The share of the last ten seconds in which some process waited for memory: in its"
             " cgroup where the kernel tells that, else in the machine.",
         ),
-        Column(
-            name="pressure_full",
-            type="float64",
-            doc="The same, in which all of them waited at once.",
-        ),
+        number("pressure_full", "The same, in which all of them waited at once."),
     ),
 )

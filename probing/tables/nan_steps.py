@@ -6,7 +6,7 @@ Rules of this file: see the package. It is empty until `act nan-guard` is in for
 from __future__ import annotations
 
 from .columns import FAILED, SEQ, STEP
-from .records import Column, Table
+from .records import Table, choice, count, moment, number, text
 
 NAN_OUTCOMES = ("warned", "skipped", "raised", "stepped")
 """What the guard has done about a step."""
@@ -20,45 +20,40 @@ NAN_STEPS = Table(
     " counts those.",
     columns=(
         STEP,
-        Column(name="action_id", type="int64", bits=32, doc="The guard, in python.actions."),
-        Column(
-            name="outcome",
-            type="enum",
-            values=NAN_OUTCOMES,
-            closing=True,
-            doc="`warned`: the optimizer has stepped with it. `skipped`: it has changed nothing,"
-            " and the gradients are 0. `raised`: the training got probing.nan_guard.NonFiniteStep."
+        count("action_id", "The guard, in python.actions.", bits=32),
+        choice(
+            "outcome",
+            NAN_OUTCOMES,
+            "`warned`: the optimizer has stepped with it. `skipped`: it has changed nothing, and"
+            " the gradients are 0. `raised`: the training got probing.nan_guard.NonFiniteStep."
             " `stepped`: it was to be skipped, but this optimizer changes parameters that have no"
             " gradient. NULL where the step has not ended.",
-        ),
-        Column(
-            name="consecutive",
-            type="int64",
             closing=True,
-            doc="The how many-th bad step of this optimizer in a row it is.",
         ),
-        Column(
-            name="loss",
-            type="float64",
+        count(
+            "consecutive",
+            "The how many-th bad step of this optimizer in a row it is.",
             closing=True,
-            doc="The loss of the last backward pass, without its scale; NULL where it was not known"
+        ),
+        number(
+            "loss",
+            "The loss of the last backward pass, without its scale; NULL where it was not known"
             " yet.",
-        ),
-        Column(
-            name="bad_parameters",
-            type="int64",
             closing=True,
-            doc="Parameters of the optimizer with a gradient that is not finite.",
         ),
-        Column(
-            name="parameter",
-            type="text",
+        count(
+            "bad_parameters",
+            "Parameters of the optimizer with a gradient that is not finite.",
             closing=True,
-            doc="The first of them, by its name in the model; else its place in the optimizer.",
         ),
-        Column(name="optimizer", type="text", closing=True, doc="The class of the optimizer."),
+        text(
+            "parameter",
+            "The first of them, by its name in the model; else its place in the optimizer.",
+            closing=True,
+        ),
+        text("optimizer", "The class of the optimizer.", closing=True),
         FAILED,
-        Column(name="start_ns", type="time", unit="ns", doc="When it was found."),
+        moment("start_ns", "When it was found."),
         SEQ,
     ),
 )

@@ -6,23 +6,13 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import MODEL, SEQ, STEP, THREAD
-from .records import Column, Table
+from .records import Table, choice, count, moment, seconds, size, text
 
 OOM_PHASES = ("data", "forward", "loss", "backward", "optimizer", "other")
 """What was being done when memory ran out."""
 
 OOM_BOUNDS = ("device", "address_space", "machine")
 """What the memory of a device, or of the host, is bounded by."""
-
-
-def _bytes(name: str, doc: str) -> Column:
-    """A column of bytes."""
-    return Column(name=name, type="int64", unit="bytes", closing=True, doc=doc)
-
-
-def _text(name: str, doc: str) -> Column:
-    """A column of names and sentences."""
-    return Column(name=name, type="text", closing=True, doc=doc)
 
 
 OOMS = Table(
@@ -34,54 +24,62 @@ OOMS = Table(
     " where it ends the process or a thread.",
     columns=(
         STEP,
-        Column(
-            name="micro_batch",
-            type="int64",
-            closing=True,
-            doc="The micro-batch of the step, from 0; NULL outside of any.",
+        count(
+            "micro_batch", "The micro-batch of the step, from 0; NULL outside of any.", closing=True
         ),
-        Column(
-            name="phase",
-            type="enum",
-            values=OOM_PHASES,
-            closing=True,
-            doc="`forward` and `backward` (recomputed activations are part of that), `optimizer`;"
+        choice(
+            "phase",
+            OOM_PHASES,
+            "`forward` and `backward` (recomputed activations are part of that), `optimizer`;"
             " `data`: while a batch was made; `loss`: after the model's call, outside of any"
             " module; `other`: anywhere else.",
-        ),
-        _text("device", "`cpu`, or a device such as `cuda:0`."),
-        _bytes("requested_bytes", "What was asked for; NULL where the error does not say."),
-        _bytes("free_bytes", "What was free of `total_bytes`."),
-        _bytes("total_bytes", "What there is in all, within the limit that `bounded_by` names."),
-        Column(
-            name="bounded_by",
-            type="enum",
-            values=OOM_BOUNDS,
             closing=True,
-            doc="`device`: the device's memory. For the host, `address_space`: the limit of the"
-            " process's address space (`ulimit -v`), where there is one; else `machine`.",
         ),
-        _bytes("allocated_bytes", "What the device's allocator had handed out; NULL on the CPU."),
-        _bytes("reserved_bytes", "What it had taken from the device; NULL on the CPU."),
-        _bytes("resident_bytes", "The process's resident set."),
-        _text(
+        text("device", "`cpu`, or a device such as `cuda:0`.", closing=True),
+        size(
+            "requested_bytes",
+            "What was asked for; NULL where the error does not say.",
+            closing=True,
+        ),
+        size("free_bytes", "What was free of `total_bytes`.", closing=True),
+        size(
+            "total_bytes",
+            "What there is in all, within the limit that `bounded_by` names.",
+            closing=True,
+        ),
+        choice(
+            "bounded_by",
+            OOM_BOUNDS,
+            "`device`: the device's memory. For the host, `address_space`: the limit of the"
+            " process's address space (`ulimit -v`), where there is one; else `machine`.",
+            closing=True,
+        ),
+        size(
+            "allocated_bytes",
+            "What the device's allocator had handed out; NULL on the CPU.",
+            closing=True,
+        ),
+        size("reserved_bytes", "What it had taken from the device; NULL on the CPU.", closing=True),
+        size("resident_bytes", "The process's resident set.", closing=True),
+        text(
             "module",
             "The innermost module that was being called, or whose backward pass was under way;"
             " NULL where there was none.",
+            closing=True,
         ),
-        _text("root", "The class of the root module it belongs to."),
+        text("root", "The class of the root module it belongs to.", closing=True),
         MODEL._replace(closing=True),
-        _text("batch", "Names and shapes of what the root module was given."),
-        Column(name="samples", type="int64", closing=True, doc="Its first dimension."),
-        _text("error", "The class of the error and its first line."),
+        text("batch", "Names and shapes of what the root module was given.", closing=True),
+        count("samples", "Its first dimension.", closing=True),
+        text("error", "The class of the error and its first line.", closing=True),
         THREAD,
-        Column(name="time_ns", type="time", unit="ns", doc="When, since the epoch."),
+        moment("time_ns", "When, since the epoch."),
         SEQ,
     ),
 )
 
-_OOM = Column(name="oom", type="int64", doc="`seq` of its row in python.ooms.")
-_WHEN = Column(name="time_ns", type="time", unit="ns", doc="When it was written.")
+_OOM = count("oom", "`seq` of its row in python.ooms.")
+_WHEN = moment("time_ns", "When it was written.")
 
 OOM_CATEGORIES = Table(
     name="oom_categories",
@@ -90,11 +88,11 @@ OOM_CATEGORIES = Table(
     " the largest first. None where looking for them failed, for which there may be no memory.",
     columns=(
         _OOM,
-        _text("category", "As in python.tensors."),
-        _text("device", "Where they were."),
-        _bytes("bytes", "Bytes of their storages, each counted once."),
-        Column(name="tensors", type="int64", closing=True, doc="How many storages."),
-        _text("dtype", "The type of numbers that most of these bytes are."),
+        text("category", "As in python.tensors.", closing=True),
+        text("device", "Where they were.", closing=True),
+        size("bytes", "Bytes of their storages, each counted once.", closing=True),
+        count("tensors", "How many storages.", closing=True),
+        text("dtype", "The type of numbers that most of these bytes are.", closing=True),
         _WHEN,
         SEQ,
     ),
@@ -109,17 +107,11 @@ OOM_GROWTH = Table(
     columns=(
         _OOM,
         STEP._replace(doc="The training step of the call."),
-        _text("module", "The module or optimizer."),
-        _text("stage", "As in python.torch_trace."),
-        _bytes("growth_bytes", "By how much the memory in use had grown."),
-        _bytes("allocated_bytes", "The memory in use after that."),
-        Column(
-            name="age_s",
-            type="float64",
-            unit="s",
-            closing=True,
-            doc="How long before the error the call had ended.",
-        ),
+        text("module", "The module or optimizer.", closing=True),
+        text("stage", "As in python.torch_trace.", closing=True),
+        size("growth_bytes", "By how much the memory in use had grown.", closing=True),
+        size("allocated_bytes", "The memory in use after that.", closing=True),
+        seconds("age_s", "How long before the error the call had ended.", closing=True),
         _WHEN,
         SEQ,
     ),

@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP
-from .records import OWN_SCHEMA, Column, Table
+from .records import OWN_SCHEMA, Table, choice, count, number, seconds, text
 
 SOURCE_STATES = ("on", "off", "failed", "absent")
 """Whether a source records."""
@@ -21,37 +21,19 @@ OVERHEAD = Table(
     columns=(
         STEP,
         DURATION._replace(doc="How long the step took."),
-        Column(
-            name="cost_s",
-            type="float64",
-            unit="s",
+        seconds("cost_s", "What recording has cost of that.", closing=True),
+        number("share", "`cost_s` by `duration`; the setting `overhead` bounds it.", closing=True),
+        count("rows", "Rows that the step has in python.torch_trace.", closing=True),
+        count(
+            "backward_modules",
+            "Modules whose backward pass is recorded at every step.",
             closing=True,
-            doc="What recording has cost of that.",
         ),
-        Column(
-            name="share",
-            type="float64",
+        count(
+            "thinned",
+            "Modules that are left out of the record of this step: the smallest. `probing ENDPOINT"
+            " status` names them.",
             closing=True,
-            doc="`cost_s` by `duration`; the setting `overhead` bounds it.",
-        ),
-        Column(
-            name="rows",
-            type="int64",
-            closing=True,
-            doc="Rows that the step has in python.torch_trace.",
-        ),
-        Column(
-            name="backward_modules",
-            type="int64",
-            closing=True,
-            doc="Modules whose backward pass is recorded at every step.",
-        ),
-        Column(
-            name="thinned",
-            type="int64",
-            closing=True,
-            doc="Modules that are left out of the record of this step: the smallest."
-            " `probing ENDPOINT status` names them.",
         ),
         FAILED,
         START_NS,
@@ -66,23 +48,20 @@ SOURCES = Table(
     kind="live",
     doc="What records, each source of the agent with the table that it writes.",
     columns=(
-        Column(name="source", type="text", doc="What it watches."),
-        Column(
-            name="state",
-            type="enum",
-            values=SOURCE_STATES,
-            doc="`on`; `off`: paused by the setting `recording`; `failed`: switched off because it"
+        text("source", "What it watches."),
+        choice(
+            "state",
+            SOURCE_STATES,
+            "`on`; `off`: paused by the setting `recording`; `failed`: switched off because it"
             " failed; `absent`: this torch has nothing of the kind.",
         ),
-        Column(name="table", type="text", doc="The table that its rows are in."),
-        Column(
-            name="cost_s",
-            type="float64",
-            unit="s",
-            doc="What it has cost in the last step that was looked at; NULL where that is not told"
+        text("table", "The table that its rows are in."),
+        seconds(
+            "cost_s",
+            "What it has cost in the last step that was looked at; NULL where that is not told"
             " apart.",
         ),
-        Column(name="faults", type="int64", doc="How often it has failed."),
-        Column(name="note", type="text", doc="What it leaves out, or how it failed last."),
+        count("faults", "How often it has failed."),
+        text("note", "What it leaves out, or how it failed last."),
     ),
 )

@@ -78,3 +78,50 @@ class Table(NamedTuple):
         computed = (c.name for c in self.columns if c.scaled is not None or c.part_of is not None)
         names = frozenset(computed)
         return tuple(column for column in self.columns if column.name not in names)
+
+
+def text(name: str, doc: str, *, closing: bool = False) -> Column:
+    """A column of texts."""
+    return Column(name=name, type="text", doc=doc, closing=closing)
+
+
+def flag(name: str, doc: str, *, closing: bool = False) -> Column:
+    """A column of what is so or not."""
+    return Column(name=name, type="bool", doc=doc, closing=closing)
+
+
+def choice(name: str, values: tuple[str, ...], doc: str, *, closing: bool = False) -> Column:
+    """A column of one of some words."""
+    return Column(name=name, type="enum", values=values, doc=doc, closing=closing)
+
+
+def count(
+    name: str,
+    doc: str,
+    *,
+    unit: str | None = None,
+    closing: bool = False,
+    bits: Literal[8, 32, 64] = 64,
+) -> Column:
+    """A column of whole numbers."""
+    return Column(name=name, type="int64", unit=unit, doc=doc, closing=closing, bits=bits)
+
+
+def size(name: str, doc: str, *, closing: bool = False) -> Column:
+    """A column of bytes."""
+    return count(name, doc, unit="bytes", closing=closing)
+
+
+def number(name: str, doc: str, *, unit: str | None = None, closing: bool = False) -> Column:
+    """A column of numbers."""
+    return Column(name=name, type="float64", unit=unit, doc=doc, closing=closing)
+
+
+def seconds(name: str, doc: str, *, closing: bool = False) -> Column:
+    """A column of seconds."""
+    return number(name, doc, unit="s", closing=closing)
+
+
+def moment(name: str, doc: str, *, closing: bool = False) -> Column:
+    """A column of points in time."""
+    return Column(name=name, type="time", unit="ns", doc=doc, closing=closing)

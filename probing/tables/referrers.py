@@ -6,7 +6,7 @@ Rules of this file: see the package. Shows the last answer, and is empty before 
 from __future__ import annotations
 
 from .leaks import HOLDER_COLUMNS
-from .records import Column, Table
+from .records import Table, count, size, text
 
 REFERRERS = Table(
     name="referrers",
@@ -15,19 +15,10 @@ REFERRERS = Table(
     " tensor over them, with the nearest reference that has a name. Looked for at the ends of"
     " steps.",
     columns=(
-        Column(name="address", type="int64", doc="Where the storage begins, as in python.tensors."),
-        Column(name="device", type="text", doc="Where it lies; NULL of one that is gone."),
-        Column(
-            name="bytes",
-            type="int64",
-            unit="bytes",
-            doc="What is there; NULL of a storage that is gone.",
-        ),
-        Column(
-            name="tensor_id",
-            type="int64",
-            doc="The `id()` of the tensor over it; NULL where Python has none.",
-        ),
+        count("address", "Where the storage begins, as in python.tensors."),
+        text("device", "Where it lies; NULL of one that is gone."),
+        size("bytes", "What is there; NULL of a storage that is gone."),
+        count("tensor_id", "The `id()` of the tensor over it; NULL where Python has none."),
         *HOLDER_COLUMNS,
     ),
 )

@@ -6,12 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP, THREAD
-from .records import Column, Table
-
-
-def _text(name: str, doc: str) -> Column:
-    return Column(name=name, type="text", closing=True, doc=doc)
-
+from .records import Table, count, text
 
 SAMPLES = Table(
     name="samples",
@@ -21,14 +16,15 @@ SAMPLES = Table(
     " for the interpreter's lock as any other: while C code holds it, there is no sample.",
     columns=(
         STEP,
-        _text("thread", "The thread's name."),
-        _text("func", "The function it was in, the innermost one of Python."),
-        _text("file", "Its source file."),
-        Column(name="lineno", type="int64", closing=True, doc="The line that was being executed."),
-        _text(
+        text("thread", "The thread's name.", closing=True),
+        text("func", "The function it was in, the innermost one of Python.", closing=True),
+        text("file", "Its source file.", closing=True),
+        count("lineno", "The line that was being executed.", closing=True),
+        text(
             "stack",
             "All functions from the outermost on, each with its file, separated by `;` as flame"
             " graphs want them; the 64 innermost. NULL once 5,000 different ones have been seen.",
+            closing=True,
         ),
         THREAD,
         START_NS._replace(doc="When it was taken, since the epoch."),

@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import DURATION, DURATION_NS, SEQ, START_NS, STEP
-from .records import OWN_SCHEMA, Column, Table
+from .records import OWN_SCHEMA, Table, choice, seconds
 
 STALL_STATES = ("running", "waiting", "stopped", "blocked")
 """What the process's main thread did when the stall was noticed."""
@@ -22,23 +22,12 @@ STALLS = Table(
     columns=(
         STEP._replace(doc="The step that it was in, or had last finished."),
         DURATION._replace(doc="From the last progress to the next; NULL while there is none."),
-        Column(
-            name="limit_s",
-            type="float64",
-            unit="s",
-            doc="How long without progress was taken for a stall.",
-        ),
-        Column(
-            name="usual_s",
-            type="float64",
-            unit="s",
-            doc="The median of its last steps; NULL before its third step.",
-        ),
-        Column(
-            name="state",
-            type="enum",
-            values=STALL_STATES,
-            doc="What its main thread did as the stall was noticed: `running`, `waiting` (asleep in"
+        seconds("limit_s", "How long without progress was taken for a stall."),
+        seconds("usual_s", "The median of its last steps; NULL before its third step."),
+        choice(
+            "state",
+            STALL_STATES,
+            "What its main thread did as the stall was noticed: `running`, `waiting` (asleep in"
             " the kernel), `stopped` by a signal, or `blocked` (in a call of the kernel's that no"
             " signal ends).",
         ),

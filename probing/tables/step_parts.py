@@ -5,8 +5,8 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD, seconds
-from .records import Column, Table
+from .columns import DURATION, DURATION_NS, FAILED, SEQ, START_NS, STEP, THREAD
+from .records import Table, count, number, seconds, text
 
 OPTIMIZER_STEPS = Table(
     name="optimizer_steps",
@@ -16,45 +16,35 @@ OPTIMIZER_STEPS = Table(
     " pass share a row.",
     columns=(
         STEP,
-        Column(
-            name="optimizer",
-            type="text",
-            closing=True,
-            doc="Which optimizer: the name of the variable that holds it, where that is known, else"
+        text(
+            "optimizer",
+            "Which optimizer: the name of the variable that holds it, where that is known, else"
             " its class.",
-        ),
-        Column(name="class", type="text", closing=True, doc="Its class."),
-        Column(
-            name="optimizers",
-            type="int64",
             closing=True,
-            doc="How many optimizers the row is of: more than one where they step in one pass.",
         ),
-        Column(
-            name="model",
-            type="text",
+        text("class", "Its class.", closing=True),
+        count(
+            "optimizers",
+            "How many optimizers the row is of: more than one where they step in one pass.",
             closing=True,
-            doc="The models whose parameters it steps, of those that were called in the step, by"
-            " their names in `python.modules`.",
         ),
-        Column(
-            name="loss",
-            type="float64",
+        text(
+            "model",
+            "The models whose parameters it steps, of those that were called in the step, by their"
+            " names in `python.modules`.",
             closing=True,
-            doc="What `backward()` was called on since the optimizer before had stepped, as"
+        ),
+        number(
+            "loss",
+            "What `backward()` was called on since the optimizer before had stepped, as"
             " `python.steps` has it; that of the one before, where there was no pass in between.",
-        ),
-        Column(
-            name="lr",
-            type="float64",
             closing=True,
-            doc="The rate of its first parameter group.",
         ),
-        Column(
-            name="grad_norm",
-            type="float64",
+        number("lr", "The rate of its first parameter group.", closing=True),
+        number(
+            "grad_norm",
+            "The norm of its gradients before clipping, where it was taken.",
             closing=True,
-            doc="The norm of its gradients before clipping, where it was taken.",
         ),
         FAILED,
         THREAD,
@@ -72,16 +62,13 @@ EVALUATIONS = Table(
     columns=(
         STEP._replace(doc="The step of the training that comes next."),
         DURATION,
-        Column(name="model", type="text", closing=True, doc="The first model that was called."),
-        Column(name="calls", type="int64", closing=True, doc="Calls of models."),
-        Column(
-            name="samples",
-            type="int64",
-            closing=True,
-            doc="Samples: the first dimensions of the models' first inputs.",
+        text("model", "The first model that was called.", closing=True),
+        count("calls", "Calls of models.", closing=True),
+        count(
+            "samples", "Samples: the first dimensions of the models' first inputs.", closing=True
         ),
-        seconds("data_wait_s", "Waiting for a DataLoader's next batch."),
-        seconds("forward_s", "In calls of models."),
+        seconds("data_wait_s", "Waiting for a DataLoader's next batch.", closing=True),
+        seconds("forward_s", "In calls of models.", closing=True),
         FAILED,
         THREAD,
         START_NS,

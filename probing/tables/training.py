@@ -17,9 +17,8 @@ from .columns import (
     START_NS,
     STEP,
     THREAD,
-    seconds,
 )
-from .records import Column, Table
+from .records import Table, choice, count, flag, number, seconds, text
 
 STAGES = ("forward", "backward", "optimizer", "step", "replay")
 
@@ -31,38 +30,27 @@ TORCH_TRACE = Table(
     " is what the process is inside of right now, or was when it died.",
     columns=(
         STEP,
-        Column(
-            name="module",
-            type="text",
-            doc="The module's qualified name in its root, such as `blocks.3.attn`; the class name"
-            " for a root and for an optimizer. Wrappers (DDP, FSDP, torch.compile, activation"
+        text(
+            "module",
+            "The module's qualified name in its root, such as `blocks.3.attn`; the class name for"
+            " a root and for an optimizer. Wrappers (DDP, FSDP, torch.compile, activation"
             " checkpointing) leave no trace in it. A shared module goes by its first name.",
         ),
-        Column(
-            name="stage",
-            type="enum",
-            values=STAGES,
-            doc="`forward`, `backward`, `optimizer` (the optimizer's step), `step` (from the end"
-            " of one optimizer step to the end of the next) or `replay` (the call that queues a"
-            " CUDA graph, whose name is its number in the order of the captures).",
+        choice(
+            "stage",
+            STAGES,
+            "`forward`, `backward`, `optimizer` (the optimizer's step), `step` (from the end of"
+            " one optimizer step to the end of the next) or `replay` (the call that queues a CUDA"
+            " graph, whose name is its number in the order of the captures).",
         ),
         DURATION,
         ALLOCATED,
-        Column(name="class", type="text", doc="The class of the module or optimizer."),
+        text("class", "The class of the module or optimizer."),
         ROOT,
         MODEL,
-        Column(
-            name="depth",
-            type="int64",
-            bits=8,
-            doc="How many module calls this one is nested in, 255 at most.",
-        ),
-        Column(
-            name="recomputed",
-            type="bool",
-            doc="Whether it ran inside the backward pass (activation checkpointing).",
-        ),
-        Column(name="training", type="bool", doc="Whether its root was in training mode."),
+        count("depth", "How many module calls this one is nested in, 255 at most.", bits=8),
+        flag("recomputed", "Whether it ran inside the backward pass (activation checkpointing)."),
+        flag("training", "Whether its root was in training mode."),
         FAILED,
         THREAD,
         START_NS,
@@ -84,46 +72,44 @@ STEP_PHASES = (
 )
 """What a rank's training thread spends a step on by itself; each is a column of python.steps."""
 
-_LOSS = Column(
-    name="loss",
-    type="float64",
+_LOSS = number(
+    "loss",
+    "What `backward()` was called on, without the scale of a gradient scaler; the sum,"
+    " where it was called several times. On a device it arrives with the next step.",
     closing=True,
-    doc="What `backward()` was called on, without the scale of a gradient scaler; the sum, where it"
-    " was called several times. On a device it arrives with the next step.",
 )
-_SAMPLES = Column(
-    name="samples",
-    type="int64",
-    closing=True,
-    doc="Samples: the first dimension of the model's first input.",
+_SAMPLES = count(
+    "samples", "Samples: the first dimension of the model's first input.", closing=True
 )
-_TOKENS = Column(
-    name="tokens",
-    type="int64",
+_TOKENS = count(
+    "tokens",
+    "Tokens: the elements of the model's first input, where that is a matrix of integers.",
     closing=True,
-    doc="Tokens: the elements of the model's first input, where that is a matrix of integers.",
 )
 _MICRO_BATCH_PHASES = (
-    seconds("data_wait_s", "Waiting for a DataLoader's next batch."),
+    seconds("data_wait_s", "Waiting for a DataLoader's next batch.", closing=True),
     seconds(
         "to_device_s",
         "From the batch's arrival to the call of the model: the copy to the device, and what else"
         " the script does there.",
+        closing=True,
     ),
-    seconds("forward_s", "In calls of root modules."),
+    seconds("forward_s", "In calls of root modules.", closing=True),
     seconds(
         "loss_s",
         "From the return of a root module to the next one, or to the backward pass: the loss,"
         " where it is no module.",
+        closing=True,
     ),
-    seconds("backward_s", "In backward passes, recomputation included."),
+    seconds("backward_s", "In backward passes, recomputation included.", closing=True),
     seconds(
         "gradient_sync_s",
         "Waiting for other ranks in backward passes, and from there to the optimizer: for the"
         " collectives that the training thread waits for itself, and for DistributedDataParallel,"
         " from its reducer's last call to the end of the pass. No part of `backward_s` nor of"
-        " `gradients_s`. NULL where there was none, or where it cannot be told apart: what a device"
-        " waits for is part of `device_s` alone.",
+        " `gradients_s`. NULL where there was none, or where it cannot be told apart: what a"
+        " device waits for is part of `device_s` alone.",
+        closing=True,
     ),
 )
 
@@ -142,159 +128,128 @@ STEPS = Table(
             " number. On a device it arrives with the next step. NULL where optimizers stepped by"
             " losses of their own, which `python.optimizer_steps` has."
         ),
-        Column(
-            name="first_loss",
-            type="float64",
-            closing=True,
-            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back. Whole,"
+        number(
+            "first_loss",
+            "The loss of the first micro-batch: what `optimizer.step(closure)` gives back. Whole,"
             " also where it was divided to be a share of the step's.",
-        ),
-        Column(
-            name="last_loss",
-            type="float64",
             closing=True,
-            doc="The same of the last micro-batch: what scripts print that accumulate gradients.",
         ),
-        Column(
-            name="loss_finite",
-            type="bool",
+        number(
+            "last_loss",
+            "The same of the last micro-batch: what scripts print that accumulate gradients.",
             closing=True,
-            doc="Whether all its losses are neither infinite nor NaN.",
         ),
-        Column(
-            name="grad_norm",
-            type="float64",
-            closing=True,
-            doc="The norm of all gradients before clipping: that of `clip_grad_norm_`, where the"
+        flag("loss_finite", "Whether all its losses are neither infinite nor NaN.", closing=True),
+        number(
+            "grad_norm",
+            "The norm of all gradients before clipping: that of `clip_grad_norm_`, where the"
             " script calls it; else taken every few steps, as far as the budget goes.",
-        ),
-        Column(
-            name="clipped_norm",
-            type="float64",
             closing=True,
-            doc="The same after clipping by `clip_grad_norm_`: what the optimizer has used. NULL"
-            " where the script does not clip.",
         ),
-        Column(
-            name="lr",
-            type="float64",
+        number(
+            "clipped_norm",
+            "The same after clipping by `clip_grad_norm_`: what the optimizer has used. NULL where"
+            " the script does not clip.",
             closing=True,
-            doc="The learning rate of the first parameter group of the optimizer that ended it.",
+        ),
+        number(
+            "lr",
+            "The learning rate of the first parameter group of the optimizer that ended it.",
+            closing=True,
         ),
         _SAMPLES,
         _TOKENS,
-        Column(
-            name="tokens_per_s",
-            type="float64",
-            unit="1/s",
-            closing=True,
-            doc="`tokens` by `duration`.",
-        ),
-        Column(
-            name="flops",
-            type="float64",
-            closing=True,
-            doc="Floating-point operations, estimated for a model that is trained on tokens: 6 for"
+        number("tokens_per_s", "`tokens` by `duration`.", unit="1/s", closing=True),
+        number(
+            "flops",
+            "Floating-point operations, estimated for a model that is trained on tokens: 6 for"
             " each token and each parameter that is not an embedding's (arXiv:2001.08361, 2.1).",
-        ),
-        Column(
-            name="mfu",
-            type="float64",
             closing=True,
-            doc="Model FLOPs utilization: `flops` by `duration` and by what the device does at best"
-            " in the precision that the model is multiplied in, from its maker's data sheet: that"
-            " of autocast, else of its weights (16 bits, TF32 where the script allows it, 32 bits);"
+        ),
+        number(
+            "mfu",
+            "Model FLOPs utilization: `flops` by `duration` and by what the device does at best in"
+            " the precision that the model is multiplied in, from its maker's data sheet: that of"
+            " autocast, else of its weights (16 bits, TF32 where the script allows it, 32 bits);"
             " of a MIG slice, its share of that. FP8 inside of modules is not seen. NULL on a"
             " processor, on an unknown device, and where the precision cannot be told.",
-        ),
-        Column(
-            name="micro_batches",
-            type="int64",
             closing=True,
-            doc="How many there were.",
         ),
+        count("micro_batches", "How many there were.", closing=True),
         *_MICRO_BATCH_PHASES,
         seconds(
             "gradients_s",
             "From the backward pass to the optimizer: unscaling, clipping, explicit reductions.",
+            closing=True,
         ),
-        seconds("optimizer_s", "In the step of an optimizer."),
-        seconds("other_s", "Everything else."),
+        seconds("optimizer_s", "In the step of an optimizer.", closing=True),
+        seconds("other_s", "Everything else.", closing=True),
         seconds(
             "device_s",
             "What the accelerator took from the end of the step before to the end of this one, by"
             " events in its current stream; NULL without one. It arrives with the next step.",
-        ),
-        Column(
-            name="host_bound",
-            type="bool",
             closing=True,
-            doc="Whether the accelerator had done all that was queued before this step when the"
-            " host had queued the step: then it waits for the host, not the host for it. So it is"
-            " in each step of a script that waits for its device in each, as by `loss.item()`."
-            " NULL without an accelerator.",
         ),
-        Column(
-            name="amp_scale",
-            type="float64",
+        flag(
+            "host_bound",
+            "Whether the accelerator had done all that was queued before this step when the host"
+            " had queued the step: then it waits for the host, not the host for it. So it is in"
+            " each step of a script that waits for its device in each, as by `loss.item()`. NULL"
+            " without an accelerator.",
             closing=True,
-            doc="What a gradient scaler multiplied the loss with.",
         ),
-        Column(
-            name="skipped",
-            type="int64",
+        number("amp_scale", "What a gradient scaler multiplied the loss with.", closing=True),
+        count(
+            "skipped",
+            "Optimizer steps that a gradient scaler left out since the last one.",
             closing=True,
-            doc="Optimizer steps that a gradient scaler left out since the last one.",
         ),
         ALLOCATED,
-        Column(
-            name="optimizer",
-            type="text",
-            closing=True,
-            doc="The class of the optimizer that ended it; NULL for a step of inference, for one"
+        text(
+            "optimizer",
+            "The class of the optimizer that ended it; NULL for a step of inference, for one"
             " without an optimizer, and for the step in progress.",
-        ),
-        Column(
-            name="optimizer_steps",
-            type="int64",
             closing=True,
-            doc="How many steps of optimizers it has, each a row of `python.optimizer_steps`; NULL"
+        ),
+        count(
+            "optimizer_steps",
+            "How many steps of optimizers it has, each a row of `python.optimizer_steps`; NULL"
             " where there was none.",
-        ),
-        Column(
-            name="model",
-            type="text",
             closing=True,
-            doc="The models whose parameters were stepped, by their names in `python.modules`.",
         ),
-        seconds("cpu_s", "Processor time of the training thread."),
-        seconds("process_cpu_s", "Processor time of the whole process, all threads together."),
-        seconds("gc_s", "In Python's garbage collector, in whichever thread it ran."),
-        Column(
-            name="minor_faults",
-            type="int64",
+        text(
+            "model",
+            "The models whose parameters were stepped, by their names in `python.modules`.",
             closing=True,
-            doc="Page faults of the training thread that needed no device.",
         ),
-        Column(
-            name="major_faults",
-            type="int64",
+        seconds("cpu_s", "Processor time of the training thread.", closing=True),
+        seconds(
+            "process_cpu_s",
+            "Processor time of the whole process, all threads together.",
             closing=True,
-            doc="Page faults of the training thread that waited for a device: memory was read back"
+        ),
+        seconds("gc_s", "In Python's garbage collector, in whichever thread it ran.", closing=True),
+        count(
+            "minor_faults",
+            "Page faults of the training thread that needed no device.",
+            closing=True,
+        ),
+        count(
+            "major_faults",
+            "Page faults of the training thread that waited for a device: memory was read back"
             " from swap, or a file from disk.",
-        ),
-        Column(
-            name="voluntary_switches",
-            type="int64",
             closing=True,
-            doc="How often the training thread gave the processor up, to wait for something.",
         ),
-        Column(
-            name="involuntary_switches",
-            type="int64",
+        count(
+            "voluntary_switches",
+            "How often the training thread gave the processor up, to wait for something.",
             closing=True,
-            doc="How often the kernel took the processor away from the training thread, for another"
+        ),
+        count(
+            "involuntary_switches",
+            "How often the kernel took the processor away from the training thread, for another"
             " thread or process.",
+            closing=True,
         ),
         FAILED,
         THREAD,
@@ -312,12 +267,7 @@ MICRO_BATCHES = Table(
     " end of its backward pass. A step has as many as it accumulates gradients of.",
     columns=(
         STEP,
-        Column(
-            name="micro_batch",
-            type="int64",
-            bits=32,
-            doc="Which of the step it is, from 0.",
-        ),
+        count("micro_batch", "Which of the step it is, from 0.", bits=32),
         DURATION,
         _LOSS,
         _SAMPLES,

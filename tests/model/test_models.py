@@ -12,7 +12,7 @@ import pytest
 
 import probing
 from probing.client.base import Process
-from probing.client.remote import RemoteProcess
+from probing.client.transports import ByAddress
 from probing.errors import NotAnswering
 from probing.reach.transport import Address, ask as ask_agent
 from tests.harness.targets import DEADLINE_S, Target, wait_until
@@ -285,7 +285,8 @@ def test_the_tables_join_the_trace(ask: Ask) -> None:
 def test_the_sql_worker_can_ask_for_shapes(ask: Ask) -> None:
     """A query that the agent's own SQL worker runs gets observed columns, too."""
     asked = ask("gpt")
-    through_agent = RemoteProcess("agent", Address(path=asked.target.folder.socket), DEADLINE_S)
+    socket = ByAddress(Address(path=asked.target.folder.socket))
+    through_agent = Process("agent", socket, DEADLINE_S)
     rows = through_agent.query("SELECT output_shapes FROM python.modules WHERE module = 'head'")
     assert rows.to_pylist() == [{"output_shapes": "[4, 16, 14]"}]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.client.base import connect
+from probing.client.connecting import connect
 from probing.cluster.job.asking import Coverage, ask_all
 from probing.cluster.job.members import find_members
 from probing.errors import ProbingError

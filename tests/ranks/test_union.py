@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import probing
-from probing.client.local import LocalProcess
-from probing.client.remote import RemoteProcess
+from probing.client.base import Process
+from probing.client.transports import ByAddress
 from probing.cluster.union.query import Union
 from probing.errors import SqlError
 from probing.reach.transport import Address
@@ -124,8 +124,8 @@ def test_a_statement_over_many_runs_over_one(ranks: Ranks, sql: str) -> None:
     expected = Union((member,)).query(sql).rows.to_arrow()
     assert expected.num_rows
     local = probing.connect(member.endpoint)
-    assert isinstance(local, LocalProcess)
-    agent = RemoteProcess("", Address(path=local.folder.socket), 60)
+    assert local.folder is not None
+    agent = Process("", ByAddress(Address(path=local.folder.socket)), 60)
     for process in (local, agent):
         given = process.query(sql, timeout_s=60).to_arrow()
         assert_same(given, expected, in_order=True, why=sql)

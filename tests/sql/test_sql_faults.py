@@ -14,7 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from probing.client.remote import RemoteProcess
+from probing.client.base import Process
+from probing.client.transports import ByAddress
 from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
 from probing.messages import common as wire
 from probing.reach.transport import Address
@@ -61,7 +62,7 @@ def test_no_attack_by_the_agent_does_harm(
     target.wait_for_agent()
     secret, new = tmp_path / "secret.csv", tmp_path / "new"
     secret.write_text("a,b\n1,secret\n")
-    client = RemoteProcess("idle", Address(path=target.folder.socket), DEADLINE_S)
+    client = Process("idle", ByAddress(Address(path=target.folder.socket)), DEADLINE_S)
 
     def ask(sql: str) -> Answer:
         return client.query(sql, timeout_s=20)

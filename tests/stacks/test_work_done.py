@@ -28,10 +28,9 @@ def test_what_a_child_reads_and_writes_counts() -> None:
     try:
         first = work_of(os.getpid(), ())
         assert first.children_bytes is not None
+        enough = first.children_bytes + (1 << 20)
         wait_until(
-            lambda: (
-                (work_of(os.getpid(), ()).children_bytes or 0) > first.children_bytes + (1 << 20)
-            ),
+            lambda: (work_of(os.getpid(), ()).children_bytes or 0) > enough,
             "a megabyte of the child's",
         )
     finally:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ...on_demand.allocation_file import AllocationHead, write_allocations
-from ...recording.safe_points import AGENT_THREAD_PREFIX
+from ...recording.agent_threads import start_thread
 from ..calls.module_names import walk
 from ..calls.profiler import StepsProfile
 from ..steps.recording import Recording
@@ -177,13 +176,8 @@ class AllocationSteps(StepsProfile):
     def _census(self, step: int | None) -> Census:
         """List what is alive; in a thread of its own, whose calls the profiler does not see."""
         found: list[Census] = []
-        thread = threading.Thread(
-            target=lambda: found.append(self._take_census(self._recording, step)),
-            name=f"{AGENT_THREAD_PREFIX}census",
-            daemon=True,
-        )
-        thread.start()
-        thread.join()
+        look = self._take_census
+        start_thread("census", lambda: found.append(look(self._recording, step))).join()
         if not found:
             raise RuntimeError("the storages alive cannot be listed")
         return found[0]

@@ -13,11 +13,10 @@ import weakref
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, FAILED, NULL_INT
-from ....safety.guard import Guard
 from ....tables import STAGES
 from ..accelerator import captures, graph_class
 from ..memory.sampler import MemorySampler
-from ..stand_in import StandIn
+from ..stand_in import StandIn, StandInSource
 from ..steps.boundary import Boundary
 from ..steps.progress import Progress
 from ..steps.recording import MAX_DEPTH, Recording
@@ -40,7 +39,7 @@ class _Graph(NamedTuple):
     optimizers: tuple[weakref.ref[Any], ...]
 
 
-class GraphReplays:
+class GraphReplays(StandInSource):
     """The source `graphs`."""
 
     def __init__(
@@ -55,7 +54,7 @@ class GraphReplays:
         self._number = 0
         self._timer: DeviceTimes | None = None
         cls = graph_class()
-        self._methods = (
+        methods = (
             []
             if cls is None
             else [
@@ -66,33 +65,18 @@ class GraphReplays:
                 StandIn(cls, "replay", self._around_replay, [self._begin, self._end]),
             ]
         )
-        self.guard = Guard("graphs", self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return any(method.is_on for method in self._methods)
+        super().__init__("graphs", methods)
 
     def start(self) -> None:
         """Stand in."""
-        for method in self._methods:
-            method.start()
+        super().start()
         self._forget_looks()
         self._recording.after_step += (self._optimizer_stepped,)
 
     def stop(self) -> None:
         """Stand in no more."""
-        for method in self._methods:
-            method.stop()
+        super().stop()
         self._forget_looks()
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        return [sentence for method in self._methods for sentence in method.remains()]
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have replays timed on the device from now on, or no more."""

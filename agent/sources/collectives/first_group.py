@@ -10,9 +10,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ....rundir.folders import ProcessFolder
-from ....safety.guard import Guard
 from ..accelerator import Accelerator
-from ..stand_in import StandIn
+from ..stand_in import StandIn, StandInSource
 from ..steps.recording import Recording
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _MODULE = "torch.distributed.distributed_c10d"
 _MADE_BY = ("_update_default_pg", "_new_group_with_tag", "split_group")
 
 
-class Collectives:
+class Collectives(StandInSource):
     """The source `collectives`."""
 
     def __init__(
@@ -37,31 +36,21 @@ class Collectives:
         self._folder = folder
         self._rows = rows
         self._accelerator = accelerator
-        self.guard = Guard("collectives", self.stop)
         module = sys.modules.get(_MODULE)
-        self._makers = (
-            [StandIn(module, name, self._around, [self._begin]) for name in _MADE_BY]
-            if module is not None and hasattr(module, "_world")
-            else []
-        )
+        has_groups = module is not None and hasattr(module, "_world")
+        makers = [StandIn(module, name, self._around, [self._begin]) for name in _MADE_BY]
+        super().__init__("collectives", makers if has_groups else [])
         self._calls: CollectiveCalls | None = None
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return any(maker.is_on for maker in self._makers)
 
     def start(self) -> None:
         """Record, or wait for the first group."""
-        for maker in self._makers:
-            maker.start()
-        if self._makers and sys.modules[_MODULE]._world.pg_map:
+        super().start()
+        if self._methods and sys.modules[_MODULE]._world.pg_map:
             self.guard.run(self._begin)
 
     def stop(self) -> None:
         """Record no more."""
-        for maker in self._makers:
-            maker.stop()
+        super().stop()
         if self._calls is not None:
             self._calls.stop()
 
@@ -78,13 +67,12 @@ class Collectives:
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
-        parts: list[Any] = [*self._makers, *([] if self._calls is None else [self._calls])]
-        return [sentence for part in parts for sentence in part.remains()]
+        return super().remains() + ([] if self._calls is None else self._calls.remains())
 
     def note(self) -> str | None:
         """What `status` says of it beside its state."""
         if self._calls is None:
-            return "no process group" if self._makers else None
+            return "no process group" if self._methods else None
         return self._calls.note()
 
     def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, Protocol
 from ....errors import NoBatch, NoLabels
 from ....messages.labels import LabelsAnswer, LabelsRequest
 from ....safety.guard import Guard
-from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
+from ...recording.agent_threads import in_thread
+from ...recording.safe_points import SafePoints
 from .batches import tensors_of
 from .label_facts import answer_about
 
@@ -71,22 +72,16 @@ class LabelReading:
         self._request = request
         self._training = training
         self._look = _Look(training)
-        self._future: Future[LabelsAnswer] = Future()
 
     def begin(self) -> Future[LabelsAnswer]:
         """Start in a thread of its own; the future gets the answer, or the error."""
-        self._future.set_running_or_notify_cancel()
-        thread = threading.Thread(
-            target=self._run, name=f"{AGENT_THREAD_PREFIX}labels", daemon=True
-        )
-        thread.start()
-        return self._future
+        return in_thread("labels", self._work)
 
     def end(self) -> None:
         """Stop waiting."""
         self._look.came.set()
 
-    def _run(self) -> None:
+    def _work(self) -> LabelsAnswer:
         """The body of the thread."""
         points, look, started = self._training.safe_points, self._look, time.monotonic()
         limit_s = self._request.timeout_s or DEFAULT_LIMIT_S
@@ -96,10 +91,7 @@ class LabelReading:
             points.end_look(look)
             waited_s = time.monotonic() - started
             pair = look.found(limit_s)
-            answer = answer_about(pair, shown=self._request.samples, waited_s=waited_s)
-            self._future.set_result(answer)
-        except BaseException as error:  # noqa: BLE001 - the result, whatever it is
-            self._future.set_exception(error)
+            return answer_about(pair, shown=self._request.samples, waited_s=waited_s)
         finally:
             points.end_look(look)
 

@@ -8,28 +8,25 @@ the device has long been past would look like one that hangs.
 
 from __future__ import annotations
 
-import threading
 import time
 
 from ....ring.format import DONE, NULL_FLOAT, NULL_INT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....rundir.folders import ProcessFolder
 from ....safety import forks
-from ....safety.guard import Guard
 from ....tables import DEVICES
-from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..accelerator import Accelerator, DeviceSample, captures
+from ..regular_looks import RegularLooks
 from ..steps.recording import Recording
 from .sampler import MemorySampler
 
 _INTERVAL_S = 1.0
 _STILL_NS = 1_000_000_000
 _ROWS = 4096
-_END_S = 1.0
 _MAKING_S = 1.0
 
 
-class DeviceWatch:
+class DeviceWatch(RegularLooks):
     """The source `devices`."""
 
     def __init__(
@@ -46,16 +43,13 @@ class DeviceWatch:
         Args:
             memory: Knows when the training has moved last.
         """
+        super().__init__("devices", "device")
         self._recording = recording
         self._folder = folder
         self._accelerator = accelerator
         self._memory = memory
         self._interval_s = interval_s
         self._ring: RingWriter | None = None
-        self._enough = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.is_on = False
-        self.guard = Guard("devices", self.stop)
 
     def start(self) -> None:
         """Look as soon as a device is in use."""
@@ -63,24 +57,8 @@ class DeviceWatch:
 
     def used(self) -> None:
         """A device is in use: look from now on."""
-        if not self.is_on or self._thread is not None:
-            return
-        self._enough = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(self._enough,),
-            name=f"{AGENT_THREAD_PREFIX}device",
-            daemon=True,
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self.is_on = False
-        thread, self._thread = self._thread, None
-        self._enough.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_END_S)
+        if self.is_on:
+            self._begin(self._interval_s, first_s=0.0)
 
     def close(self) -> None:
         """Stop for good."""
@@ -89,20 +67,9 @@ class DeviceWatch:
             self._ring.close()
             self._ring = None
 
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
-
     def note(self) -> str | None:
         """What `status` says of it beside its state."""
         return "no accelerator is in use" if self._thread is None else None
-
-    def _run(self, enough: threading.Event) -> None:
-        """Look until it is enough."""
-        while self.is_on:
-            self.guard.run(self._look)
-            if enough.wait(self._interval_s):
-                break
 
     def _look(self) -> None:
         """One look."""

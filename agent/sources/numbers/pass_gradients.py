@@ -6,7 +6,6 @@ walks over the graph of the loss, whose nodes are there for as long as the scrip
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..model.variables import variable_of
@@ -33,13 +32,13 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
 
     Args:
         args: What the engine was called with.
-        result: What it has returned: of `torch.autograd.grad`, gradients in the order of the inputs.
+        result: What it has returned: of `torch.autograd.grad`, gradients in the inputs' order.
     """
     inputs = tuple(args[_INPUTS]) if len(args) > _INPUTS else ()
     if result:
         pairs = [(i, g) for i, g in zip(inputs, result, strict=False) if i.is_leaf]
     else:
-        leaves = inputs or tuple(_leaves_of(args[0]))
+        leaves = inputs or _leaves_of(args[0])
         pairs = [(leaf, leaf.grad) for leaf in leaves]
     there = [(tensor, gradient) for tensor, gradient in pairs if gradient is not None]
     places = {
@@ -49,7 +48,7 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
     return PassGradients(there, places)
 
 
-def _leaves_of(roots: tuple[Any, ...]) -> Iterator[Any]:
+def _leaves_of(roots: tuple[Any, ...]) -> list[Any]:
     """The tensors whose `.grad` a pass adds to, in the order in which a model makes use of them."""
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen, leaves = set(waiting), []
@@ -61,4 +60,4 @@ def _leaves_of(roots: tuple[Any, ...]) -> Iterator[Any]:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return reversed(leaves)
+    return leaves[::-1]

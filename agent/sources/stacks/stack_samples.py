@@ -15,14 +15,13 @@ from types import CodeType, FrameType
 from .... import own_files
 from ....ring.format import DONE, NULL_NAME
 from ....ring.writer import RingWriter
-from ....safety.guard import Guard
 from ...recording.safe_points import AGENT_THREAD_PREFIX
+from ..regular_looks import RegularLooks
 from ..steps.recording import Recording
 
 _DEEPEST = 64
 _MOST_STACKS = 5_000
 _MOST_LABELS = 20_000
-_END_S = 1.0
 
 
 class _Labels(dict[CodeType, str]):
@@ -36,7 +35,7 @@ class _Labels(dict[CodeType, str]):
         return label
 
 
-class StackSamples:
+class StackSamples(RegularLooks):
     """Takes samples while recording is on and a rate is set.
 
     Attributes:
@@ -44,15 +43,12 @@ class StackSamples:
     """
 
     def __init__(self, recording: Recording, ring: RingWriter) -> None:
+        super().__init__("stack samples", "samples")
         self.hz = 0.0
-        self.is_on = False
         self._recording = recording
         self._ring = ring
         self._stacks: set[str] = set()
         self._labels = _Labels()
-        self._enough = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.guard = Guard("stack samples", self.stop)
         self.guard.on_fault = ring.count_dropped
 
     def set_rate(self, hz: float) -> None:
@@ -65,38 +61,10 @@ class StackSamples:
     def start(self) -> None:
         """Begin, if a rate is set."""
         self.is_on = True
-        if self.hz > 0 and self._thread is None:
-            self._enough = threading.Event()
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(1.0 / self.hz, self._enough),
-                name=f"{AGENT_THREAD_PREFIX}samples",
-                daemon=True,
-            )
-            self._thread.start()
+        if self.hz > 0:
+            self._begin(1.0 / self.hz, first_s=1.0 / self.hz)
 
-    def stop(self) -> None:
-        """Take none any more."""
-        self.is_on = False
-        thread, self._thread = self._thread, None
-        self._enough.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_END_S)
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """Nothing is in torch's place."""
-        return []
-
-    def _run(self, interval_s: float, enough: threading.Event) -> None:
-        """Sample until it is enough."""
-        while not enough.wait(interval_s):
-            self.guard.run(self._sample)
-
-    def _sample(self) -> None:
+    def _look(self) -> None:
         """One sample of each thread of the program."""
         now = time.perf_counter_ns()
         frames = sys._current_frames()

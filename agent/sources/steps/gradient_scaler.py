@@ -10,14 +10,13 @@ import sys
 import weakref
 from typing import Any
 
-from ....safety.guard import Guard
 from ..accelerator import Accelerator
 from ..numbers.number import Number, read_number
-from ..stand_in import StandIn
+from ..stand_in import StandIn, StandInSource
 from .recording import Recording
 
 
-class GradientScaler:
+class GradientScaler(StandInSource):
     """Stands in for ``GradScaler.scale`` and ``GradScaler.update``."""
 
     def __init__(self, recording: Recording, accelerator: Accelerator) -> None:
@@ -28,39 +27,24 @@ class GradientScaler:
         self._updates = 0
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
-        self._methods = (
+        methods = (
             [StandIn(cls, "scale", self._around_scale), StandIn(cls, "update", self._around_update)]
             if cls is not None
             else []
         )
-        self.guard = Guard("gradient scaler", self.stop)
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it records."""
-        return any(method.is_on for method in self._methods)
+        super().__init__("gradient scaler", methods)
 
     def start(self) -> None:
         """Stand in."""
-        for method in self._methods:
-            method.start()
+        super().start()
         self._forget_looks()
         self._recording.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Stand in no more."""
-        for method in self._methods:
-            method.stop()
+        super().stop()
         self._forget_looks()
         self._scaled = self._scale = None
-
-    def close(self) -> None:
-        """Stop for good."""
-        self.stop()
-
-    def remains(self) -> list[str]:
-        """What stays in place after `close`, one sentence each."""
-        return [sentence for method in self._methods for sentence in method.remains()]
 
     def unscaled(self, loss: Any, number: Number) -> tuple[Number, Any]:
         """A loss without its scale.

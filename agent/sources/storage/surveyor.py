@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from ...recording.safe_points import AGENT_THREAD_PREFIX
+from ...recording.agent_threads import pending, settle, start_thread
 from .living import Survey
 from .storages import survey_now
 
@@ -38,16 +38,10 @@ class Surveyor:
 
     def begin(self, work: Callable[[], T]) -> Future[T]:
         """Have something done in the thread, after what was asked for before."""
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
+        future: Future[T] = pending()
         with self._lock:
             if self._thread is None:
-                name = f"{AGENT_THREAD_PREFIX}survey"
-                thread = threading.Thread(
-                    target=_work, args=(self._wanted,), name=name, daemon=True
-                )
-                thread.start()
-                self._thread = thread
+                self._thread = start_thread("survey", _work, self._wanted)
             self._wanted.put((future, work))
         return future
 
@@ -71,8 +65,5 @@ def _work(wanted: _Wanted) -> None:
     """The body of the thread."""
     while (asked := wanted.get()) is not None:
         future, work = asked
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again where the future is read
-            future.set_exception(error)
+        settle(future, work)
         del asked, future, work  # until the next is wanted nothing refers to the result from here

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from ...client.base import connect
-from ...client.remote import RemoteProcess
+from ...client.connecting import connect
 from ...errors import InternalError, NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
 from ...rundir.folders import from_env
 from .ahead import of_members
@@ -145,7 +144,7 @@ def ask_all(
     def task(member: Member) -> Callable[[], tuple[T, tuple[str, ...]]]:
         def ask() -> tuple[T, tuple[str, ...]]:
             process = connect(member.endpoint, token=token, timeout_s=timeout_s)
-            if isinstance(process, RemoteProcess) and member.endpoint in held:
+            if member.endpoint in held:
                 process = process.holding(held[member.endpoint])
             value = question(process, member)
             return value, tuple(process.notes())

@@ -46,7 +46,7 @@ def find_members(
     """Find every process that the endpoints mean, each once, and the ranks that are missing.
 
     Args:
-        endpoints: What `probing.client.base.connect` takes, and what stands for several processes:
+        endpoints: What `probing.connect` takes, and what stands for several processes:
             see `probing.cluster.job.plans`.
         token: The token of TCP requests.
         timeout_s: How long the answers of other machines are waited for.

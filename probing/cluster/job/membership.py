@@ -23,7 +23,7 @@ class Member:
         rank: None where the launcher gave it none.
         host: What its machine calls itself; empty where that is not known.
         attempt: How often the launcher had started the job anew.
-        endpoint: What `probing.client.base.connect` takes.
+        endpoint: What `probing.connect` takes.
         via: The node server that it is reached through.
         state: ``missing``: it was expected and is not seen, or its address does not answer.
         is_alive: Whether the process runs, as far as its machine could tell; one that has ended

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...client.local import LocalProcess
 from ...client.providers import providers_for
 from ...errors import ProbingError, RingError
 from ...messages.limits import DEFAULT_TIMEOUT_S
@@ -74,7 +73,7 @@ class Asker:
         Raises:
             ProbingError: One of them cannot be had; then none is.
         """
-        if isinstance(process, LocalProcess):
+        if process.folder is not None:
             return [self._read(process.folder, member, leaf) for leaf in self._leaves]
         return [self._request(process, member, leaf) for leaf in self._leaves]
 

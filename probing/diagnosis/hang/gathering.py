@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...client.local import LocalProcess
 from ...cluster.job.rank_sets import ranks_of
 from ...errors import ProbingError, ProcessEnded, RingError
 from ...messages.common import Backtrace
@@ -117,7 +116,7 @@ class Stacks:
 
 def newest_of(process: Process, _: Member) -> Newest | None:
     """How far the record of a rank has come; None where it cannot be read."""
-    if isinstance(process, LocalProcess):
+    if process.folder is not None:
         return _peek(process.folder)
     return _newest(_rows(process, NEWEST, []))
 
@@ -173,7 +172,7 @@ def evidence_of(
     """
     notes: list[str] = []
     record = _record(process, notes)
-    is_here = isinstance(process, LocalProcess)
+    is_here = process.folder is not None
     newest = newest_of(process, member) if is_here else _newest(record["look"])
     calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
     steps = next(iter(record["steps"]), {})
@@ -334,7 +333,7 @@ def _ending(
     process: Process, state: State, trace: Backtrace | None, notes: list[str]
 ) -> tuple[str | None, int | None, bool]:
     """How it ended or is about to, when, and whether for a reason of its own."""
-    if isinstance(process, LocalProcess):
+    if process.folder is not None:
         crash = read_crash(process.folder)
         if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
             text = describe(crash)

@@ -168,7 +168,11 @@ class Autoencoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encode, self.mean, self.spread = nn.Linear(784, 400), nn.Linear(400, 20), nn.Linear(400, 20)
+        self.encode, self.mean, self.spread = (
+            nn.Linear(784, 400),
+            nn.Linear(400, 20),
+            nn.Linear(400, 20),
+        )
         self.widen, self.decode = nn.Linear(20, 400), nn.Linear(400, 784)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -210,7 +214,7 @@ def by_hand(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         with torch.no_grad():
             for p, m, g in zip(model.parameters(), momentum, gradients, strict=True):
-                p -= 0.01 * m.mul_(0.9).add_(g)
+                p.sub_(0.01 * m.mul_(0.9).add_(g))
         return loss.detach()
 
     return step

@@ -18,7 +18,7 @@ from probing.cli.ask.syntax import find_syntax_error
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
 from probing.cli.target import Target
-from probing.client.base import connect
+from probing.client.connecting import connect
 from probing.errors import BadSetting, NotProbing, UsageError
 from probing.linux import process
 from probing.rundir.folders import RunDirectory

@@ -1,0 +1,54 @@
+"""Finds the process that a user names, and how it is reached.
+
+Rules of this file: nothing is sent to it yet.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..messages.limits import DEFAULT_TIMEOUT_S
+from ..reach.endpoint import Local, Stranger, resolve
+from ..reach.trust import Trust, read_fingerprint
+from ..rundir.folders import from_env
+from .base import Process
+from .transports import ByAddress, OnThisMachine, Transport, WithoutAgent
+
+
+def connect(
+    endpoint: str | int,
+    *,
+    token: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    tls_ca: str | None = None,
+    tls_fingerprint: str | None = None,
+) -> Process:
+    """Find a process by what the user calls it; nothing is sent to it yet.
+
+    Args:
+        endpoint: A pid, ``host:port``, ``[v6]:port``, an http(s) URL, a socket path, ``rank:N``,
+            a process name, or the run folder of a process.
+        token: The token of a TCP listener; see also PROBING_TOKEN.
+        timeout_s: The time limit of each question that names none, in seconds.
+        tls_ca: A PEM file of the certificates that are trusted; see also PROBING_TLS_CA.
+        tls_fingerprint: SHA-256 of the only certificate that is, instead; see also
+            PROBING_TLS_FINGERPRINT.
+
+    Raises:
+        BadEndpoint: The endpoint is none of these, or fits several processes.
+        NoSuchProcess: Nothing matches it.
+    """
+    trust = None
+    if tls_ca is not None or tls_fingerprint is not None:
+        pinned = (read_fingerprint(tls_fingerprint),) if tls_fingerprint else ()
+        said = Trust.from_env(os.environ)
+        trust = said._replace(ca=tls_ca or "", fingerprints=pinned)
+    place = resolve(endpoint, from_env(), token=token, trust=trust)
+    transport: Transport
+    if isinstance(place, Local):
+        transport = OnThisMachine(place.folder)
+    elif isinstance(place, Stranger):
+        transport = WithoutAgent(place.pid)
+    else:
+        transport = ByAddress(place)
+    return Process(str(endpoint), transport, timeout_s)

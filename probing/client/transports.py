@@ -1,0 +1,299 @@
+"""How a process is reached: by an address, on this machine, or before it has an agent.
+
+Rules of this file: who can be asked, and what it means when nobody answers; what is asked stands in
+`Process`. What must be waited for is waited for a limited time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from typing_extensions import Self
+
+from ..errors import (
+    AttachFailed,
+    AttachWaiting,
+    ConnectionLost,
+    InternalError,
+    NoSuchProcess,
+    NotProbed,
+    NotProbing,
+    NotPython,
+    ProbingError,
+    ProcessEnded,
+    UsageError,
+)
+from ..linux import process
+from ..messages import common as wire
+from ..messages.limits import GRACE_S, LARGE_ANSWER_BYTES, ready_s
+from ..reach import ladder
+from ..reach.endpoint import Local, resolve
+from ..reach.ping import ping
+from ..reach.transport import Address, Held, ask
+from ..rundir.attach_order import AttachFiles, reason_of
+from ..rundir.folders import ProcessFolder, directory_of, from_env
+
+if TYPE_CHECKING:
+    from ..sql.answer import Answer
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Reached")
+
+_ENDING_S = 0.5
+"""How long a process may take to end once it has closed its connections."""
+POLL_S = 0.01
+
+
+class Transport(Protocol):
+    """How a process is reached."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its number on this machine; None for a process that is reached by an address."""
+
+    @property
+    def folder(self) -> ProcessFolder | None:
+        """Its run folder, where one is known; nothing is looked for."""
+
+    def record(self) -> ProcessFolder | None:
+        """The folder with its record; None where only its agent can read it.
+
+        Raises:
+            ProbingError: It has no record, since it has no agent.
+        """
+
+    def asking(self, lost: str) -> AbstractContextManager[Address]:
+        """Where its agent is asked, once it is known that it answers at all.
+
+        Args:
+            lost: What cannot be had of a process that has ended.
+
+        Raises:
+            ProcessEnded: It has ended, or does before it has answered.
+            ProbingError: It has no agent, or one that does not answer.
+        """
+
+
+class ByAddress:
+    """Through its agent alone, on this machine or another."""
+
+    pid = None
+    folder = None
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def record(self) -> ProcessFolder | None:
+        """See `Transport`."""
+        return None
+
+    @contextlib.contextmanager
+    def asking(self, lost: str) -> Iterator[Address]:
+        """See `Transport`."""
+        yield self.address
+
+
+class OnThisMachine:
+    """By its files first, and by its agent where it must be."""
+
+    def __init__(self, folder: ProcessFolder) -> None:
+        self.folder = folder
+        self.pid = folder.pid
+
+    def record(self) -> ProcessFolder | None:
+        """See `Transport`."""
+        return self.folder
+
+    @contextlib.contextmanager
+    def asking(self, lost: str) -> Iterator[Address]:
+        """See `Transport`."""
+        folder = self.folder
+        if not folder.is_alive():
+            raise ProcessEnded(folder.pid, lost)
+        ping(folder, timeout_s=ready_s())
+        try:
+            yield Address(path=folder.socket)
+        except (ConnectionLost, NotProbing):
+            if self._ends():
+                raise ProcessEnded(folder.pid, lost) from None
+            raise
+
+    def _ends(self) -> bool:
+        """Whether the process has ended; its connections close a moment before."""
+        end = time.monotonic() + _ENDING_S
+        while self.folder.is_alive():
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+
+class WithoutAgent:
+    """From outside, and by the agent that it has got since, by `attach` or otherwise."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._agent: OnThisMachine | None = None
+
+    @property
+    def folder(self) -> ProcessFolder | None:
+        """See `Transport`."""
+        return None if self._agent is None else self._agent.folder
+
+    def record(self) -> ProcessFolder | None:
+        """See `Transport`."""
+        return self._found().record()
+
+    def asking(self, lost: str) -> AbstractContextManager[Address]:
+        """See `Transport`."""
+        return self._found().asking(lost)
+
+    def _found(self) -> OnThisMachine:
+        """The agent that it has got.
+
+        Raises:
+            ProbingError: It has none.
+        """
+        if self._agent is None:
+            place = resolve(self.pid, from_env())
+            if not isinstance(place, Local):
+                raise _no_agent(self.pid)
+            self._agent = OnThisMachine(place.folder)
+        return self._agent
+
+
+def _no_agent(pid: int) -> ProbingError:
+    """The error of everything that needs an agent: it says which way there is to one."""
+    if not process.is_python(pid):
+        return NotPython(pid)
+    started = process.start_time(pid)
+    if started is None:
+        return NoSuchProcess(str(pid))
+    attach = AttachFiles(directory_of(pid).folder_for(pid, started)).read()
+    if attach is not None and attach.stage == "failed":
+        return AttachFailed(pid, reason_of(attach.failure))
+    if attach is not None and (attach.is_at_work or attach.stage != "ordered"):
+        why = ladder.who_holds_gil(pid) if attach.stage == "injected" else None
+        return AttachWaiting(pid, why or attach.describe())
+    if attach is not None:
+        return NotProbed(pid, attach.describe())
+    owner = process.owner(pid)
+    if owner not in (None, os.getuid()):
+        return NotProbed(pid, f"it is user {owner}'s, whose agents are not ours to ask")
+    return NotProbed(pid)
+
+
+class Reached:
+    """A process that is reached by a transport; `Process` says what it can be asked."""
+
+    def __init__(self, label: str, transport: Transport, timeout_s: float) -> None:
+        """Ask nothing yet; `timeout_s` is the limit of each question that names none."""
+        self.label = label
+        self._transport = transport
+        self._timeout_s = timeout_s
+        self._notes: list[str] = []
+
+    @property
+    def folder(self) -> ProcessFolder | None:
+        """Its run folder; None where it is reached through its agent alone, or has none."""
+        return self._transport.folder
+
+    def holding(self, held: Held) -> Self:
+        """The same process, of which some answers are here already."""
+        if not isinstance(self._transport, ByAddress):
+            return self
+        address = dataclasses.replace(self._transport.address, held=held)
+        return type(self)(self.label, ByAddress(address), self._timeout_s)
+
+    def _get(self, cls: type[T], route: str, lost: str, *, flags: tuple[str, ...] = ()) -> T:
+        """The answer of its agent; `lost` is what one that has ended cannot tell."""
+        with self._transport.asking(lost) as address:
+            return fetch(cls, address, route, timeout_s=self._timeout_s, flags=flags)
+
+    def _post(
+        self, cls: type[T], route: str, body: Any, lost: str, *, timeout_s: float | None = None
+    ) -> T:
+        """The same, of what is sent a request."""
+        with self._transport.asking(lost) as address:
+            return fetch(cls, address, route, body=body, timeout_s=timeout_s or self._timeout_s)
+
+    def _pid_here(self, what: str, lost: str | None = None) -> int:
+        """Its number, for what is done from outside.
+
+        Args:
+            lost: What can be done no more once it has ended, where that has to be looked at.
+
+        Raises:
+            ProcessEnded: It has.
+            UsageError: It is reached by an address.
+        """
+        pid, folder = self._transport.pid, self._transport.folder
+        if pid is None:
+            raise UsageError(
+                f"{what} works on processes of this machine only, and {self.label} is an address.",
+                help="Run the command on that machine, with the process's pid.",
+            )
+        if lost is not None and folder is not None and not folder.is_alive():
+            raise ProcessEnded(pid, lost)
+        return pid
+
+
+def fetch(
+    cls: type[T],
+    address: Address,
+    route: str,
+    *,
+    body: Any = None,
+    timeout_s: float,
+    flags: tuple[str, ...] = (),
+) -> T:
+    """An agent's answer as the object it must be; arguments as of `reach.transport.ask`."""
+    return _received(cls, ask(address, route, body=body, timeout_s=timeout_s, flags=flags))
+
+
+def live_rows(
+    address: Address,
+    table: str,
+    *,
+    timeout_s: float,
+    wait_s: float | None = None,
+    patient: bool = False,
+) -> wire.LiveRows:
+    """The rows of a live table; see `Process.live`."""
+    data = ask(
+        address,
+        "live",
+        timeout_s=timeout_s + (wait_s or 0.0),
+        flags=("patient",) if patient else (),
+        times={} if wait_s is None else {"wait_s": wait_s},
+        table=table,
+    )
+    return _received(wire.LiveRows, data)
+
+
+def _received(cls: type[T], data: bytes) -> T:
+    """An answer as the object it must be.
+
+    Raises:
+        InternalError: It is none.
+    """
+    try:
+        return wire.decode(cls, data)
+    except ProbingError as error:
+        why = error.message.rstrip(".")
+        raise InternalError(f"the agent's answer cannot be read: {why}") from None
+
+
+def query_agent(address: Address, request: wire.QueryRequest, limit_s: float) -> Answer:
+    """What an agent answers to a statement."""
+    from ..sql.answer import Answer
+
+    wait_s = limit_s + GRACE_S
+    data = ask(address, "query", body=request, timeout_s=wait_s, most_bytes=LARGE_ANSWER_BYTES)
+    return Answer.from_ipc(data)

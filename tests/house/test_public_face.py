@@ -1,0 +1,97 @@
+"""What users may rely on: the names, and, held by mypy, the types of their uses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+import probing
+from probing import actions, errors, settings, tables
+from probing.messages.act import Asked
+
+pytestmark = pytest.mark.anypython
+
+NAMES = """
+    ProbingError Process __version__ connect connect_many list_processes metric see_memory span
+    start step stop
+"""
+QUESTIONS = """
+    act acts arm armed attach backtrace cancel commit_act commit_eval complete detach eval
+    eval_steps fit folder holding jobs labels live notes prepare_act profile query
+    record_allocations sample set settings snapshot status tables
+"""
+
+
+def uses(process: probing.Process) -> Iterator[object]:
+    """What people write; never run, since mypy says whether it is right."""
+    process = probing.connect("rank:0", token=None, timeout_s=5.0, tls_ca=None)
+    process = probing.connect(4242)
+    name: str = process.label
+    rows: list[dict[str, object]] = process.query("SELECT 1", max_rows=10).to_pylist()
+    value: str | None = process.eval("1 + 1", timeout_s=1.0, now=True, session="mine").value
+    values = [result.value for result in process.eval_steps("step", every=2, times=3)]
+    act: actions.Act = process.act(actions.Lr(scale=0.1), timeout_s=10)
+    changes: tuple[actions.Change, ...] = act.changes
+    done: tuple[actions.Act, ...] = process.acts().acts
+    threads = process.backtrace(native=True, locals=True).threads
+    live: list[dict[str, object]] = list(process.live("modules", wait_s=1.0).dicts())
+    profile = process.profile(3, tell=print).profile
+    samples = process.sample(1.0, hz=10, idle=True)
+    armed = process.arm("nan", 3)
+    recording = process.snapshot(steps=2)
+    pid: int | None = process.status().pid
+    settings_now = process.set("overhead", "0.01")
+    attached = process.attach(how="auto", timeout_s=5.0)
+    detached = process.detach(keep_record=True)
+    notes: list[str] = process.notes()
+    ranks = probing.connect_many(["all"]).query("SELECT rank FROM python.steps").to_pylist()
+    with probing.span("load"):
+        probing.metric(loss=0.1)
+    probing.step()
+    yield name, rows, value, values, changes, done, threads, live, profile, samples, armed
+    yield recording, pid, settings_now, attached, detached, notes, ranks
+    try:
+        yield probing.list_processes()
+    except errors.NotProbed as error:
+        text: str = error.message
+        yield text, error.help, error.code, error.exit_code, error.status
+    except probing.ProbingError:
+        pass
+    table: tables.Table = tables.TABLES_BY_NAME["steps"]
+    columns: list[str] = [column.name for column in table.columns]
+    all_settings: tuple[settings.Setting, ...] = settings.SETTINGS
+    yield columns, all_settings, settings.Settings.from_env({}).mode
+
+
+def test_the_face_has_these_names() -> None:
+    """The package offers no name more or less, and each can be had."""
+    assert set(probing.__all__) == set(NAMES.split())
+    assert all(getattr(probing, name) is not None for name in probing.__all__)
+
+
+def test_a_process_has_these_questions() -> None:
+    """`Process` has the same methods, however it is reached."""
+    public = {name for name, _ in inspect.getmembers(probing.Process) if name[0] != "_"}
+    assert public == set(QUESTIONS.split())
+
+
+def test_every_action_that_can_be_asked_for_is_public() -> None:
+    """`probing.actions` has a class for whatever `Process.act` takes."""
+    assert {cls.__name__ for cls in Asked.__args__} <= set(actions.__all__)
+    assert all(getattr(actions, name).__name__ == name for name in actions.__all__)
+
+
+def test_every_error_is_public() -> None:
+    """Each class of the tree can be caught by its name in `probing.errors`."""
+    tree = [cls for cls in errors.error_classes() if cls.__module__.startswith("probing.errors")]
+    assert all(getattr(errors, cls.__name__) is cls for cls in tree)
+
+
+def test_every_table_and_setting_is_listed_once() -> None:
+    """Names of tables are those of the list, and those of settings the fields of `Settings`."""
+    assert len(tables.TABLES_BY_NAME) == len(tables.TABLES)
+    assert {setting.name for setting in settings.SETTINGS} == set(
+        settings.Settings.__dataclass_fields__
+    )
