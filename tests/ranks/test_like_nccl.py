@@ -55,8 +55,12 @@ def test_a_collective_is_open_until_the_device_is_past_it(
         "SELECT device_s FROM python.collectives WHERE step > 0 AND op <> 'reduce'"
     )
     assert [one["device_s"] for one in took.to_pylist()] == [2.0] * 6
-    shown = " ".join(target.run(str(target.pid), "hang").stdout.split())
-    assert "reduce number 13 of group 0 at like_nccl.py:" in shown
+
+    def is_told() -> bool:
+        shown = " ".join(target.run(str(target.pid), "hang").stdout.split())
+        return "reduce number 13 of group 0 at like_nccl.py:" in shown
+
+    wait_until(is_told, "the verdict, once it has made no progress for a while")
     (target.cwd / "abort").touch()
     target.wait_for_output("aborted")
     (last,) = process.query(

@@ -221,13 +221,15 @@ def confidence(case: Case, causes: Collection[int]) -> str:
     unseen = [rank for rank in causes if case.state(rank) in {"missing", "unreachable"}]
     if unseen:
         return f"medium: nothing is known of {ranks_text(unseen)}; all others are there"
-    if all(is_asleep(case.ranks[rank]) for rank in causes):
-        return "medium: what they wait for is on record, but not for how long that sleeps yet"
+    doubts = []
     if any(evidence.is_by_flight for evidence in case.ranks.values()):
-        return (
-            "medium: by torch's flight recorder, as the agent came after these collectives had"
-            " begun"
+        doubts.append(
+            "by torch's flight recorder, as the agent came after these collectives had begun"
         )
+    if all(is_asleep(case.ranks[rank]) for rank in causes):
+        doubts.append("it is not known how long what they wait for has been asleep")
+    if doubts:
+        return f"medium: {'; '.join(doubts)}"
     return "high: who has come to it is on record on every rank of the group"
 
 
