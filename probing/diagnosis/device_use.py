@@ -141,7 +141,7 @@ def device_use(process: Process) -> DeviceUse | None:
 
 def use_of(rows: Sequence[Row]) -> DeviceUse | None:
     """The answer to `DEVICE_USE`; None where no device is in use."""
-    found = {name: (rows[0][name] or []) if rows else [] for name in _PARTS}
+    found = {name: (rows[0].get(name) or []) if rows else [] for name in _PARTS}
     if not (found["sample"] or found["steps"] or found["replays"]):
         return None
     return DeviceUse(

@@ -3,7 +3,8 @@
 Rules of this file: pure. Where a device does the collectives, the host only queues them: it stands
 still wherever it waits for its device next, in all ranks for equally long. What a device takes for
 a collective is its waiting and the transfer; the rank that comes last waits for none, so the least
-of all ranks is the transfer. Only steps count in which all ranks have timed their collectives.
+of all ranks is the transfer. Only steps count in which all ranks have timed all of their
+collectives: one that was not, as those that nobody waits for at once, may hide any wait.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _waits(ranks: Sequence[RankTimes]) -> dict[tuple[Rank, Meeting], float]:
     return {
         (rank, meeting): seconds - min(by_rank.values())
         for meeting, by_rank in took.items()
-        if len(by_rank) == sizes[meeting] > 1
+        if len(by_rank) == sizes[meeting]
         for rank, seconds in by_rank.items()
     }
 
@@ -63,5 +64,6 @@ def _gather(
 ) -> None:
     """Add what one rank has timed in one step."""
     for meeting, (seconds, size) in step.took_s.items():
-        took.setdefault(meeting, {})[one.rank] = seconds
         sizes[meeting] = size
+        if seconds is not None:
+            took.setdefault(meeting, {})[one.rank] = seconds

@@ -37,14 +37,15 @@ _COLLECTIVES = (
     " AND op NOT IN ('send', 'recv')"
 )
 _TIMED = (
-    " FROM python.{} WHERE device_s IS NOT NULL AND step IN (SELECT step FROM python.collectives"
+    " FROM python.{} WHERE {} step IN (SELECT step FROM python.collectives"
     " WHERE device_s IS NOT NULL AND step <= {{last}} GROUP BY step ORDER BY step DESC"
     " LIMIT {{number}})"
 )
 _DEVICE = (
-    "SELECT 'timed' AS kind, step, start_ns, device_s, {columns}" + _TIMED.format("steps"),
+    "SELECT 'timed' AS kind, step, start_ns, device_s, {columns}"
+    + _TIMED.format("steps", "device_s IS NOT NULL AND"),
     "SELECT 'took' AS kind, process_group, seq, step, start_ns, device_s, group_size"
-    + _TIMED.format("collectives"),
+    + _TIMED.format("collectives", ""),
     "SELECT 'clock' AS kind, max(start_ns) AS start_ns, median(sm_mhz) AS sm_mhz,"
     " mode(throttled) AS throttled FROM (FROM python.devices ORDER BY start_ns DESC LIMIT 20)"
     " HAVING count(*) > 0",

@@ -42,15 +42,15 @@ class DeviceStep:
 
     Attributes:
         phases: How long the host was in each phase.
-        took_s: By group and number of a collective what it took there, waiting included, and how
-            many ranks take part in it.
+        took_s: By group and number of each collective what it took there, waiting included, or
+            None where that was not timed, and how many ranks take part in it.
     """
 
     step: int
     device_s: float
     phases: Mapping[str, float] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
-    took_s: Mapping[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
+    took_s: Mapping[tuple[str, int], tuple[float | None, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

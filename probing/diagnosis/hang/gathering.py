@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...cluster.job.rank_sets import ranks_of
-from ...errors import ProbingError, ProcessEnded, RingError
+from ...errors import ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
 from ...postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
 from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
@@ -75,6 +75,10 @@ _PARTS = {
 _PART = "(SELECT list(x) FROM ({}) AS x) AS {}"
 RECORD = "SELECT " + ", ".join(_PART.format(sql, name) for name, sql in _PARTS.items())
 """All of the record that is needed, in one query: most of the cost of one is that it is one."""
+_WITHOUT_DEVICE = "SELECT " + ", ".join(
+    _PART.format(sql, name) for name, sql in _PARTS.items() if name not in {"device", "xids"}
+)
+"""The same of an agent of an older version, which has no such table."""
 _OF_PEERS = re.compile(
     r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
     r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
@@ -262,7 +266,14 @@ def _still_s(look: Sequence[Row]) -> float | None:
 
 def _record(process: Process, notes: list[str]) -> dict[str, list[dict[str, Any]]]:
     """The rows of every part of the record; none where it cannot be read."""
-    found = next(iter(_rows(process, RECORD, notes)), {})
+    try:
+        rows = process.query(RECORD).to_pylist()
+    except SqlError:
+        rows = _rows(process, _WITHOUT_DEVICE, notes)
+    except ProbingError as error:
+        notes.append(error.message)
+        rows = []
+    found = next(iter(rows), {})
     return {name: found.get(name) or [] for name in _PARTS}
 
 

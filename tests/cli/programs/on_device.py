@@ -89,9 +89,9 @@ def train() -> None:
         optimizer.zero_grad()
         CUDA.advance(0.05)
         number += 1
-        if number == 40:
+        if number == 25:
             print("ready", flush=True)
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

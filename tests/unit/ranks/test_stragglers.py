@@ -94,10 +94,17 @@ def test_a_slow_device_is_found_though_no_host_waits() -> None:
     assert found.blocked_s == pytest.approx(0.0, abs=0.01)
 
 
-def test_where_the_wait_on_devices_is_not_known_that_is_said() -> None:
-    """Collectives that some rank has not timed, and those whose program waits elsewhere."""
+@pytest.mark.parametrize("what", ["a rank", "one of several"])
+def test_where_the_wait_on_devices_is_not_known_that_is_said(what: str) -> None:
+    """Of what some rank has not timed, or of a collective whose program waits elsewhere for it."""
     job = on_devices(ddp_job(3), ranks=3)
-    job[2] = dataclasses.replace(job[2], device_steps=())
+    hidden: tuple[DeviceStep, ...] = ()
+    if what == "one of several":  # as the gradients' beside one that is logged
+        hidden = tuple(
+            dataclasses.replace(step, took_s={**step.took_s, ("0", 1000 + step.step): (None, 3)})
+            for step in job[2].device_steps
+        )
+    job[2] = dataclasses.replace(job[2], device_steps=hidden)
     job = [
         dataclasses.replace(
             one,
