@@ -184,6 +184,8 @@ def hooked(place: str) -> None:
             started.append(threading.Thread(target=host.start_attached, args=(home,)))
             started[0].start()
             started[0].join(0.5)  # long enough to do harm, if it can
+        else:
+            started[0].join(60)  # a busy machine needs longer than these steps take
 
     register_optimizer_step_pre_hook(hook)
     register_optimizer_step_pre_hook(lambda *_: None)
