@@ -75,7 +75,11 @@ def batches() -> Iterator[torch.Tensor]:
 
 
 def train(
-    place: str, make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW, *, closure: bool
+    place: str,
+    make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    *,
+    closure: bool,
+    between: Callable[[], None] = lambda: None,
 ) -> None:
     occasion = Occasion(place)
     torch.manual_seed(0)
@@ -106,6 +110,7 @@ def train(
             loss = run()
             optimizer.step()
             print("step", step, float(loss).hex())
+        between()
 
 
 def lbfgs(place: str) -> None:
@@ -184,13 +189,11 @@ def hooked(place: str) -> None:
             started.append(threading.Thread(target=host.start_attached, args=(home,)))
             started[0].start()
             started[0].join(0.5)  # long enough to do harm, if it can
-        else:
-            started[0].join(60)  # a busy machine needs longer than these steps take
 
     register_optimizer_step_pre_hook(hook)
     register_optimizer_step_pre_hook(lambda *_: None)
-    train("", closure=False)
-    started[0].join()
+    # Between two steps, since the agent takes longer to start than these steps.
+    train("", closure=False, between=lambda: started[0].join())
 
 
 class Part(nn.Module):
