@@ -190,10 +190,13 @@ def hooked(place: str) -> None:
             started[0].start()
             started[0].join(0.5)  # long enough to do harm, if it can
 
+    def wait() -> None:
+        """Between two steps, since the agent takes longer to start than these steps."""
+        started[0].join()
+
     register_optimizer_step_pre_hook(hook)
     register_optimizer_step_pre_hook(lambda *_: None)
-    # Between two steps, since the agent takes longer to start than these steps.
-    train("", closure=False, between=lambda: started[0].join())
+    train("", closure=False, between=wait)
 
 
 class Part(nn.Module):
