@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import pytest
 
 import probing
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -41,4 +42,5 @@ def test_the_last_sound_checkpoint_is_named_once_the_loss_is_lost(
     status = target.run(str(target.pid), "status").stdout
     last = target.cwd / f"ck-{step}.pt"
     assert f"the newest checkpoint of before that: {last}, after step {step}" in status, status
-    assert f"saving.py --resume {last}\n" in status
+    words = [str(program_path("saving")), "--resume", str(last)]
+    assert f"{shlex.join(words)}\n" in status  # what a shell reads, wherever the tests lie
