@@ -10,7 +10,6 @@ stand the coroutines that wait to go on, for a training awaits there.
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 import threading
 from collections.abc import Collection
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from ...errors import NoSuchFrame, NoSuchThread
 from ..recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
 from ..recording.training_thread import number_of
+from ..sources.storage.living import objects_of
 
 _NOT_THE_USERS = ("torch.", "probing.")
 _LOOPS = ("asyncio.", "uvloop.")
@@ -206,7 +206,7 @@ def waiting_frames(known: Collection[Any]) -> list[FrameType]:
     """
     if not _has_loop():
         return []
-    waiting = [thing for thing in gc.get_objects() if type(thing) in _AWAITING]
+    waiting = objects_of(_AWAITING)
     awaited = {id(_awaits(thing)) for thing in waiting}
     ids = {id(thing) for thing in known if thing is not None}
     chains = [_chain(thing) for thing in waiting if id(thing) not in awaited]

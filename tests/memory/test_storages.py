@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import runpy
+import sys
 import threading
+import time
 import warnings
 import weakref
 from collections import Counter
@@ -23,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from probing.agent.sources.data.inputs import Inputs
+from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
 from probing.agent.sources.model.given_names import ModelNames
 from probing.agent.sources.steps.met import Met
@@ -207,6 +210,36 @@ def test_the_surveyor_keeps_no_survey(surveyor: Surveyor) -> None:
     """What it has made is gone as soon as who asked for it lets go."""
     survey = weakref.ref(surveyor.survey().result())
     wait_until(lambda: survey() is None, "the survey is gone")
+
+
+@pytest.mark.parametrize("look", [survey_now, lambda: _lengths(lambda: 0)])
+def test_what_looks_beside_the_training_keeps_no_tensor(look: Callable[[], Any]) -> None:
+    """A tensor that goes while another thread looks at all objects is gone at once."""
+    rounds = 0
+    is_over = threading.Event()
+
+    def look_again() -> None:
+        nonlocal rounds
+        while not is_over.is_set():
+            look()
+            rounds += 1
+
+    looking, usual = threading.Thread(target=look_again), sys.getswitchinterval()
+    tensors = [torch.zeros(1) for _ in range(5000)]
+    gc.collect()
+    sys.setswitchinterval(1e-5)
+    looking.start()
+    try:
+        gone = []
+        while tensors and rounds < 2:
+            reference = weakref.ref(tensors.pop())
+            gone.append(reference() is None)
+            time.sleep(1e-4)  # lets the other thread go on
+    finally:
+        sys.setswitchinterval(usual)
+        is_over.set()
+        looking.join()
+    assert all(gone)
 
 
 def test_a_standing_survey_is_renewed_once_it_is_old(surveyor: Surveyor) -> None:

@@ -42,5 +42,5 @@ def test_the_last_sound_checkpoint_is_named_once_the_loss_is_lost(
     status = target.run(str(target.pid), "status").stdout
     last = target.cwd / f"ck-{step}.pt"
     assert f"the newest checkpoint of before that: {last}, after step {step}" in status, status
-    resume = shlex.join([str(program_path("saving")), "--resume", str(last)])
-    assert f"{resume}\n" in status
+    words = [str(program_path("saving")), "--resume", str(last)]
+    assert f"{shlex.join(words)}\n" in status  # what a shell reads, wherever the tests lie

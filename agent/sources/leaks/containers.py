@@ -12,11 +12,11 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from itertools import compress, islice, pairwise
+from itertools import islice, pairwise, starmap
 from types import CoroutineType, FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
-from ..storage.living import MRO
+from ..storage.living import MRO, kinds_of, of_kinds
 from ..storage.surveyor import Surveyor
 
 LOOKS = 4
@@ -37,23 +37,6 @@ class Lengths(NamedTuple):
 
     step: float
     of: dict[int, int]
-
-
-class _Searched(dict[type, bool]):
-    """Whether something of a class may refer to a collection that grows; asks about each once.
-
-    What holds tensors for a moment only is not held here: that would raise the peak of memory.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch: Any = sys.modules["torch"]
-        others = (tuple, type, FrameType, FunctionType, CoroutineType, GeneratorType)
-        self._left_out = frozenset({torch.Tensor, *others})
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = is_searched = self._left_out.isdisjoint(MRO(kind))
-        return is_searched
 
 
 class Growing(NamedTuple):
@@ -118,19 +101,24 @@ class GrowthWatch:
 
 def _collections() -> list[Any]:
     """The collections there are, each once; where the collector runs, without the newest."""
-    searched = _Searched()
-    things: list[Any] = []
-    for generation in (1, 2) if gc.isenabled() else (0, 1, 2):
-        own = gc.get_objects(generation)
-        things += compress(own, map(searched.__getitem__, map(type, own)))
-        del own
-    found = {id(t): t for t in compress(things, map(_TRACKED.__contains__, map(type, things)))}
+    generations = (1, 2) if gc.isenabled() else (0, 1, 2)
+    searched = {kind for kind in kinds_of(generations) if _is_searched(kind)}
+    things = list(of_kinds(map(gc.get_objects, generations), searched))
+    found = {id(thing): thing for thing in of_kinds((things,), _TRACKED)}
     parts = iter(things)
     while some := list(islice(parts, _AT_A_TIME)):
-        inner = gc.get_referents(*some)
-        for thing in compress(inner, map(_UNTRACKED.__contains__, map(type, inner))):
-            found[id(thing)] = thing
+        untracked = list(of_kinds(starmap(gc.get_referents, (some,)), _UNTRACKED))
+        found.update((id(thing), thing) for thing in untracked)
     return list(found.values())
+
+
+def _is_searched(kind: type) -> bool:
+    """Whether something of a class may refer to a collection that grows.
+
+    What holds tensors for a moment only is left out: to hold it would raise the peak of memory.
+    """
+    others = (tuple, type, FrameType, FunctionType, CoroutineType, GeneratorType)
+    return {sys.modules["torch"].Tensor, *others}.isdisjoint(MRO(kind))
 
 
 def _lengths(step: Callable[[], int]) -> Lengths:

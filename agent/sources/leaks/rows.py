@@ -95,7 +95,7 @@ def _rows(table: Table, found: Iterable[dict[str, Any]], note: str | None) -> Li
 
 def _row(kept: Kept, holder: Holder, steps: int) -> dict[str, Any]:
     """What stayed of one kind."""
-    kind, births = kept.kind, kept.births.values()
+    kind, births = kept.kind, kept.births
     shape = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
     return {
         "category": kept.category,

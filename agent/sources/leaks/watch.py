@@ -38,7 +38,6 @@ _HOLD_NS = 40_000_000
 _SEARCH_NS = 60 * 1_000_000_000
 _NUMBER = re.compile(r"\d+")
 
-Key = tuple[str, int, int]
 _PASSING = {"inputs", "activations", "temporary", "other"}
 """Categories between which a storage moves: an input of a step is an activation of it later."""
 
@@ -90,7 +89,7 @@ class Kept(NamedTuple):
 
     Attributes:
         category: That of most of them.
-        births: By storage, the step in which it came.
+        births: The step in which each came, in order.
         was_input: Whether some were given to a model, or came from a data loader.
         first: What was there of the kind before the watched steps: number and bytes.
         last: What is there at their end.
@@ -101,7 +100,7 @@ class Kept(NamedTuple):
 
     kind: Kind
     category: str
-    births: dict[Key, int]
+    births: tuple[int, ...]
     was_input: bool
     first: tuple[int, int]
     last: tuple[int, int]
@@ -154,9 +153,8 @@ class LeakWatch(ArmedJob):
         self.holders: list[Holder] = []
         self.collections: list[GrownCollection] = []
         self.collection_holders: list[Holder] = []
-        self._births: dict[Key, int] = {}
         self._newest: list[Storage] = []
-        self._inputs: set[Key] = set()
+        self._inputs: set[int | None] = set()
         self._first: dict[Kind, tuple[int, int]] = {}
         self._recording, self._accelerator = recording, accelerator
         self._search: HolderSearch | None = None
@@ -195,7 +193,6 @@ class LeakWatch(ArmedJob):
         self._stale.stop()
         self._survey.close()
         self.other.close()
-        self._births = {}
         if self._is_noting:
             self._is_noting = False
             births_of(self._recording).end()
@@ -211,10 +208,8 @@ class LeakWatch(ArmedJob):
             ages.begin()
         sight = ages.sighting(step if self.counts else None)
         storages = storages_now(self._recording, (), self._survey.take(), sight)
-        births = self._births
-        self._births = {key: births.get(key, step) for key in map(_key_of, storages)}
         self._newest = storages
-        self._inputs.update(_key_of(s) for s in storages if s.category == "inputs")
+        self._inputs.update(s.identity for s in storages if s.category == "inputs")
         if not self.counts:
             self._first = _summed((_kind_of(s), s.bytes) for s in storages)
             self.before = _summed((_part_of(s), s.bytes) for s in storages)
@@ -263,22 +258,22 @@ class LeakWatch(ArmedJob):
         first, last = self._first, _summed((_kind_of(s), s.bytes) for s in self._newest)
         stayed: dict[Kind, list[Storage]] = {}
         for storage in self._newest:
-            if self._births[_key_of(storage)] > before:
+            if storage.born is not None and storage.born > before:
                 stayed.setdefault(_kind_of(storage), []).append(storage)
         none = (0, 0)
         for kind, storages in stayed.items():
-            storages.sort(key=lambda s: self._births[_key_of(s)])
-            born = {_key_of(s): self._births[_key_of(s)] for s in storages}
+            births = tuple(sorted(s.born for s in storages if s.born is not None))
+            storages.sort(key=lambda s: s.born or 0)
             grown = last[kind][0] - first.get(kind, none)[0]
-            if len(set(born.values())) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
+            if len(set(births)) >= LEAST_BIRTHS and grown >= LEAST_BIRTHS:
                 places = tuple((s.device, s.address) for s in storages)
                 modules = {s.module for s in storages}
                 module = modules.pop() if len(modules) == 1 else kind.module
                 begin, name = first.get(kind, none), storages[-1].name
-                given = not self._inputs.isdisjoint(born)
+                given = not self._inputs.isdisjoint(s.identity for s in storages)
                 category = Counter(s.category for s in storages).most_common(1)[0][0]
                 self.kept.append(
-                    Kept(kind, category, born, given, begin, last[kind], module, name, places)
+                    Kept(kind, category, births, given, begin, last[kind], module, name, places)
                 )
         self._newest = []
         self.kept.sort(key=lambda kept: kept.first[1] - kept.last[1])
@@ -322,11 +317,6 @@ class LeakWatch(ArmedJob):
             found, tensors = search.holders(), min(len(self.kept), _MOST_SEARCHED)
             self.holders, self.collection_holders = found[:tensors], found[tensors:]
             self.end()
-
-
-def _key_of(storage: Storage) -> Key:
-    """What tells a storage from one that was at its place before."""
-    return storage.device, storage.address, storage.bytes
 
 
 def _part_of(storage: Storage) -> Part:

@@ -7,18 +7,17 @@ takes up to some tenths of a second, so it is done only for a name that nobody e
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..steps.recording import Recording
+from ..storage.living import objects_of
 
 if TYPE_CHECKING:
     from ..data.dataloaders import DataLoaders
 
-_MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _SCHEDULERS = (("torch.optim.lr_scheduler", "LRScheduler"),)
 _SCALERS = (("torch.amp.grad_scaler", "GradScaler"),)
 _LOADERS = (("torch.utils.data.dataloader", "DataLoader"),)
@@ -160,10 +159,10 @@ def _draws_from(loader: Any, sampler: Any) -> bool:
 
 def _living(classes: tuple[tuple[str, str], ...]) -> list[Any]:
     """The objects of some classes of modules that have been imported, and of classes from them."""
-    kinds = {getattr(sys.modules.get(module), name, None) for module, name in classes} - {None}
+    kinds: set[Any] = {getattr(sys.modules.get(m), name, None) for m, name in classes} - {None}
     if not kinds:
         return []
-    return [thing for thing in gc.get_objects() if not kinds.isdisjoint(_MRO(type(thing)))]
+    return objects_of(kinds)
 
 
 def _own(thing: Any) -> dict[str, Any]:

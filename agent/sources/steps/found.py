@@ -6,14 +6,11 @@ classes, and runs no code of any object. Only what hangs or has just been attach
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from ..calls.module_names import outermost
-
-_MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+from ..storage.living import objects_of
 
 
 def found_roots() -> list[Any]:
@@ -32,13 +29,5 @@ def found_optimizers() -> list[Any]:
 
 
 def _instances(cls: type) -> list[Any]:
-    """The objects of a class, without any that is still being made.
-
-    One generation at a time: the list of the young ones, among them the tensors of the step in
-    progress, is short and held for a moment only. Objects move to older ones, so none is missed.
-    """
-    own: dict[int, Any] = {}
-    for generation in (0, 1, 2):
-        for thing in [t for t in gc.get_objects(generation) if cls in _MRO(type(t))]:
-            own[id(thing)] = thing
-    return [thing for thing in own.values() if vars(thing)]
+    """The objects of a class, without any that is still being made."""
+    return [thing for thing in objects_of((cls,)) if vars(thing)]

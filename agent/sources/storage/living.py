@@ -2,7 +2,9 @@
 
 Rules of this file: compares classes and runs no code of any object: `isinstance` would ask an
 object for its `__class__`, and lazy ones answer with an import or a warning. What is young is asked
-for in lists of its own, since objects move to older generations and never back.
+for in lists of its own, since objects move to older generations and never back. A list of all
+objects keeps every tensor alive that the training lets go of meanwhile: beside the training there
+is none but within one call of C code, during which nothing else runs.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Sequence
-from itertools import compress, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, compress, starmap
+from operator import not_
 from typing import Any
 
 MRO: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _GENERATIONS = (0, 1, 2)
-_AT_A_TIME = 8192
+_OLD = _GENERATIONS[-1:]
 
 
 class _Wanted(dict[type, bool]):
@@ -34,24 +37,27 @@ class _Wanted(dict[type, bool]):
 class Survey:
     """The old objects of some classes, looked for beforehand: they are most of all there are.
 
-    It runs beside the training, a few thousand objects at a time, and keeps weak references; none
-    to a parameter of a module, which torch would then refuse to swap for another one. What has
-    grown old since is not in it, so it holds good only until the collector makes anything old.
+    It runs beside the training, and keeps weak references; none to a parameter of a module, which
+    torch would then refuse to swap for another one. What has grown old since is not in it, so it
+    holds good only until the collector makes anything old.
+
+    Args:
+        classes: First that of tensors, among which are the parameters.
     """
 
     def __init__(self, classes: Sequence[type]) -> None:
         self._collections = _old_collections()
-        wanted, found = _Wanted(classes), list[Any]()
-        things = iter(gc.get_objects(_GENERATIONS[-1]))
-        while some := list(islice(things, _AT_A_TIME)):
-            found += compress(some, map(wanted.__getitem__, map(type, some)))
+        kinds = {kind for kind in kinds_of(_OLD) if kind.__weakrefoffset__}
+        tensors = {kind for kind in kinds if classes[0] in MRO(kind)}
+        others = _Wanted(classes[1:])
+        holders = _references({kind for kind in kinds if others[kind]}, ())
         registered = {
             id(tensor)
-            for thing in found
-            if (own := getattr(thing, "__dict__", None)) and type(own.get("_parameters")) is dict
+            for ref in holders
+            if (own := getattr(ref(), "__dict__", None)) and type(own.get("_parameters")) is dict
             for tensor in list(own["_parameters"].values())
         }
-        self._references = [ref for t in found if id(t) not in registered and (ref := _weak(t))]
+        self._references = [*holders, *_references(tensors, registered)]
 
     def is_good(self) -> bool:
         """Whether nothing has grown old since."""
@@ -60,6 +66,44 @@ class Survey:
     def alive(self) -> list[Any]:
         """Those that still live."""
         return [thing for ref in self._references if (thing := ref()) is not None]
+
+
+def kinds_of(generations: Sequence[int]) -> set[type]:
+    """The classes of all objects."""
+    return set(map(type, chain.from_iterable(map(gc.get_objects, generations))))
+
+
+def objects_of(classes: Collection[type]) -> list[Any]:
+    """The objects of some classes or classes derived from them, looked for beside the training."""
+    kinds = {kind for kind in kinds_of(_GENERATIONS) if not set(classes).isdisjoint(MRO(kind))}
+    return list(of_kinds(map(gc.get_objects, _GENERATIONS), kinds))
+
+
+def picked(
+    parts: Iterable[Iterable[Any]], selectors: Callable[[list[Any]], Iterable[object]]
+) -> Iterator[Any]:
+    """Some of the things in all parts, to be read by one call of C code, which holds no other then.
+
+    Args:
+        parts: Read as late as that, too.
+        selectors: Says of each thing whether it is wanted; iterators written in C, on a list that
+            is filled later.
+    """
+    there: list[Any] = []
+    fill, empty = map(there.extend, parts), starmap(there.clear, ((),))
+    return chain(filter(None, fill), compress(there, selectors(there)), filter(None, empty))
+
+
+def of_kinds(parts: Iterable[Iterable[Any]], kinds: Collection[type]) -> Iterator[Any]:
+    """The things of some classes; see `picked`."""
+    return picked(parts, lambda there: map(kinds.__contains__, map(type, there)))
+
+
+def _references(kinds: Collection[type], left_out: Collection[int]) -> list[weakref.ref[Any]]:
+    """Weak references to the old objects of some classes, but for some of them by identity."""
+    old = of_kinds(map(gc.get_objects, _OLD), kinds)
+    own = picked((old,), lambda there: map(not_, map(left_out.__contains__, map(id, there))))
+    return list(map(weakref.ref, own))
 
 
 def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[Any]]:
@@ -71,11 +115,11 @@ def living(classes: Sequence[type], survey: Survey | None = None) -> list[list[A
         survey: What is known of the old ones. Parameters of modules are missing then.
     """
     wanted, found = _Wanted(classes), dict[int, Any]()
-    generations: tuple[int, ...] = _GENERATIONS
     if survey is not None and survey.is_good():
         found.update((id(thing), thing) for thing in survey.alive())
-        generations = _GENERATIONS[:-1]
-    for generation in generations:
+    for generation in _GENERATIONS:
+        if generation in _OLD and survey is not None and survey.is_good():
+            break  # else what was young is old by now, and the survey has not seen it
         things = gc.get_objects(generation)
         chosen = compress(things, map(wanted.__getitem__, map(type, things)))
         found.update((id(thing), thing) for thing in chosen)
@@ -87,10 +131,3 @@ def _old_collections() -> list[int]:
     """How often anything may have grown old; before Python 3.14 that takes an older generation."""
     first = 0 if sys.version_info >= (3, 14) else 1
     return [stats["collections"] for stats in gc.get_stats()[first:]]
-
-
-def _weak(thing: Any) -> weakref.ref[Any] | None:
-    try:
-        return weakref.ref(thing)
-    except TypeError:  # a class with slots
-        return None
