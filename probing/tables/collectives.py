@@ -98,6 +98,15 @@ COLLECTIVES = Table(
             " for none, so that the least of all ranks is the transfer.",
         ),
         Column(
+            name="growth_bytes",
+            type="int64",
+            unit="bytes",
+            closing=True,
+            doc="By how much the memory in use had grown in it, below 0 where it had shrunk: what"
+            " the allocator of the accelerator had handed out, on the CPU the resident set. Of each"
+            " call while `probing PID leak` watches, else of one now and then; NULL of the others.",
+        ),
+        Column(
             name="error",
             type="text",
             closing=True,

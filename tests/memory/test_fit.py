@@ -330,7 +330,13 @@ def _losing(torch: Any, way: str) -> tuple[Any, Any, list[Any]]:
         "with_loss": lambda out: out.mean(),
         "itself": lambda out: functional.mse_loss(out, x),
     }
-    targets = {"mse": [numbers], "bce": [numbers], "shifted": [labels], "with_loss": [], "itself": []}
+    targets = {
+        "mse": [numbers],
+        "bce": [numbers],
+        "shifted": [labels],
+        "with_loss": [],
+        "itself": [],
+    }
     return model, makers[way], [x, *targets[way]]
 
 

@@ -93,7 +93,10 @@ def _judge_gradients(script: Running) -> Cell:
 
 def _judge_profile(script: Running) -> Cell:
     said = command(str(script.pids[0]), "profile", "--steps", "1", "--format", "json")
-    if script.training.rates == "of no optimizer" and "inside of functions of torch.func" in said.err:
+    if (
+        script.training.rates == "of no optimizer"
+        and "inside of functions of torch.func" in said.err
+    ):
         return right("profile")  # it says itself why not
     if said.code:
         return wrong("profile", said.text, "a training that makes steps")

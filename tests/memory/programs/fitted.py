@@ -168,7 +168,11 @@ class Autoencoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encode, self.mean, self.spread = nn.Linear(784, 400), nn.Linear(400, 20), nn.Linear(400, 20)
+        self.encode, self.mean, self.spread = (
+            nn.Linear(784, 400),
+            nn.Linear(400, 20),
+            nn.Linear(400, 20),
+        )
         self.widen, self.decode = nn.Linear(20, 400), nn.Linear(400, 784)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
