@@ -173,7 +173,7 @@ class SafePoints:
 
     @property
     def obstacle(self) -> str:
-        """Why no job was run at the last ends of steps, though there were many; "" where one was."""
+        """Why no job was run at the last ends of steps, of which there were many; else ""."""
         return _TRANSFORMED if self._barred >= _OFTEN else ""
 
     def step_ended(self) -> None:

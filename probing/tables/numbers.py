@@ -30,13 +30,13 @@ GRADIENTS = Table(
     name="gradients",
     kind="recorded",
     doc="One row per parameter and sampled step: its gradient as the optimizer is about to use it,"
-    " so after unscaling and clipping; of a step with a closure, and without any optimizer of torch,"
-    " as its last backward pass has left it. Written for the steps that `probing PID gradients` asks"
-    " for, and every `gradients_every` steps where that setting is not 0. In the first case the device"
-    " is waited for and every element is looked at; in the second it is never waited for, and"
-    " elements are looked at only on a CPU, where a norm is not finite. Sparse gradients and"
-    " subclasses of Tensor, such as DTensor, are left out; the command counts them. A step that a"
-    " gradient scaler leaves out has no rows.",
+    " so after unscaling and clipping; of a step with a closure, and without any optimizer of"
+    " torch, as its last backward pass has left it. Written for the steps that `probing PID"
+    " gradients` asks for, and every `gradients_every` steps where that setting is not 0. In the"
+    " first case the device is waited for and every element is looked at; in the second it is never"
+    " waited for, and elements are looked at only on a CPU, where a norm is not finite. Sparse"
+    " gradients and subclasses of Tensor, such as DTensor, are left out; the command counts them. A"
+    " step that a gradient scaler leaves out has no rows.",
     columns=(
         STEP,
         _text(

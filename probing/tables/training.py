@@ -146,8 +146,8 @@ STEPS = Table(
             name="first_loss",
             type="float64",
             closing=True,
-            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back. Whole,"
-            " also where it was divided to be a share of the step's.",
+            doc="The loss of the first micro-batch: what `optimizer.step(closure)` gives back."
+            " Whole, also where it was divided to be a share of the step's.",
         ),
         Column(
             name="last_loss",

@@ -6,7 +6,6 @@ walks over the graph of the loss, whose nodes are there for as long as the scrip
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..model.variables import variable_of
@@ -33,7 +32,7 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
 
     Args:
         args: What the engine was called with.
-        result: What it has returned: of `torch.autograd.grad`, gradients in the order of the inputs.
+        result: What it has returned: of `torch.autograd.grad`, one gradient for each input.
     """
     inputs = tuple(args[_INPUTS]) if len(args) > _INPUTS else ()
     if result:
@@ -49,10 +48,11 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
     return PassGradients(there, places)
 
 
-def _leaves_of(roots: tuple[Any, ...]) -> Iterator[Any]:
+def _leaves_of(roots: tuple[Any, ...]) -> list[Any]:
     """The tensors whose `.grad` a pass adds to, in the order in which a model makes use of them."""
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
-    seen, leaves = set(waiting), []
+    seen = set(waiting)
+    leaves: list[Any] = []
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
         if hasattr(node, "variable"):
@@ -61,4 +61,4 @@ def _leaves_of(roots: tuple[Any, ...]) -> Iterator[Any]:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return reversed(leaves)
+    return leaves[::-1]

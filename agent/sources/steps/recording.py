@@ -174,8 +174,8 @@ class Recording:
         before_backward: Called in the training thread as a backward pass of the training's step is
             about to begin, with the arguments of the engine; what it calls keeps its own faults.
         clip: What the script has clipped last, with a norm over all of it.
-        after_backward: Called as such a pass has ended, with the arguments of the engine and what it
-            returned; what it calls keeps its own faults.
+        after_backward: Called as such a pass has ended, with the arguments of the engine and what
+            it returned; what it calls keeps its own faults.
         numerics: What watches for values that are not finite, while it is armed.
         ooms: What records errors for want of memory, while recording is on.
         collectives: What records collectives, while it does.

@@ -214,7 +214,7 @@ def by_hand(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         with torch.no_grad():
             for p, m, g in zip(model.parameters(), momentum, gradients, strict=True):
-                p -= 0.01 * m.mul_(0.9).add_(g)
+                p.sub_(0.01 * m.mul_(0.9).add_(g))
         return loss.detach()
 
     return step

@@ -1,7 +1,7 @@
 """Trains one model in several ways, one after the other, none of which steps an optimizer plainly.
 
-After two steps of a way it prints `ready WAY` and trains on in it, until the file that is named like
-the next way is there. It trains until the file `end` is there.
+After two steps of a way it prints `ready WAY` and trains on in it, until the file that is named
+like the next way is there. It trains until the file `end` is there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def by_hand() -> Iterator[None]:
         with torch.no_grad():
             for p in parameters:
                 assert p.grad is not None
-                p -= LR * p.grad
+                p.sub_(LR * p.grad)
         yield
 
 
@@ -61,13 +61,17 @@ def by_grad() -> Iterator[None]:
         found = torch.autograd.grad(loss_of(), parameters)
         with torch.no_grad():
             for p, g in zip(parameters, found, strict=True):
-                p -= LR * g
+                p.sub_(LR * g)
         yield
+
+
+def forget(tensor: Tensor) -> None:
+    tensor.grad = None
 
 
 def without_modules() -> Iterator[None]:
     while True:
-        weight.grad = None
+        forget(weight)
         (X @ weight - Y).pow(2).mean().backward()
         with torch.no_grad():
             assert weight.grad is not None
