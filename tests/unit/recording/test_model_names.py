@@ -74,6 +74,23 @@ def test_a_wrapped_model_goes_by_its_own_variable() -> None:
     assert train() == ("network", "other")
 
 
+class Recipe:
+    """Holds its model by an attribute that is its own business."""
+
+    def __init__(self) -> None:
+        self._model = nn.Linear(1, 1)
+
+    def train(self) -> str | None:
+        """Where it would be called."""
+        untraced()
+        return variable_of(self._model)
+
+
+def test_a_model_goes_by_the_attribute_that_holds_it() -> None:
+    """Of the object whose method runs."""
+    assert Recipe().train() == "_model"
+
+
 class Agent(nn.Module):
     """Is never called itself."""
 
