@@ -144,7 +144,7 @@ def script() -> None:
 
 
 def second_epoch() -> None:
-    loader = DataLoader(range(8), batch_size=2)  # type: ignore[arg-type]
+    loader: Any = DataLoader(range(8), batch_size=2)  # type: ignore[arg-type]
     for epoch in range(2):
         for number, _ in enumerate(loader):
             if (epoch, number) == (1, 2):
