@@ -43,6 +43,7 @@ from ..sources.calls.graphs import GraphReplays
 from ..sources.calls.module_backward import ModuleBackward
 from ..sources.calls.module_names import ModuleNames
 from ..sources.calls.modules import ModuleCalls
+from ..sources.collectives.call_memory import CallMemory
 from ..sources.collectives.first_group import Collectives
 from ..sources.data.dataloaders import DataLoaders
 from ..sources.memory.device_watch import DeviceWatch
@@ -180,7 +181,11 @@ class TorchTraining:
             self._recording, names, modules, accelerator, OomRings(*self._rings[11:14])
         )
         self._collectives = Collectives(
-            self._recording, folder, settings.collective_rows, accelerator
+            self._recording,
+            folder,
+            settings.collective_rows,
+            accelerator,
+            CallMemory(self._memory, lambda: self._memory_rows.is_wanted),
         )
         calls = self._calls = ModuleCalls(*shared, names, modules, in_c=settings.native)
         self._device_times = DeviceTimes(self._recording, folder, accelerator, share)

@@ -39,7 +39,7 @@ def render_oom(report: OomReport, *, most: int, width: int | None, color: bool) 
     """
     blocks = []
     if report.oom is not None:
-        head = _head(report.oom, report.errors, width)
+        head = _head(report.oom, report.feed, report.errors, width)
         sections = [*_categories(report), *_growth(report, most)]
         blocks.append(render_sections(head, sections, width=width, color=color))
     elif report.ending is None or not report.ending.by_memory:
@@ -48,7 +48,7 @@ def render_oom(report: OomReport, *, most: int, width: int | None, color: bool) 
     return "\n\n".join([*blocks, *("\n".join(lines) for lines in parts if lines)])
 
 
-def _head(oom: Row, errors: int, width: int | None) -> list[str]:
+def _head(oom: Row, feed: Row | None, errors: int, width: int | None) -> list[str]:
     """The facts of the error, one line each."""
     module = oom["module"]
     where = f"step {oom['step']}, {_PHASES.get(oom['phase'], oom['phase'])}"
@@ -57,13 +57,13 @@ def _head(oom: Row, errors: int, width: int | None) -> list[str]:
     lines = [f"out of memory on {oom['device']}: {where}"]
     if oom["error"]:
         lines += _wrapped(oom["error"], width, "  ")
-    lines += [f"  {name:<10} {text}" for name, text in _facts(oom).items() if text]
+    lines += [f"  {name:<10} {text}" for name, text in _facts(oom, feed).items() if text]
     if errors > 1:
         lines.append(f"  {plural(errors, 'error')} on record; this is number {oom['seq']}")
     return [escape_controls(line) for line in lines]
 
 
-def _facts(oom: Row) -> dict[str, str]:
+def _facts(oom: Row, feed: Row | None) -> dict[str, str]:
     """The amounts and the batch; an empty text for what is not known."""
     bound = _BOUNDS.get(oom["bounded_by"], "of")
     free = _amount(oom["free_bytes"])
@@ -81,8 +81,18 @@ def _facts(oom: Row) -> dict[str, str]:
         "tensors": held,
         "resident": _amount(oom["resident_bytes"]),
         "batch": batch,
+        "data": _fetched(feed),
         "when": _moment(oom["time_ns"]),
     }
+
+
+def _fetched(feed: Row | None) -> str:
+    """Which batch of its loader had been fetched last, counted from 1."""
+    if feed is None or feed["batch"] is None:
+        return ""
+    of = "" if feed["batches"] is None else f" of {feed['batches']:,}"
+    epoch = "" if feed["epoch"] is None else f" in epoch {feed['epoch']:,}"
+    return f"batch {feed['batch'] + 1:,}{of}{epoch} of loader {feed['loader']}"
 
 
 def _categories(report: OomReport) -> list[Section]:

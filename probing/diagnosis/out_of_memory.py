@@ -36,6 +36,20 @@ _MICRO_BATCHES = """
 """
 
 
+_FEED = """
+    WITH known AS (
+        FROM python.batches
+        WHERE duration IS NOT NULL
+          AND start_ns <= (SELECT time_ns FROM python.ooms WHERE seq = {oom})
+    ), own AS (
+        FROM known WHERE loader = (SELECT max_by(loader, start_ns) FROM known)
+    )
+    SELECT loader, max_by(batch, start_ns) FILTER (NOT exhausted) AS batch,
+           max(batch) FILTER (exhausted) AS batches,
+           CASE WHEN min(seq) = 1 OR loader > 0 THEN count(*) FILTER (exhausted) + 1 END AS epoch
+    FROM own GROUP BY loader
+"""
+"""The last batch that was fetched before an error: which of how many, and of which epoch."""
 _RESIDENT = """
     SELECT count(*) AS steps, min(step) AS first_step, max(step) AS last_step,
            first(bytes ORDER BY step) AS first_bytes, last(bytes ORDER BY step) AS last_bytes,
@@ -58,6 +72,8 @@ class OomReport:
         growth: What grew before it, the newest first.
         advice: What to do.
         ending: How the process ended; None while it runs, or where that cannot be seen.
+        feed: The loader, batch, batches and epoch of the last batch that was fetched before it, as
+            far as they are known; None where none was.
         resident: How the resident set went on before a process was killed: the steps and bytes
             that it began and ended with, and the line through them. None where it was not.
     """
@@ -69,6 +85,7 @@ class OomReport:
     advice: tuple[Advice, ...]
     ending: Ending | None
     resident: Row | None = None
+    feed: Row | None = None
 
 
 def report_on(process: Process, number: int | None = None) -> OomReport:
@@ -96,6 +113,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         return _of_ending(process, ending, last)
     oom = rows_found[0]
     categories = _of(process, "oom_categories", oom)
+    feeds = process.query(_FEED.format(oom=int(oom["seq"]))).to_pylist()
     return OomReport(
         errors=len(rows),
         oom=oom,
@@ -103,6 +121,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         growth=_of(process, "oom_growth", oom),
         advice=advise(_shortage(process, oom, categories)),
         ending=ending,
+        feed=feeds[0] if feeds else None,
     )
 
 

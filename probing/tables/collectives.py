@@ -85,6 +85,13 @@ COLLECTIVES = Table(
             " the least of all ranks is the transfer.",
             closing=True,
         ),
+        size(
+            "growth_bytes",
+            "By how much the memory in use had grown in it, below 0 where it had shrunk: what the"
+            " allocator of the accelerator had handed out, on the CPU the resident set. Of each"
+            " call while `probing PID leak` watches, else of one now and then; NULL of the others.",
+            closing=True,
+        ),
         text("error", "What it failed with; NULL if it did not.", closing=True),
         FAILED,
         THREAD,

@@ -138,6 +138,14 @@ def test_an_error_outside_of_any_step(tmp_path: Path) -> None:
     assert target.output.endswith("MemoryError\n")
 
 
+@pytest.mark.nightly
+def test_which_batch_it_was(tmp_path: Path) -> None:
+    """Of how many, and of which epoch, is told of a loader whose first epoch was whole."""
+    target = end(tmp_path / "second_epoch", "second_epoch")
+    told = target.run(str(target.folder.path), "oom")
+    assert "batch 3 of 4 in epoch 2 of loader 0" in told.stdout, told.stderr
+
+
 def test_a_live_process_tells_what_to_do(live: Target) -> None:
     """The report names the failure, the activations, and a batch that keeps the product."""
     told = live.run(str(live.pid), "oom")

@@ -116,6 +116,17 @@ def test_calls_of_a_model_alone_bring_gradients_no_nearer() -> None:
     assert job.armed().notes == ()
 
 
+def test_what_is_left_out_of_one_optimizer_is_told_of_the_step() -> None:
+    """An embedding's sparse gradient is noted, though the other optimizer of the step has none."""
+    rows: Any = SimpleNamespace(has_stepped=True, disarm=lambda _: None, step_ended=bool)
+    job = GradientSteps(rows, 1, 1)
+    job.wrote(5, 0, 1)
+    job.wrote(5, 8, 0)
+    assert job.armed().notes[0].startswith("1 gradient was left out: sparse")
+    job.wrote(6, 8, 0)
+    assert job.armed().notes == ()
+
+
 def test_gradients_without_a_plain_step_of_an_optimizer(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,17 @@ def test_numbers_are_the_same_on_all_ranks(healthy: Job) -> None:
     assert others == [first] * (RANKS - 1)
 
 
+def test_some_are_measured_for_memory(healthy: Job) -> None:
+    """Not of all, and of none that is under way, it is known by how much memory had grown."""
+    sql = (
+        "SELECT count(*) AS n, count(growth_bytes) AS measured,"
+        " count(growth_bytes) FILTER (duration IS NULL) AS under_way FROM python.collectives"
+    )
+    (row,) = healthy.ask(0, sql)
+    assert 0 < row["measured"] < row["n"]
+    assert row["under_way"] == 0
+
+
 EVERY_KIND = [
     ("all_reduce", "[4,2]", 32, "max", None),
     ("broadcast", "[4,2]", 32, None, 1),

@@ -15,6 +15,7 @@ from ..stand_in import StandIn, StandInSource
 from ..steps.recording import Recording
 
 if TYPE_CHECKING:
+    from .call_memory import CallMemory
     from .source import CollectiveCalls
 
 _MODULE = "torch.distributed.distributed_c10d"
@@ -25,13 +26,19 @@ class Collectives(StandInSource):
     """The source `collectives`."""
 
     def __init__(
-        self, recording: Recording, folder: ProcessFolder, rows: int, accelerator: Accelerator
+        self,
+        recording: Recording,
+        folder: ProcessFolder,
+        rows: int,
+        accelerator: Accelerator,
+        memory: CallMemory,
     ) -> None:
         """Prepare.
 
         Args:
             rows: How many rows python.collectives is to hold.
         """
+        self._memory = memory
         self._recording = recording
         self._folder = folder
         self._rows = rows
@@ -87,5 +94,7 @@ class Collectives(StandInSource):
             from .source import CollectiveCalls, make_rings
 
             rings = make_rings(self._folder, self._rows)
-            self._calls = CollectiveCalls(self._recording, rings, self._accelerator, self.guard)
+            self._calls = CollectiveCalls(
+                self._recording, rings, self._accelerator, self._memory, self.guard
+            )
         self._calls.start()

@@ -24,7 +24,7 @@ from .methods import Maker, MethodStandIn
 from .operations import Operation
 from .rows import COUNTED, CollectiveRows
 
-_OPEN_ROW = struct.Struct("<Qq24sqI24sI40sQ")
+_OPEN_ROW = struct.Struct("<Qq24sqI24sI48sQ")
 """A whole row in few pieces: packed beforehand are size, root and peer; group, operation, texts and
 reduction; and all that the thread knows, down to the closing columns."""
 _SIZES = struct.Struct("<qqq")
@@ -56,7 +56,7 @@ class HotPath:
         mine = (self._learn, self._issued, self._failed, self._note_wait)
         others = (rows.callers.line_at, rows.poll_seldom, rows.replace, phases.synchronized)
         ours = (rows.ring.still_holds, rows.accelerator.mark, call_of, flat_tensors, _key_of)
-        return [*mine, *others, *ours]
+        return [*mine, *others, *ours, rows.memory.begins, rows.memory.growth_of]
 
     def maker_for(self, operation: Operation) -> Maker | None:
         """What makes the function for a method; None for one that is left to `usual`."""
@@ -90,7 +90,7 @@ class HotPath:
         line, poll, learn, key_of = rows.callers.line_at, rows.poll_seldom, self._learn, _key_of
         issued, failed, fault = self._issued, self._failed, self._guard.fault
         mark = rows.accelerator.mark
-        clock = time.perf_counter_ns
+        clock, measure = time.perf_counter_ns, rows.memory.begins
 
         def method(  # noqa: C901, PLR0912, PLR0915 - the same
             target: Any, *args: Any, **kwargs: Any
@@ -133,6 +133,7 @@ class HotPath:
                     mine = thread.collective_facts[is_async]
                     step = recording.step
                     pack_open(buffer, at, word, seq, sizes, start, step, texts, number, mine, word)
+                    measure(word, start)
                     thread.is_in_collective = True
                     begun = mark(device) if rows.is_timed and device is not None else None
             except Exception:  # noqa: BLE001 - never harm the host
@@ -171,6 +172,7 @@ class HotPath:
         still_holds, lap_ns = ring.still_holds, ring.lap_ns
         pack_close, clock = ring.layout.close_struct.pack_into, time.perf_counter_ns
         failed, note = self._failed, self._note_wait
+        memory, growth_of = self._rows.memory, self._rows.memory.growth_of
 
         def method(target: Any, *args: Any, **kwargs: Any) -> Any:
             call = awaited.pop(id(target), None)
@@ -192,8 +194,9 @@ class HotPath:
                         synchronized(start, now)
                     took = now - entered
                     if took < lap_ns or still_holds(word):
+                        growth = growth_of(word) if memory.before else NULL_INT
                         pack_close(
-                            buffer, at + close_at, NULL_NAME, now - start, NULL_FLOAT, took,
+                            buffer, at + close_at, NULL_NAME, now - start, NULL_FLOAT, growth, took,
                             word + DONE,
                         )  # fmt: skip
                 else:

@@ -21,6 +21,7 @@ from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording
+from .call_memory import CallMemory
 from .call_tensors import device_of, flat_tensors
 from .callers import Callers
 from .entered import Awaited, Call, call_of
@@ -42,6 +43,7 @@ class CollectiveRows:
 
     Attributes:
         ring: Where they are.
+        memory: By how much the memory in use grows in some of them.
         callers: Finds the lines of the program.
         under_way: By ``id(work)``: calls whose work has not been seen to end.
         awaited: By ``id(work)``: those that the program waits for at once; see `hot_path`.
@@ -49,7 +51,14 @@ class CollectiveRows:
         gathered: Calls of this thread that torch only gathers; None where it does not.
     """
 
-    def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        ring: RingWriter,
+        accelerator: Accelerator,
+        memory: CallMemory,
+    ) -> None:
+        self.memory = memory
         self._recording = recording
         self.ring = ring
         self.accelerator = accelerator
@@ -121,6 +130,7 @@ class CollectiveRows:
             recording.threads.state.native_id,
             is_async,
         )
+        self.memory.begins(word, start)
         device = device_of(tensors)
         is_on_host = tensors is not None and device is None
         call = Call(
@@ -181,7 +191,8 @@ class CollectiveRows:
         now, number = time.perf_counter_ns(), self._number(text)
         for one in (call, *call.together):
             took = now - one.start_ns
-            self.ring.close_row(one.word, FAILED, number, call.wait_ns, NULL_FLOAT, took)
+            growth = self.memory.growth_of(one.word)
+            self.ring.close_row(one.word, FAILED, number, call.wait_ns, NULL_FLOAT, growth, took)
 
     def waited(self, call: Call, start_ns: int, now_ns: int, work: Any) -> None:
         """The program has waited for it, which is over but on a device."""
@@ -281,7 +292,8 @@ class CollectiveRows:
             seconds = self.accelerator.between(call.begun, call.reached)
             device_s = NULL_FLOAT if seconds is None else seconds.value()
         for one in (call, *call.together):
-            self.ring.close_row(one.word, DONE, 0, call.wait_ns, device_s, now_ns - one.start_ns)
+            growth, took = self.memory.growth_of(one.word), now_ns - one.start_ns
+            self.ring.close_row(one.word, DONE, 0, call.wait_ns, device_s, growth, took)
 
     def facts_of(self, tensors: Any) -> tuple[int, int, int]:
         """The numbers of the texts of shapes and types, and the bytes."""

@@ -15,6 +15,7 @@ from ....tables import COLLECTIVES, PROCESS_GROUPS
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording
+from .call_memory import CallMemory
 from .calls import Aborting, Coalescing, GroupCall, WorkWait
 from .groups import Groups
 from .hot_path import HotPath
@@ -32,6 +33,7 @@ class CollectiveCalls:
         recording: Recording,
         rings: tuple[RingWriter, RingWriter],
         accelerator: Accelerator,
+        memory: CallMemory,
         guard: Guard,
     ) -> None:
         self._recording = recording
@@ -40,7 +42,7 @@ class CollectiveCalls:
         self._misses = False
         collectives, groups = rings
         self.groups = Groups(groups, recording.names, guard)
-        self.rows = rows = CollectiveRows(recording, collectives, accelerator)
+        self.rows = rows = CollectiveRows(recording, collectives, accelerator, memory)
         self.kernels = Kernels(recording, self.groups, rows, guard)
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
         helpers: list[Any] = [

@@ -35,7 +35,7 @@ class GivenNames:
         known = self._known.get(id(thing))
         if known is not None and known[0]() is thing:
             return known[1]
-        wanted = variable_of(thing) or self._class_of(thing)
+        wanted = self._variable_of(thing) or self._class_of(thing)
         count = self._given[wanted] = self._given.get(wanted, 0) + 1
         is_numbered = 1 < count <= _MOST_NUMBERED
         name = f"{wanted} {count}" if is_numbered else wanted
@@ -43,6 +43,10 @@ class GivenNames:
         if len(self._known) > self._most:
             self._forget_dead()
         return name
+
+    def _variable_of(self, thing: Any) -> str | None:
+        """The variable that holds an object."""
+        return variable_of(thing)
 
     def _forget_dead(self) -> None:
         """Forget what lives no more: some programs make a model anew in each step."""
@@ -57,6 +61,10 @@ class ModelNames(GivenNames):
 
     def __init__(self) -> None:
         super().__init__(lambda root: class_name(unwrap(root)))
+
+    def _variable_of(self, thing: Any) -> str | None:
+        """That of the model itself; else that of what is wrapped around it."""
+        return variable_of(unwrap(thing)) or variable_of(thing)
 
     def root_text(self, root: Any) -> str:
         """The class of a root and its name, as a text of two parts."""

@@ -70,13 +70,12 @@ def _found_in(names: Mapping[str, Any], thing: Any) -> str | None:
     if len(names) > _MOST_NAMES:
         return None
     items = list(names.items())
-    found = [name for name, value in items if value is thing and _is_own(name)]
+    found = [
+        name
+        for name, value in items
+        if value is thing and name != "self" and not name.startswith("_")
+    ]
     if not found and "self" in names:
         own = getattr(names["self"], "__dict__", {})
-        found = [name for name, value in list(own.items()) if value is thing and _is_own(name)]
+        found = [name for name, value in list(own.items()) if value is thing]
     return found[0] if found else None
-
-
-def _is_own(name: str) -> bool:
-    """Whether a name tells one thing from others."""
-    return name != "self" and not name.startswith("_")

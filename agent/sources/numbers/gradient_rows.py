@@ -96,6 +96,7 @@ class GradientRows:
         self._accelerator = accelerator
         self._hand = hand
         self._armed: GradientSteps | None = None
+        self._from_step = 0
         self._late: deque[_Late] = deque(maxlen=_LONGEST_QUEUE)
         self._forget()
         self.guard = Guard("gradients", self.stop)
@@ -143,7 +144,12 @@ class GradientRows:
         return []
 
     def arm(self, steps: GradientSteps) -> None:
-        """Write the rows of the next steps."""
+        """Write the rows of the next steps.
+
+        Of several optimizers some may have stepped already: then from the next step on.
+        """
+        are_several = len(self._recording.optimizers.alive()) > 1
+        self._from_step = self._recording.step + are_several
         self._armed = steps
 
     def disarm(self, steps: GradientSteps) -> None:
@@ -182,7 +188,10 @@ class GradientRows:
     def _is_wanted(self) -> bool:
         """Whether the calling thread's gradients of this step are to be written."""
         recording, every = self._recording, self.every
-        if self._armed is None and (every <= 0 or recording.step % every):
+        if self._armed is not None:
+            if recording.step < self._from_step:
+                return False
+        elif every <= 0 or recording.step % every:
             return False
         return recording.threads.state.native_id == recording.training_thread
 

@@ -54,9 +54,10 @@ class GradientSteps(ArmedJob):
                 " the last"
             )
         if self.left_out:
+            were = "gradient was" if self.left_out == 1 else "gradients were"
             notes.append(
-                f"{self.left_out} gradients were left out: sparse, or of a subclass of Tensor such"
-                " as DTensor"
+                f"{self.left_out} {were} left out: sparse, or of a subclass of Tensor such as"
+                " DTensor"
             )
         return tuple(notes)
 
@@ -71,9 +72,9 @@ class GradientSteps(ArmedJob):
     def wrote(self, step: int, rows: int, left_out: int) -> None:
         """The rows of a step are written, or those of one of its optimizers."""
         self.state = "armed"
+        self.left_out = left_out + (self.left_out if step == self.last_step else 0)
         self.saw(step)
         self.found += rows
-        self.left_out = left_out
 
     def transformed(self) -> None:
         """A backward pass has ended whose gradients only a function of `torch.func` sees."""

@@ -32,7 +32,7 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
 
     Args:
         args: What the engine was called with.
-        result: What it has returned: of `torch.autograd.grad`, gradients in the inputs' order.
+        result: What it has returned: of `torch.autograd.grad`, one gradient for each input.
     """
     inputs = tuple(args[_INPUTS]) if len(args) > _INPUTS else ()
     if result:
@@ -51,7 +51,8 @@ def gradients_of_pass(args: tuple[Any, ...], result: Any) -> PassGradients:
 def _leaves_of(roots: tuple[Any, ...]) -> list[Any]:
     """The tensors whose `.grad` a pass adds to, in the order in which a model makes use of them."""
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
-    seen, leaves = set(waiting), []
+    seen = set(waiting)
+    leaves: list[Any] = []
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
         if hasattr(node, "variable"):

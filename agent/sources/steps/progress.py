@@ -98,6 +98,7 @@ class Progress:
         self._is_uncounted = False  # whether the script has made steps before the agent came
         self._counted_by = ""
         self._is_late = False
+        self._inferred = 0  # steps of inference before the first of training
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:
@@ -144,6 +145,7 @@ class Progress:
     def root_left(self, root: Any) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._main() is root:
+            self._inferred += not self._recording.safe_points.stepping
             self._rows.infer(self._recording.training_thread, self._named([root]))
 
     def evaluated(self) -> None:
@@ -176,7 +178,9 @@ class Progress:
         self.hand.pass_begins(has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
-        if not (self.hand.is_on and self._rows.resume()):  # its call was no inference
+        if self.hand.is_on and self._rows.resume():  # its call was no inference
+            self._inferred = max(0, self._inferred - 1)
+        else:
             self._open(self._root_ids, thread)
         self._is_inference, self._has_trained = False, True
 
@@ -231,6 +235,8 @@ class Progress:
         counted = "from when the agent came" if self._is_late else "from the script's start"
         if self._counted_by:
             counted = f"from the script's start, by the count of {self._counted_by}"
+        elif self._inferred:
+            counted = f"{counted}, {self._inferred} calls of a model before the training included"
         return f"{self._members.told(self.pattern, self._learned_at)}; steps are counted {counted}"
 
     def abandon(self) -> None:

@@ -31,7 +31,7 @@ OPEN_ROW = struct.Struct("<QqI12s24sQ")
 all that the thread knows of its calls, down to the closing columns."""
 CLOSE_ROW = struct.Struct("<qqQ")
 _FACTS = struct.Struct("<IBBBBqq")
-_COLLECTIVE_FACTS = struct.Struct("<IB7xIqdq")
+_COLLECTIVE_FACTS = struct.Struct("<IB7xIqdqq")
 _DEPTH_AT = 5
 
 
@@ -118,7 +118,7 @@ class ThreadState(Thread):
         self.backward_facts = _facts(self.native_id, BACKWARD, recomputing=False, training=True)
         self.collective_facts = tuple(
             _COLLECTIVE_FACTS.pack(
-                self.native_id, is_async, NULL_NAME, NULL_INT, NULL_FLOAT, NULL_INT
+                self.native_id, is_async, NULL_NAME, NULL_INT, NULL_FLOAT, NULL_INT, NULL_INT
             )
             for is_async in (False, True)
         )

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
 
 ROOM = 64 << 20
 HUGE = 1 << 46
@@ -140,6 +141,14 @@ def eat() -> None:
 
 def script() -> None:
     bytearray(HUGE)
+
+
+def second_epoch() -> None:
+    loader: Any = DataLoader(range(8), batch_size=2)  # type: ignore[arg-type]
+    for epoch in range(2):
+        for number, _ in enumerate(loader):
+            if (epoch, number) == (1, 2):
+                bytearray(HUGE)
 
 
 def other_errors() -> None:

@@ -65,9 +65,13 @@ def by_grad() -> Iterator[None]:
         yield
 
 
+def forget(tensor: Tensor) -> None:
+    tensor.grad = None
+
+
 def without_modules() -> Iterator[None]:
     while True:
-        weight.grad = None
+        forget(weight)
         (X @ weight - Y).pow(2).mean().backward()
         with torch.no_grad():
             weight.sub_(LR * torch.as_tensor(weight.grad))

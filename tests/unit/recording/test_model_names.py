@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from torch import nn
 
 from probing.agent.sources.calls.direct_calls import owner_of
+from probing.agent.sources.model.given_names import ModelNames
 from probing.agent.sources.model.variables import variable_of
 
 pytestmark = pytest.mark.torch
@@ -55,6 +56,39 @@ def test_what_a_script_was_given_by_locals_stays_as_it_was() -> None:
         return variable_of(network), list(settings)
 
     assert train() == (None, [])
+
+
+def test_a_wrapped_model_goes_by_its_own_variable() -> None:
+    """And by that of what is around it, where it has none any more."""
+
+    def train() -> tuple[str, str]:
+        untraced()
+        network = nn.Linear(1, 1)
+        around = nn.DataParallel(network)
+        names = ModelNames()
+        first = names.name_of(around)
+        network = nn.Linear(2, 2)
+        other = nn.DataParallel(nn.Linear(1, 1))
+        return first, names.name_of(other)
+
+    assert train() == ("network", "other")
+
+
+class Recipe:
+    """Holds its model by an attribute that is its own business."""
+
+    def __init__(self) -> None:
+        self._model = nn.Linear(1, 1)
+
+    def train(self) -> str | None:
+        """Where it would be called."""
+        untraced()
+        return variable_of(self._model)
+
+
+def test_a_model_goes_by_the_attribute_that_holds_it() -> None:
+    """Of the object whose method runs."""
+    assert Recipe().train() == "_model"
 
 
 class Agent(nn.Module):
