@@ -113,7 +113,7 @@ class Waits:
         if inner.f_code.co_filename.startswith(_IMPORTLIB):
             return _import(local(inner, "self"))
         expression = self._reader(inner).awaited(inner.f_lasti)
-        lock = None if expression is None else lock_of(value_of(inner, expression))
+        lock: Any = None if expression is None else lock_of(value_of(inner, expression))
         if type(lock) not in {_LOCK, _RLOCK} and not _is_shared(lock):
             return None
         file = inner.f_code.co_filename
