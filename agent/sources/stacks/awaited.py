@@ -113,8 +113,8 @@ class Waits:
         if inner.f_code.co_filename.startswith(_IMPORTLIB):
             return _import(local(inner, "self"))
         expression = self._reader(inner).awaited(inner.f_lasti)
-        lock = None if expression is None else lock_of(value_of(inner, expression))
-        if lock is None or (type(lock) not in {_LOCK, _RLOCK} and not _is_shared(lock)):
+        lock: Any = None if expression is None else lock_of(value_of(inner, expression))
+        if type(lock) not in {_LOCK, _RLOCK} and not _is_shared(lock):
             return None
         file = inner.f_code.co_filename
         if len(frames) > 1 and (file == threading.__file__ or file.endswith(_SHARED_FILE)):
