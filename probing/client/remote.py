@@ -5,7 +5,6 @@ Rules of this file: one request for each question; nothing is read but the answe
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, TypeVar
 
 from ..attach.injectors.names import AUTO
@@ -24,7 +23,7 @@ from ..messages.eval import (
 from ..messages.fit import FitAnswer
 from ..messages.labels import LabelsAnswer, LabelsRequest
 from ..messages.limits import GRACE_S, LARGE_ANSWER_BYTES
-from ..reach.transport import Address, Held, ask
+from ..reach.transport import Address, ask
 from .eval_client import results_of
 
 if TYPE_CHECKING:
@@ -61,11 +60,6 @@ class RemoteProcess:
     def address(self) -> Address:
         """Where it is asked."""
         return self._address
-
-    def holding(self, held: Held) -> RemoteProcess:
-        """The same process, of which some answers are here already."""
-        address = dataclasses.replace(self._address, held=held)
-        return RemoteProcess(self.label, address, self._timeout_s)
 
     def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None

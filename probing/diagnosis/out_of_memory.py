@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.local import LocalProcess
 from ..errors import ProbingError, SqlError, UsageError
-from ..messages.reading import Reading
 from ..postmortem.endings import LAST_MEMORY, Ending, ending_of
 from .advice import Advice, Shortage, Trend, advise
 
@@ -105,15 +104,6 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         advice=advise(_shortage(process, oom, categories)),
         ending=ending,
     )
-
-
-def readings(timeout_s: float) -> list[Reading]:
-    """What `report_on` asks of every process; of those with an error, it asks more.
-
-    Args:
-        timeout_s: The time limit of each question.
-    """
-    return [Reading.of_query(_OOMS, timeout_s)]
 
 
 def _of(process: Process, table: str, oom: Row) -> tuple[Row, ...]:

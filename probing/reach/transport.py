@@ -17,7 +17,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,9 +44,6 @@ _PEER = struct.Struct("3i")
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls an answer that is not encrypted."""
 
-Held = dict[tuple[Any, ...], bytes]
-"""Answers that are here already, by what `asked_as` makes of their questions."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -58,7 +55,6 @@ class Address:
         trust: Whose certificate is believed.
         is_far: Whether it must be another machine's.
         key: Which process of a node server's is meant, by the name of its run folder.
-        held: What need not be asked for any more.
     """
 
     path: Path | None = None
@@ -69,7 +65,6 @@ class Address:
     key: str = ""
     trust: Trust = NOTHING_SAID
     is_far: bool = False
-    held: Held = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -123,26 +118,10 @@ def ask(
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
     """
-    if address.held:
-        held = address.held.get(asked_as(route, body=body, flags=flags, times=times, **names))
-        if held is not None:
-            return held
     with open_answer(
         address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
     ) as answer:
         return answer.read(most_bytes)
-
-
-def asked_as(
-    route: str,
-    *,
-    body: Any = None,
-    flags: tuple[str, ...] = (),
-    times: Mapping[str, float] | None = None,
-    **names: str,
-) -> tuple[Any, ...]:
-    """What is equal for equal questions; arguments as of `ask`."""
-    return route, body, flags, tuple(sorted((times or {}).items())), tuple(sorted(names.items()))
 
 
 def path_to(

@@ -1,19 +1,15 @@
 """Stands for any number of node servers that are far away, each at an address of 127.0.0.0/8.
 
 Arguments: the round trip in seconds, and how long a machine works on a statement. A request is
-answered two round trips after it has come, one of them for the connection. Nobody is behind a
-machine: one that hands a question on answers for the others, too, after as long as asking them
-would take at least, and its own processor time is not counted. Prints its port, and on `GET /costs`
-tells what it was asked and has sent.
+answered two round trips after it has come, one of them for the connection. Prints its port, and on
+`GET /costs` tells what it was asked and has sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import functools
 import json
-import math
 import sys
 from typing import Any
 
@@ -22,11 +18,11 @@ import pyarrow as pa
 from probing.messages import common as wire
 from probing.messages.job import MembersAnswer, NodeMember
 from probing.messages.stacks import Backtrace, Frame, ThreadStack
+from probing.messages.union import MEMBERS_KEY
 from tests.harness.fake_rows import answer, arrow_bytes
 
 TRIP_S, WORK_S = float(sys.argv[1]), float(sys.argv[2])
 RANKS_EACH = 8
-FAN_OUT = 32
 COSTS = {"connections": 0, "sent": 0}
 
 
@@ -64,54 +60,12 @@ def members(machine: int) -> bytes:
     return wire.encode(MembersAnswer(host=f"host{machine}", pid=1, version="0", members=found))
 
 
-def handed_on_s(others: int, work_s: float, own_s: float) -> float:
-    """How long a machine takes that asks so many others, in groups of which it asks the first.
-
-    Args:
-        work_s: Before it can ask them.
-        own_s: For its own ranks, meanwhile.
-    """
-    if not others:
-        return 2 * TRIP_S + work_s + own_s
-    deeper = handed_on_s(math.ceil(others / FAN_OUT) - 1, work_s, own_s)
-    return 2 * TRIP_S + work_s + max(own_s, 2 * TRIP_S + deeper)
-
-
 def union(body: dict[str, Any]) -> bytes:
-    """The rows of a machine, or of a group of them."""
-    own = body.get("own", body)
-    rows = pa.ipc.open_stream(answer(own["sql"])[0]).read_all()
-
-    def told(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{"key": m["key"], "state": "answered", "seconds": 0.01} for m in asked]
-
-    account: dict[str, Any] = {"members": told(own["members"])}
-    if own is not body:
-        nodes = [{"url": n["node"]["url"], "members": told(n["members"])} for n in body["nodes"]]
-        account = {"nodes": [{"url": "", **account}, *nodes]}
-    key = b"probing.members" if own is body else b"probing.nodes"
-    return arrow_bytes(rows.replace_schema_metadata({key: json.dumps(account).encode()}))
-
-
-def collect(body: dict[str, Any], machine: int) -> bytes:
-    """The answers of the processes of a machine, or of a group of them."""
-
-    def told(keys: list[str], url: str) -> dict[str, Any]:
-        given = []
-        for index, reading in enumerate(body["readings"]):
-            if reading["route"] == "members":
-                number = machine if not url else machine_of(url.rpartition("/")[2].split(":")[0])
-                given.append({"key": "", "reading": index, "body": in_text(members(number))})
-            given += [{"key": k, "reading": index, "body": in_text(stacks())} for k in keys]
-        return {"url": url, "answers": given}
-
-    nodes = [told(n.get("keys", []), n["node"]["url"]) for n in body.get("nodes", [])]
-    return json.dumps({"nodes": [told(body["keys"], ""), *nodes]}).encode()
-
-
-@functools.lru_cache(5000)
-def in_text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    """The rows of a machine."""
+    rows = pa.ipc.open_stream(answer(body["sql"])[0]).read_all()
+    told = [{"key": m["key"], "state": "answered", "seconds": 0.01} for m in body["members"]]
+    account = json.dumps({"members": told}).encode()
+    return arrow_bytes(rows.replace_schema_metadata({MEMBERS_KEY: account}))
 
 
 def machine_of(host: str) -> int:
@@ -120,18 +74,14 @@ def machine_of(host: str) -> int:
     return third * 250 + fourth - 1
 
 
-def answered(method: str, path: str, body: bytes, machine: int) -> tuple[bytes, float]:
+def answered(path: str, body: bytes, machine: int) -> tuple[bytes, float]:
     """An answer, and after how long it goes out."""
     if path == "/costs":
         return json.dumps(COSTS).encode(), 0.0
     if path.startswith("/v1/members"):
         return members(machine), 2 * TRIP_S
     if path.startswith("/v1/union"):
-        asked = json.loads(body)
-        return union(asked), handed_on_s(len(asked.get("nodes", ())), WORK_S, 0.0)
-    if path == "/v1/collect":
-        asked = json.loads(body)
-        return collect(asked, machine), handed_on_s(len(asked["nodes"]), 0.0, 0.0)
+        return union(json.loads(body)), 2 * TRIP_S + WORK_S
     if path.endswith("/backtrace"):
         return stacks(), 2 * TRIP_S
     if path.endswith("/query"):
@@ -144,13 +94,13 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     COSTS["connections"] += 1
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        method, path, _ = head.split(" ", 2)
+        path = head.split(" ", 2)[1]
         length = next(
             (int(h[15:]) for h in head.split("\r\n") if h.lower().startswith("content-length")), 0
         )
         body = await reader.readexactly(length)
         machine = machine_of(writer.get_extra_info("sockname")[0])
-        data, wait_s = answered(method, path, body, machine)
+        data, wait_s = answered(path, body, machine)
         await asyncio.sleep(wait_s)
         COSTS["sent"] += len(data)
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)

@@ -65,7 +65,7 @@ class _Work(Generic[T]):
 
 
 def run_at_once(
-    tasks: Sequence[Callable[[], T]], *, timeout_s: float, at_once: int = 32
+    tasks: Sequence[Callable[[], T]], *, timeout_s: float, at_once: int
 ) -> list[Done[T] | None]:
     """Do all tasks, so many at a time; None for what has not ended after `timeout_s`."""
     work = _Work(tasks)
