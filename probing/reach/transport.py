@@ -35,7 +35,7 @@ from ..messages.limits import ANSWER_BYTES, LEAST_BYTES_PER_S, LEAST_LOCAL_BYTES
 from ..messages.routes import ROUTES_BY_NAME
 from ..rundir.folders import short_path
 from .limited_socket import LimitedSocket, Patience
-from .trust import NOTHING_SAID, Trust, context_for, is_loopback
+from .trust import NOTHING_SAID, Trust, context_for
 
 _RETRY_S = 0.02
 _PIECE = 1 << 20
@@ -53,7 +53,6 @@ class Address:
         tls: Whether the connection is encrypted.
         token: Sent with every TCP request.
         trust: Whose certificate is believed.
-        is_far: Whether it must be another machine's.
         key: Which process of a node server's is meant, by the name of its run folder.
     """
 
@@ -64,7 +63,6 @@ class Address:
     token: str | None = None
     key: str = ""
     trust: Trust = NOTHING_SAID
-    is_far: bool = False
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -79,11 +77,8 @@ class Address:
         """Judge who is at the other end.
 
         Raises:
-            NotProbing: It is this machine, which was not meant.
             Unproven: A token would be sent to another machine unencrypted.
         """
-        if self.is_far and is_loopback(number):
-            raise NotProbing(str(self), "it is this machine's own")
         if self.token and not self.tls:
             self.trust.check_plain(str(self), number)
 
