@@ -33,7 +33,6 @@ from probing.messages import (
     eval as eval_wire,
     job as job_wire,
     labels as labels_wire,
-    tree as tree_wire,
     union as union_wire,
 )
 from probing.messages.routes import NODE_ROUTES, ROUTES, Route, openapi
@@ -187,7 +186,6 @@ def _wire_class(name: str) -> type[Any]:
         eval_wire,
         job_wire,
         labels_wire,
-        tree_wire,
         union_wire,
     )
     found: type[Any] = next(getattr(module, name) for module in modules if hasattr(module, name))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -21,7 +21,6 @@ from ..target import Target
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.reading import Reading
 
 T = TypeVar("T")
 
@@ -45,25 +44,13 @@ class Reply(Generic[T]):
 class Replies(Generic[T]):
     """The replies of all endpoints that gave one, in the order they were named.
 
-    Args:
-        ahead: What the question asks of every process, see `probing.cluster.job.asking.ask_all`.
-        fan_out: As there.
-
     Attributes:
         exit_code: That of the first endpoint that failed; 0 when none did. Complete once all
             replies have been read.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        question: Callable[[Process], T],
-        *,
-        ahead: Sequence[Reading] = (),
-        fan_out: int | None = None,
-    ) -> None:
+    def __init__(self, target: Target, question: Callable[[Process], T]) -> None:
         self._target, self._question = target, question
-        self._ahead, self._fan_out = ahead, fan_out
         self.exit_code = 0
 
     def __iter__(self) -> Iterator[Reply[T]]:
@@ -88,7 +75,6 @@ class Replies(Generic[T]):
     def _ask_members(self) -> Iterator[Reply[T]]:
         """Ask all that the endpoints stand for, and say who answered."""
         from ...cluster.job.asking import ask_all
-        from ...cluster.job.tree import FAN_OUT
         from .many import membership_of, tell_coverage
 
         members = membership_of(self._target).members
@@ -98,8 +84,6 @@ class Replies(Generic[T]):
             timeout_s=self._target.limit_s,
             token=self._target.token,
             deadline_s=_LONGEST_S,
-            ahead=self._ahead,
-            fan_out=self._fan_out or FAN_OUT,
         )
         for outcome in outcomes:
             name = outcome.member.name
@@ -142,40 +126,32 @@ def show(
     question: Callable[[Process], T],
     render: Callable[[T], str],
     as_plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
-    *,
-    ahead: Sequence[Reading] = (),
 ) -> int:
     """Ask every endpoint and print what it says, as JSON or as text.
 
     Args:
         style: ``json``, or any other for text.
         as_plain: Makes of an answer what is written as JSON.
-        ahead: What the question asks of every process.
 
     Returns:
         The exit code.
     """
     if style == "json":
-        return show_json(target, question, as_plain, ahead=ahead)
-    return show_each(target, question, render, ahead=ahead)
+        return show_json(target, question, as_plain)
+    return show_each(target, question, render)
 
 
 def show_each(
     target: Target,
     question: Callable[[Process], T],
     render: Callable[[T], str],
-    *,
-    ahead: Sequence[Reading] = (),
 ) -> int:
     """Ask every endpoint and print what it says, under a heading where there are several.
-
-    Args:
-        ahead: What the question asks of every process.
 
     Returns:
         The exit code.
     """
-    replies = Replies(target, question, ahead=ahead)
+    replies = Replies(target, question)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         if not target.is_single:
@@ -188,18 +164,13 @@ def show_json(
     target: Target,
     question: Callable[[Process], T],
     as_plain: Callable[[T], Any],
-    *,
-    ahead: Sequence[Reading] = (),
 ) -> int:
     """Ask every endpoint and print JSON: the answer, or a list that names the endpoints.
-
-    Args:
-        ahead: What the question asks of every process.
 
     Returns:
         The exit code.
     """
-    replies = Replies(target, question, ahead=ahead)
+    replies = Replies(target, question)
     answers = []
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...messages.reading import Reading
 from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
@@ -251,8 +250,8 @@ def list_(context: click.Context, *, style: str) -> None:
     def plain(answer: Acts) -> Any:
         return dataclasses.asdict(answer)["acts"]
 
-    target, ahead = asked_target(context), [Reading(route="acts")]
-    context.exit(show(target, style, ask, render, plain, ahead=ahead))
+    target = asked_target(context)
+    context.exit(show(target, style, ask, render, plain))
 
 
 def _act(context: click.Context, asked: Asked, style: str) -> None:

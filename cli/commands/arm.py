@@ -9,7 +9,6 @@ import click
 
 from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
-from ...messages.reading import Reading
 from .. import terminal
 from ..ask.asking import show
 from ..target import Target, asked_target, attach_option, style_option, target_options
@@ -63,8 +62,7 @@ def command(
     def ask(process: Process) -> ArmedAnswer:
         return process.armed() if what is None else process.arm(what, asked)
 
-    ahead = [Reading(route="armed")] if what is None else []
-    context.exit(show(target, style, ask, _render, ahead=ahead))
+    context.exit(show(target, style, ask, _render))
 
 
 def _render(answer: ArmedAnswer) -> str:

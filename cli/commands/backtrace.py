@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ...messages.reading import Reading
 from .. import terminal
 from ..ask.asking import Replies, show_each, show_json, tell_notes
 from ..render.stacks import render_backtrace, render_folded
@@ -73,12 +72,11 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
     def ask(process: Process) -> Backtrace:
         return process.backtrace(native=native, locals=with_locals)
 
-    ahead = [Reading(route="backtrace", flags=("locals",) if with_locals else ())]
     if style == "json":
-        return show_json(target, ask, dataclasses.asdict, ahead=ahead)
+        return show_json(target, ask, dataclasses.asdict)
     if style == "text":
-        return show_each(target, ask, render_backtrace, ahead=ahead)
-    replies = Replies(target, ask, ahead=ahead)
+        return show_each(target, ask, render_backtrace)
+    replies = Replies(target, ask)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         root = () if target.is_single else (reply.endpoint,)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...messages.reading import Reading
 from .. import terminal
 from ..ask.asking import show
 from ..completion import complete_settings
@@ -53,5 +52,4 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:
         return [dataclasses.asdict(setting) for setting in pick(answer)]
 
-    ahead = [] if assigns else [Reading(route="settings")]
-    context.exit(show(target, style, ask, render, plain, ahead=ahead))
+    context.exit(show(target, style, ask, render, plain))

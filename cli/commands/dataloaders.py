@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...messages.reading import Reading
-from ...tables import DATALOADERS
 from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
@@ -32,8 +30,7 @@ def command(context: click.Context, *, style: str) -> None:
     turn it is and where that worker is, and its stack follows.
     """
     target = asked_target(context)
-    ahead = [Reading(route="live", table=DATALOADERS.name)]
-    context.exit(show(target, style, _ask, _render, _plain, ahead=ahead))
+    context.exit(show(target, style, _ask, _render, _plain))
 
 
 def _ask(process: Process) -> LoaderReport:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ...messages.reading import Reading
 from ..ask.asking import show
 from ..target import asked_target, style_option, target_options
 
@@ -46,5 +45,4 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
     def plain(answer: EvalJobs) -> Any:
         return dataclasses.asdict(answer)["jobs"]
 
-    ahead = [Reading(route="jobs")] if number is None else []
-    context.exit(show(target, style, ask, render, plain, ahead=ahead))
+    context.exit(show(target, style, ask, render, plain))

@@ -49,6 +49,4 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
         screen = terminal.screen()
         return render_oom(report, most=rows, width=screen.width, color=screen.color)
 
-    from ...diagnosis.out_of_memory import readings
-
-    context.exit(show(target, style, ask, render, ahead=readings(target.limit_s)))
+    context.exit(show(target, style, ask, render))

@@ -30,9 +30,8 @@ def command(context: click.Context, *, style: str) -> None:
     what its files hold.
     """
     target = asked_target(context)
-    from ..reports.status_report import readings
 
-    context.exit(show(target, style, _ask, _render, _plain, ahead=readings(target.limit_s)))
+    context.exit(show(target, style, _ask, _render, _plain))
 
 
 def _ask(process: Process) -> StatusReport:

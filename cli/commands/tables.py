@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...messages.reading import Reading
 from .. import terminal
 from ..ask.asking import show
 from ..completion import complete_tables
@@ -43,7 +42,7 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
     def plain(answer: TablesAnswer) -> Any:
         return _plain(answer, chosen)
 
-    context.exit(show(target, style, _ask, render, plain, ahead=[Reading(route="tables")]))
+    context.exit(show(target, style, _ask, render, plain))
 
 
 def _ask(process: Process) -> TablesAnswer:

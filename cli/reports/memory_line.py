@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProbingError, ProcessEnded
-from ...messages.reading import Reading
 from ...tables import SOURCES
 from .. import terminal
 from ..ask.asking import Replies, tell_notes
@@ -122,7 +121,7 @@ def show_line(
 
     while True:
         ended: list[str] = []
-        replies = Replies(target, ask, ahead=[Reading.of_query(_NEWEST, target.limit_s)])
+        replies = Replies(target, ask)
         for reply in replies:
             number = reply.value.seq if reply.value is not None else 0
             if seen.get(reply.endpoint) == number and _has_ended(target, reply.endpoint):

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...diagnosis.device_use import DEVICE_USE, DeviceUse, device_use
+from ...diagnosis.device_use import DeviceUse, device_use
 from ...diagnosis.restarting import Restart, newest_before
 from ...errors import ProbingError
 from ...messages.common import TablesAnswer
-from ...messages.reading import Reading
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ...tables import SOURCES, TABLES_BY_NAME
 
@@ -101,23 +100,6 @@ def report_on(process: Process) -> StatusReport:
         device=device_use(process),
         **costs,
     )
-
-
-def readings(timeout_s: float) -> list[Reading]:
-    """What `report_on` asks of every process.
-
-    Args:
-        timeout_s: The time limit of each question.
-    """
-    return [
-        Reading(route="status"),
-        Reading(route="tables"),
-        Reading.of_query(_COSTS, timeout_s),
-        Reading.of_query(SINCE, timeout_s),
-        Reading.of_query(DEVICE_USE, timeout_s),
-        Reading(route="live", table=SOURCES.name),
-        Reading(route="settings"),
-    ]
 
 
 def _limit_of(process: Process) -> float | None:

@@ -7,14 +7,11 @@ Rules of this file: who can be asked, and what it means when nobody answers; wha
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from typing_extensions import Self
 
 from ..errors import (
     AttachFailed,
@@ -35,7 +32,7 @@ from ..messages.limits import GRACE_S, LARGE_ANSWER_BYTES, ready_s
 from ..reach import ladder
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
-from ..reach.transport import Address, Held, ask
+from ..reach.transport import Address, ask
 from ..rundir.attach_order import AttachFiles, reason_of
 from ..rundir.folders import ProcessFolder, directory_of, from_env
 
@@ -203,13 +200,6 @@ class Reached:
     def folder(self) -> ProcessFolder | None:
         """Its run folder; None where it is reached through its agent alone, or has none."""
         return self._transport.folder
-
-    def holding(self, held: Held) -> Self:
-        """The same process, of which some answers are here already."""
-        if not isinstance(self._transport, ByAddress):
-            return self
-        address = dataclasses.replace(self._transport.address, held=held)
-        return type(self)(self.label, ByAddress(address), self._timeout_s)
 
     def _get(self, cls: type[T], route: str, lost: str, *, flags: tuple[str, ...] = ()) -> T:
         """The answer of its agent; `lost` is what one that has ended cannot tell."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError, SqlError, UsageError
-from ..messages.reading import Reading
 from ..postmortem.endings import LAST_MEMORY, Ending, ending_of
 from .advice import Advice, Shortage, Trend, advise
 
@@ -123,15 +122,6 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         ending=ending,
         feed=feeds[0] if feeds else None,
     )
-
-
-def readings(timeout_s: float) -> list[Reading]:
-    """What `report_on` asks of every process; of those with an error, it asks more.
-
-    Args:
-        timeout_s: The time limit of each question.
-    """
-    return [Reading.of_query(_OOMS, timeout_s)]
 
 
 def _of(process: Process, table: str, oom: Row) -> tuple[Row, ...]:

@@ -21,7 +21,6 @@ from . import (
     job as job_wire,
     labels as labels_wire,
     rank_paths,
-    tree as tree_wire,
     union as union_wire,
 )
 from .limits import TimeLimit
@@ -375,27 +374,6 @@ NODE_ROUTES: tuple[Route, ...] = (
         doc="Only of a node server: one SQL statement over one table of several of its processes,"
         " in which `rank`, `host` and `pid` are the first columns. The schema's metadata tell, as"
         " `probing.members`, what became of each process.",
-    ),
-    Route(
-        name="union_tree",
-        method="POST",
-        path="/v1/union/tree",
-        access="read",
-        request=tree_wire.TreeRequest,
-        answer="arrow",
-        doc="Only of a node server: the same over processes of several machines, whose node servers"
-        " it asks with the token that it was asked with. The schema's metadata tell, as"
-        " `probing.nodes`, what became of each process of each machine that it has reached.",
-    ),
-    Route(
-        name="collect",
-        method="POST",
-        path="/v1/collect",
-        access="read",
-        request=tree_wire.CollectRequest,
-        answer=tree_wire.CollectAnswer,
-        doc="Only of a node server: the answers to the same requests of many processes, of its own"
-        " and of those of other machines, as of `union/tree`.",
     ),
 )
 """What a node server answers for itself."""

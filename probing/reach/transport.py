@@ -17,7 +17,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +35,7 @@ from ..messages.limits import ANSWER_BYTES, LEAST_BYTES_PER_S, LEAST_LOCAL_BYTES
 from ..messages.routes import ROUTES_BY_NAME
 from ..rundir.folders import short_path
 from .limited_socket import LimitedSocket, Patience
-from .trust import NOTHING_SAID, Trust, context_for, is_loopback
+from .trust import NOTHING_SAID, Trust, context_for
 
 _RETRY_S = 0.02
 _PIECE = 1 << 20
@@ -43,9 +43,6 @@ _PEER = struct.Struct("3i")
 """Process, user and group of the other side."""
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls an answer that is not encrypted."""
-
-Held = dict[tuple[Any, ...], bytes]
-"""Answers that are here already, by what `asked_as` makes of their questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +53,7 @@ class Address:
         tls: Whether the connection is encrypted.
         token: Sent with every TCP request.
         trust: Whose certificate is believed.
-        is_far: Whether it must be another machine's.
         key: Which process of a node server's is meant, by the name of its run folder.
-        held: What need not be asked for any more.
     """
 
     path: Path | None = None
@@ -68,8 +63,6 @@ class Address:
     token: str | None = None
     key: str = ""
     trust: Trust = NOTHING_SAID
-    is_far: bool = False
-    held: Held = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -84,11 +77,8 @@ class Address:
         """Judge who is at the other end.
 
         Raises:
-            NotProbing: It is this machine, which was not meant.
             Unproven: A token would be sent to another machine unencrypted.
         """
-        if self.is_far and is_loopback(number):
-            raise NotProbing(str(self), "it is this machine's own")
         if self.token and not self.tls:
             self.trust.check_plain(str(self), number)
 
@@ -123,26 +113,10 @@ def ask(
         ConnectionLost: It broke off.
         RemoteError: The agent answered with an error.
     """
-    if address.held:
-        held = address.held.get(asked_as(route, body=body, flags=flags, times=times, **names))
-        if held is not None:
-            return held
     with open_answer(
         address, route, body=body, timeout_s=timeout_s, flags=flags, times=times, **names
     ) as answer:
         return answer.read(most_bytes)
-
-
-def asked_as(
-    route: str,
-    *,
-    body: Any = None,
-    flags: tuple[str, ...] = (),
-    times: Mapping[str, float] | None = None,
-    **names: str,
-) -> tuple[Any, ...]:
-    """What is equal for equal questions; arguments as of `ask`."""
-    return route, body, flags, tuple(sorted((times or {}).items())), tuple(sorted(names.items()))
 
 
 def path_to(

@@ -1,8 +1,8 @@
 """What one SQL over many ranks costs whoever asks: processor time, bytes, connections, memory.
 
 Real ranks of this machine first, 8 to 64, with a line fitted to the first three and checked on the
-last; then simulated ones, served by one process that does not sleep. No latency is measured: that
-of ten thousand machines cannot be had on one.
+last; then simulated ones, served by one process that does not sleep; then simulated machines that
+are some milliseconds away.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from probing.cluster.job.asking import ask_all
 from probing.cluster.job.members import Member, find_members
-from probing.cluster.job.tree import FAN_OUT
 from probing.cluster.union.query import Union, UnionAnswer
 from tests.harness.ranks import running_ranks
 from tests.harness.targets import ROOT, program_path
@@ -37,7 +37,10 @@ MOVED = (
 )
 _REAL = (8, 16, 32, 64)
 _SIMULATED = (1_000, 10_000)
-_MACHINES = (16, 33, 64, 256, 1_250)
+_MACHINES = (64, 1_250)
+_TRIPS_S = (0.002, 0.02)
+_WORK_S = 0.5
+"""How long a machine works on a statement: it starts a process for it."""
 _RANKS_EACH = 8
 _TIMEOUT_S = 500.0
 
@@ -130,34 +133,55 @@ def _simulated(count: int) -> Iterator[Measure]:
 
 
 def _machines() -> Iterator[Measure]:
-    """Node servers that one process stands for, asked one by one and through each other."""
-    argv = [sys.executable, str(program_path("fake_ranks")), str(_RANKS_EACH), "node"]
-    env = {**plain_env(), "PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
-    try:
-        port = read_line(server).split()[1]
-        _ask(_behind(port, 1), MERGED)
-        for count in _MACHINES:
-            members = _behind(port, count)
-            for way, fan_out in (("one by one", count), (f"through {FAN_OUT}", FAN_OUT)):
-                before, resident = _told(port), resident_kib(os.getpid())["all"]
-                cost = _ask(members, MERGED, fan_out)
-                after = _told(port)
-                answered = sum(o.state == "answered" for o in cost.answer.outcomes)
-                assert answered == len(members), f"{answered} of {len(members)} answered"
-                yield Measure(
-                    what=f"merged: processor time of the one who asks, {len(members):,} simulated"
-                    f" ranks of {count:,} machines, {way}",
-                    unit="s",
-                    values=(cost.cpu_s,),
-                    note=f"{after['connections'] - before['connections'] - 1:,} connections,"
-                    f" {after['sent'] - before['sent']:,} bytes sent to it,"
-                    f" {cost.answer.moved_rows:,} rows where they meet,"
-                    f" {(resident_kib(os.getpid())['all'] - resident) / 1024:.0f} MiB more",
-                )
-    finally:
-        server.kill()
-        server.wait()
+    """Node servers far away, by latency: finding their ranks, one statement, the stacks of all."""
+    for trip_s in _TRIPS_S:
+        argv = [sys.executable, str(program_path("far_nodes")), str(trip_s), str(_WORK_S)]
+        env = {**plain_env(), "PYTHONPATH": str(ROOT)}
+        server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+        try:
+            port = read_line(server).split()[1]
+            _ask(_behind(port, 2), MERGED)
+            for count in _MACHINES:
+                yield from _of_machines(port, count, f"{1000 * trip_s:.0f} ms away")
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _of_machines(port: str, count: int, where: str) -> Iterator[Measure]:
+    """What each question takes over so many machines."""
+    members = _behind(port, count)
+    words = [member.via or "" for member in members[::_RANKS_EACH]]
+
+    def stacks() -> int:
+        outcomes = ask_all(members, lambda p, _: p.backtrace(), timeout_s=_TIMEOUT_S)
+        return sum(outcome.state == "answered" for outcome in outcomes)
+
+    def merged() -> int:
+        outcomes = _ask(members, MERGED).answer.outcomes
+        return sum(outcome.state == "answered" for outcome in outcomes)
+
+    questions: dict[str, Callable[[], int]] = {
+        "list": lambda: len(find_members(words, timeout_s=_TIMEOUT_S).members),
+        "one statement, merged": merged,
+        "backtrace": stacks,
+    }
+    for name, question in questions.items():
+        before, resident = _told(port), resident_kib(os.getpid())["all"]
+        cpu_s, began = time.process_time(), time.monotonic()
+        answered = question()
+        took_s, cpu_s = time.monotonic() - began, time.process_time() - cpu_s
+        after = _told(port)
+        assert answered == len(members), f"{answered} of {len(members)} answered"
+        yield Measure(
+            what=f"{name}: {len(members):,} ranks of {count:,} machines, {where}",
+            unit="s",
+            values=(took_s,),
+            note=f"{cpu_s:.1f} s of processor time,"
+            f" {after['connections'] - before['connections'] - 1:,} connections,"
+            f" {(after['sent'] - before['sent']) / 1e6:.1f} MB,"
+            f" {(resident_kib(os.getpid())['all'] - resident) / 1024:.0f} MiB more",
+        )
 
 
 def _behind(port: str, count: int) -> list[Member]:
@@ -186,9 +210,9 @@ def _told(port: str) -> dict[str, int]:
     return costs
 
 
-def _ask(members: tuple[Member, ...] | list[Member], sql: str, fan_out: int = FAN_OUT) -> _Cost:
+def _ask(members: tuple[Member, ...] | list[Member], sql: str) -> _Cost:
     """One statement, to its last row."""
     started = time.process_time()
-    answer = Union(members, fan_out=fan_out).query(sql, timeout_s=_TIMEOUT_S)
+    answer = Union(members).query(sql, timeout_s=_TIMEOUT_S)
     answer.rows.to_arrow()
     return _Cost(cpu_s=time.process_time() - started, answer=answer)

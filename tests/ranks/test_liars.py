@@ -21,7 +21,7 @@ import probing
 from probing.cluster.job.members import find_members
 from probing.cluster.job.plans import plan_of
 from probing.cluster.registration import Registration, register, registrations
-from probing.errors import NotAnswering, NotProbing, ProbingError, Unproven, Unreachable
+from probing.errors import NotAnswering, ProbingError, Unproven, Unreachable
 from probing.linux import process
 from probing.messages import common as wire, job as job_wire
 from probing.reach.transport import Address, ask
@@ -201,20 +201,6 @@ def test_a_token_crosses_no_network_unencrypted(number: str, *, is_near: bool) -
     dataclasses.replace(address, tls=True).check_peer(number)
     said = address.trust._replace(plaintext=True)
     dataclasses.replace(address, trust=said).check_peer(number)
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "0.0.0.0", "0",
-     "localhost", "localhost.", "::ffff:127.0.0.1", "127.0.0.9"],
-)  # fmt: skip
-def test_loopback_is_known_in_every_way_of_writing(lies: Callable[..., Liar], host: str) -> None:
-    """Who hands a question on sends not a byte to its own machine, however that is named."""
-    liar = lies(host="0.0.0.0")  # all of 127.0.0.0/8
-    address = Address(host=host, port=liar.port, token=TOKEN, is_far=True)
-    with pytest.raises(NotProbing, match=r"this machine's own|not known"):
-        ask(address, "ping", timeout_s=PATIENCE_S)
-    assert liar.heard == []
 
 
 def fifo(entry: Path) -> None:

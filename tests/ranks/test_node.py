@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import json
@@ -22,9 +21,6 @@ from probing.cluster.job.members import find_members
 from probing.errors import ProbingError
 from probing.linux import process
 from probing.messages import common as wire
-from probing.messages.reading import Reading
-from probing.messages.tree import CollectAnswer, Collected, CollectRequest, Way
-from probing.reach.transport import Address, ask
 from probing.rundir.folders import RunDirectory
 from probing.rundir.node_card import read_node
 from tests.harness.targets import Target, clean_env, program_path, start_program, wait_until
@@ -224,50 +220,6 @@ def test_no_such_process(job: Job, key: str) -> None:
     status, body = send(job.address, f"/v1/ranks/{key}/status", **headers)
     assert status == 404
     assert wire.decode_error(body).code in {"no_such_process", "no_such_route"}
-
-
-READ = [
-    Reading(route="status"), Reading(route="tables"), Reading(route="settings"),
-    Reading(route="jobs"), Reading(route="acts"), Reading(route="armed"),
-    Reading(route="live", table="environment"),
-]  # fmt: skip
-UNREAD = [
-    Reading(route="live"), Reading(route="settings", table="threads"),
-    Reading(route="live", table="../settings"), Reading(route="live", table="threads?patient=true"),
-    Reading(route="live", table="threads", flags=("wait_s",)), Reading(route="live", table="none"),
-]  # fmt: skip
-
-
-def test_what_is_collected_is_what_reads(here: Job) -> None:
-    """Who asks for several answers at once is given those of routes that read, and no others."""
-    members = find_members([here.address]).members
-    keys = tuple(here.ranks[rank].folder.path.name for rank in (RUNS, KILLED))
-    found = collected(here, keys, *READ, *UNREAD)
-    process = connect(members[RUNS].endpoint, timeout_s=60)
-    told = {answer.reading: base64.b64decode(answer.body) for answer in found[keys[0]]}
-    assert sorted(told) == list(range(len(READ)))
-    assert wire.decode(wire.Card, told[0]) == process.status()
-    assert wire.decode(wire.SettingsAnswer, told[2]) == process.settings()
-    assert wire.decode(wire.LiveRows, told[6]) == process.live("environment")
-    assert [answer.reading for answer in found[keys[1]]] == [0, 1]  # what its files tell
-    for route in ("set", "eval", "act", "detach", "arm", "cancel", "snapshot", "nothing"):
-        with pytest.raises(ProbingError) as caught:
-            collected(here, keys, Reading(route=route))
-        assert caught.value.code == "bad_request"
-
-
-def collected(job: Job, keys: tuple[str, ...], *readings: Reading) -> dict[str, list[Collected]]:
-    """What a node server gives for some of its processes, by process."""
-    host, _, port = job.address.rpartition(":")
-    token = (job.home / "node.read_token").read_text()
-    address = Address(host=host, port=int(port), token=token)
-    way = Way(place="", fan_out=32)
-    request = CollectRequest(readings=readings, keys=keys, nodes=(), way=way, timeout_s=30.0)
-    answer = wire.decode(CollectAnswer, ask(address, "collect", body=request, timeout_s=60))
-    found: dict[str, list[Collected]] = {key: [] for key in keys}
-    for one in answer.nodes[0].answers:
-        found[one.key].append(one)
-    return found
 
 
 def test_a_process_behind_it_is_asked_as_any_other(here: Job) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ActRefused, ProbingError
 from ...messages.act import MARKS, Commit, Prepared, Undo
-from .asking import Outcome, ask_all
+from .asking import AT_ONCE, Outcome, ask_all
 from .membership import Member
 from .rank_sets import rank_set
 
@@ -178,7 +178,7 @@ class _Acting:
             question,
             timeout_s=self._timeout_s,
             token=self._token,
-            at_once=max(32, len(members)),
+            at_once=max(AT_ONCE, len(members)),
             deadline_s=deadline_s,
         )
 

@@ -6,29 +6,24 @@ sentence of the footer is made here, from the outcomes alone.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ...client.connecting import connect
 from ...errors import InternalError, NoSuchProcess, NotAnswering, ProbingError, ProcessEnded
-from ...rundir.folders import from_env
-from .ahead import of_members
 from .membership import Member, names_of
 from .parallel import Done, run_at_once
-from .tree import FAN_OUT
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.reading import Reading
 
 T = TypeVar("T")
 
 State = Literal["answered", "failed", "late", "dead", "missing"]
 
-AT_ONCE = 32
-"""How many members are asked at a time, unless it is said."""
+AT_ONCE = 256
+"""How many members are asked at a time, unless it is said: what one process does with ease."""
 _DEAD = (ProcessEnded.code, NoSuchProcess.code)
 
 
@@ -123,8 +118,6 @@ def ask_all(
     token: str | None = None,
     at_once: int = AT_ONCE,
     deadline_s: float | None = None,
-    ahead: Sequence[Reading] = (),
-    fan_out: int = FAN_OUT,
 ) -> tuple[Outcome[T], ...]:
     """Ask all members at once and wait for them; never raises for one that fails.
 
@@ -133,9 +126,6 @@ def ask_all(
         timeout_s: The limit of each question that names none, and when to stop waiting for all.
         at_once: How many are asked at a time.
         deadline_s: When to stop waiting instead, for questions that keep limits of their own.
-        ahead: What the question asks of every process. Where there are more node servers than
-            `fan_out`, this comes through some of them, before the rest is asked.
-        fan_out: As of `tree.ask_nodes`.
 
     Returns:
         One outcome for each member, in their order.
@@ -144,8 +134,6 @@ def ask_all(
     def task(member: Member) -> Callable[[], tuple[T, tuple[str, ...]]]:
         def ask() -> tuple[T, tuple[str, ...]]:
             process = connect(member.endpoint, token=token, timeout_s=timeout_s)
-            if member.endpoint in held:
-                process = process.holding(held[member.endpoint])
             value = question(process, member)
             return value, tuple(process.notes())
 
@@ -153,16 +141,8 @@ def ask_all(
 
     seen = [member for member in members if member.state == "seen"]
     limit_s = timeout_s if deadline_s is None else deadline_s
-    begun = time.monotonic()
-    held = {}
-    if ahead:
-        held = of_members(
-            seen, ahead, from_env(), timeout_s=timeout_s, token=token, fan_out=fan_out
-        )
-    spent_s = time.monotonic() - begun
-    left_s = limit_s - spent_s
-    done = run_at_once([task(m) for m in seen], timeout_s=left_s, at_once=at_once)
-    ends = (_outcome(m, end, limit_s, spent_s) for m, end in zip(seen, done, strict=True))
+    done = run_at_once([task(m) for m in seen], timeout_s=limit_s, at_once=at_once)
+    ends = (_outcome(m, end, limit_s) for m, end in zip(seen, done, strict=True))
     return tuple(next(ends) if m.state == "seen" else _missing(m) for m in members)
 
 
@@ -170,24 +150,18 @@ def _outcome(
     member: Member,
     done: Done[tuple[T, tuple[str, ...]]] | None,
     timeout_s: float,
-    spent_s: float,
 ) -> Outcome[T]:
-    """How a question ended, in our words.
-
-    Args:
-        spent_s: How long answers were collected ahead.
-    """
+    """How a question ended, in our words."""
     if done is None:
         late = NotAnswering(member.name, timeout_s)
         return Outcome(member=member, value=None, error=late, seconds=timeout_s, state="late")
-    seconds = spent_s + done.seconds
     if done.value is not None:
         value, notes = done.value
         return Outcome(
             member=member,
             value=value,
             error=None,
-            seconds=seconds,
+            seconds=done.seconds,
             state="answered",
             notes=notes,
         )
@@ -195,7 +169,7 @@ def _outcome(
     if not isinstance(error, ProbingError):
         error = InternalError(f"{type(error).__name__}: {error}")
     state = state_of(error)
-    return Outcome(member=member, value=None, error=error, seconds=seconds, state=state)
+    return Outcome(member=member, value=None, error=error, seconds=done.seconds, state=state)
 
 
 def state_of(error: ProbingError) -> State:

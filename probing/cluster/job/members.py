@@ -13,19 +13,17 @@ from pathlib import Path
 from ...errors import BadEndpoint, InternalError, NoSuchProcess, NotAnswering, ProbingError
 from ...linux import process
 from ...reach.endpoint import Local, Stranger, resolve
-from ...reach.transport import Held
 from ...rundir.folders import RunDirectory, from_env
 from ..launchers import place_in
-from .ahead import of_nodes
+from .asking import AT_ONCE
 from .membership import Member, Membership, in_order, missing_member, names_of
 from .parallel import Done, run_at_once
 from .plans import Plan, plan_of, where_named
-from .providers.addresses import members_at, members_reading
+from .providers.addresses import members_at
 from .providers.named_hosts import Resolver
 from .providers.this_machine import member_at, members_here
 from .rank_sets import MOST_RANKS, rank_set
 from .sift import sift, without_repeats
-from .tree import FAN_OUT
 
 _MOST_TOLD = 32
 """Of how many addresses it is told one by one that they do not answer."""
@@ -41,7 +39,6 @@ def find_members(
     states: bool = False,
     env: Mapping[str, str] | None = None,
     resolver: Resolver | None = None,
-    fan_out: int = FAN_OUT,
 ) -> Membership:
     """Find every process that the endpoints mean, each once, and the ranks that are missing.
 
@@ -53,7 +50,6 @@ def find_members(
         states: Also what each of them does; asks them all for a sign.
         env: The environment that says where to look; this process's if not given.
         resolver: As `socket.getaddrinfo`.
-        fan_out: How many node servers are asked at most before they are asked through each other.
 
     Raises:
         BadEndpoint: One of them is none of the forms, or fits several jobs.
@@ -64,7 +60,7 @@ def find_members(
     plans = where_named(
         [plan_of(word, env, resolver=resolver, timeout_s=timeout_s) for word in words]
     )
-    finder = _Finder(from_env(), token, timeout_s, states=states, fan_out=fan_out)
+    finder = _Finder(from_env(), token, timeout_s, states=states)
     finder.ask(
         (address for plan in plans for address in plan.addresses),
         told=[address for plan in plans for address in plan.told],
@@ -100,10 +96,9 @@ class _Finder:
         timeout_s: float,
         *,
         states: bool,
-        fan_out: int,
     ) -> None:
         self._directory, self._token, self._timeout_s = directory, token, timeout_s
-        self._states, self._fan_out = states, fan_out
+        self._states = states
         self._here: list[Member] | None = None
         self._answers: dict[str, list[Member]] = {}
         self._told: set[str] = set()
@@ -120,18 +115,9 @@ class _Finder:
         chosen = dict.fromkeys(addresses)
         words = list({**chosen, **dict.fromkeys(told)})
         self._told = set(words) - set(chosen)
-        limit_s = self._timeout_s
-        held = of_nodes(
-            words,
-            members_reading(states=self._states),
-            self._directory,
-            timeout_s=limit_s,
-            token=self._token,
-            fan_out=self._fan_out,
-            told=self._told,
-        )
-        tasks = [self._task(word, held.get(word)) for word in words]
-        for word, done in zip(words, run_at_once(tasks, timeout_s=self._timeout_s), strict=True):
+        tasks = [self._task(word) for word in words]
+        found = run_at_once(tasks, timeout_s=self._timeout_s, at_once=AT_ONCE)
+        for word, done in zip(words, found, strict=True):
             self._answers[word] = self._received(word, done)
 
     def members_of(self, plan: Plan) -> list[Member]:
@@ -158,14 +144,13 @@ class _Finder:
             )
         return wanted
 
-    def _task(self, word: str, held: Held | None) -> Callable[[], list[Member]]:
+    def _task(self, word: str) -> Callable[[], list[Member]]:
         return lambda: members_at(
             word,
             self._directory,
             token=self._token,
             timeout_s=self._timeout_s,
             states=self._states,
-            held=held,
             is_told=word in self._told,
         )
 

@@ -52,7 +52,8 @@ class _Work(Generic[T]):
             with self.changed:
                 self.results[index] = result
                 self.open -= 1
-                self.changed.notify_all()
+                if not self.open:  # who waits is not woken for each of thousands
+                    self.changed.notify_all()
 
     def wait(self, deadline: float) -> list[Done[T] | None]:
         """The results at the end, or at the deadline; None for what has none."""
@@ -64,7 +65,7 @@ class _Work(Generic[T]):
 
 
 def run_at_once(
-    tasks: Sequence[Callable[[], T]], *, timeout_s: float, at_once: int = 32
+    tasks: Sequence[Callable[[], T]], *, timeout_s: float, at_once: int
 ) -> list[Done[T] | None]:
     """Do all tasks, so many at a time; None for what has not ended after `timeout_s`."""
     work = _Work(tasks)

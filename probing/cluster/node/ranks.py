@@ -17,19 +17,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
-from ...errors import BadRequest, ConnectionLost, InternalError, ProbingError, ProcessEnded
+from ...errors import ConnectionLost, InternalError, ProbingError, ProcessEnded
 from ...messages import common as wire, rank_paths
-from ...messages.limits import ANSWER_BYTES, ready_s
-from ...messages.reading import Reading
-from ...messages.routes import ROUTES_BY_NAME
+from ...messages.limits import ready_s
 from ...reach import ladder
 from ...reach.ping import ping
-from ...reach.transport import path_to
 from ...ring.peek import tables_answer
 from ...rundir.folders import ProcessFolder, short_path
-from ..job.ahead import AT_AGENTS
 from .roster import Roster
 from .workers import Workers
 
@@ -90,29 +86,6 @@ class Ranks:
         locals_ = request.query.get("locals") == "true"
         return _json(await self._backtrace(self._folder(request), locals_=locals_))
 
-    async def read(self, reading: Reading, key: str) -> bytes:
-        """The answer of a process to what `probing.cluster.job.ahead.ROUTES` has, as a whole.
-
-        Raises:
-            ProbingError: There is none.
-        """
-        folder = self._roster.folder(key)
-        if reading.route == "backtrace":
-            return wire.encode(await self._backtrace(folder, locals_="locals" in reading.flags))
-        if reading.route == "status":
-            return wire.encode(_card_of(folder))
-        if reading.route == "tables":
-            return wire.encode(await self._in_thread(tables_answer, folder))
-        if reading.route in AT_AGENTS:
-            return await self._read_at_agent(reading, folder)
-        if reading.query is None:
-            raise BadRequest("a query needs a statement")
-        pieces = self._workers.query(reading.query, folder)
-        try:
-            return b"".join([piece async for piece in pieces])
-        finally:
-            await pieces.aclose()
-
     async def _backtrace(self, folder: ProcessFolder, *, locals_: bool) -> wire.Backtrace:
         notes: list[str] = []
         trace = await self._in_thread(
@@ -129,27 +102,6 @@ class Ranks:
         query = f"?{request.query_string}" if request.query_string else ""
         async with _session_with(folder) as session:
             return await _pass_on(session, request, f"{_AGENT}{path}{query}", folder)
-
-    async def _read_at_agent(self, reading: Reading, folder: ProcessFolder) -> bytes:
-        """The answer of its own agent."""
-        if (reading.route == "live") != bool(_TABLE.fullmatch(reading.table or "")):
-            raise BadRequest("a live table, and nothing else, is asked for by its name")
-        flags = {flag.name for flag in ROUTES_BY_NAME[reading.route].flags}
-        if not flags.issuperset(reading.flags):
-            raise BadRequest(f"{reading.route} has no such parameter")
-        await self._in_thread(_require_agent, folder)
-        path = path_to(reading.route, flags=reading.flags, times=reading.times, **reading.names)
-        try:
-            async with (
-                _session_with(folder) as session,
-                session.get(f"{_AGENT}{path}") as answer,
-            ):
-                body = await _whole(answer, folder)
-        except (OSError, ClientError) as error:
-            raise _lost(folder) from error
-        if answer.status != _OK:
-            raise wire.decode_error(body)
-        return body
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what waits; one that hangs costs a thread of many."""
@@ -169,20 +121,6 @@ async def _session_with(folder: ProcessFolder) -> AsyncIterator[ClientSession]:
             connector=connector, timeout=ClientTimeout(total=None), auto_decompress=False
         ) as session:
             yield session
-
-
-async def _whole(answer: ClientResponse, folder: ProcessFolder) -> bytes:
-    """An answer of an agent, unless it has no end.
-
-    Raises:
-        ConnectionLost: It is larger than an agent's may be.
-    """
-    body = bytearray()
-    async for piece in answer.content.iter_chunked(_PIECE):
-        body += piece
-        if len(body) > ANSWER_BYTES:
-            raise ConnectionLost(str(folder.socket))
-    return bytes(body)
 
 
 async def _pass_on(

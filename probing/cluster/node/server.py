@@ -22,7 +22,6 @@ from ...errors import BadRequest
 from ...linux import process
 from ...messages import common as wire
 from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME, openapi
-from ...messages.tree import CollectRequest, TreeRequest
 from ...rundir.folders import RunDirectory, write_private
 from ...rundir.node_card import (
     NodeCard,
@@ -39,7 +38,6 @@ from ...server.sockets import bind_tcp
 from ...server.tokens import Tokens, tokens_for
 from ...settings import Settings
 from ..registration import as_reached
-from .collecting import Collecting
 from .ranks import Ranks
 from .registering import Registrar
 from .roster import Roster
@@ -74,7 +72,6 @@ class NodeServer:
         self._server = Server(self, self._endpoints(), self._close)
         self._is_over = threading.Event()
         self._unions: Unions | None = None
-        self._collecting: Collecting | None = None
 
     def run(self, *, told: Callable[[str], None], idle_s: float | None) -> None:
         """Serve until stopped, or until no process has been there for `idle_s`.
@@ -134,26 +131,9 @@ class NodeServer:
 
     async def _union(self, request: web.Request) -> web.StreamResponse:
         """One statement over many processes."""
-        return await self._of_unions().answer(request)
-
-    async def _union_tree(self, request: web.Request) -> web.StreamResponse:
-        """One statement over many processes of several machines."""
-        question = wire.decode(TreeRequest, await request.read(), is_finite=True)
-        token, listen = _token_of(request), self.listen or ""
-        return await self._of_unions().answer_tree(question, token=token, listen=listen)
-
-    def _of_unions(self) -> Unions:
         if self._unions is None:
             self._unions = Unions(self._directory)
-        return self._unions
-
-    async def _collect(self, request: web.Request) -> web.StreamResponse:
-        """The same requests of many processes."""
-        if self._collecting is None:
-            self._collecting = Collecting(self._directory, self._roster, self._ranks)
-        question = wire.decode(CollectRequest, await request.read(), is_finite=True)
-        token, listen = _token_of(request), self.listen or ""
-        return _json(await self._collecting.answer(question, token=token, listen=listen))
+        return await self._unions.answer(request)
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """The description of its routes."""
@@ -184,8 +164,6 @@ class NodeServer:
         self._ranks.close()
         if self._unions is not None:
             self._unions.close()
-        if self._collecting is not None:
-            self._collecting.close()
         self._watch.close()
 
 
@@ -216,11 +194,6 @@ def node_tokens(settings: Settings, directory: RunDirectory) -> Tokens:
     """
     paths = token_path(directory), read_token_path(directory)
     return tokens_for(settings, Tokens(*(read_token(path) or "" for path in paths)))
-
-
-def _token_of(request: web.Request) -> str:
-    """What a request was let in with."""
-    return request.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
 def _json(value: Any) -> web.Response:

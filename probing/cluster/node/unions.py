@@ -10,14 +10,12 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
 
 from aiohttp import web
 
 from ...errors import QueryTimedOut, SqlWorkerDied
 from ...linux import limited_memory
 from ...messages import common as wire
-from ...messages.tree import TreeRequest, TreeWork
 from ...messages.union import UnionRequest
 from ...rundir.folders import RunDirectory
 
@@ -27,7 +25,7 @@ _TOKENS = ("PROBING_TOKEN", "PROBING_READ_TOKEN")
 
 
 class Unions:
-    """The routes ``/v1/union`` and ``/v1/union/tree``."""
+    """The route ``/v1/union``."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -50,25 +48,10 @@ class Unions:
         question = wire.decode(UnionRequest, body, is_finite=True)
         return await self._answer(body, question.timeout_s)
 
-    async def answer_tree(
-        self, request: TreeRequest, *, token: str, listen: str
-    ) -> web.StreamResponse:
-        """See the route ``/v1/union/tree``.
-
-        Args:
-            token: What it was asked with.
-            listen: Where this node server listens.
-
-        Raises:
-            ProbingError: The statement has no answer.
-        """
-        work = TreeWork(request=request, token=token, listen=listen)
-        return await self._answer(wire.encode(work), request.own.timeout_s, "tree")
-
-    async def _answer(self, body: bytes, limit_s: float, *words: str) -> web.StreamResponse:
+    async def _answer(self, body: bytes, limit_s: float) -> web.StreamResponse:
         """The answer of a process of its own."""
         try:
-            data, code = await asyncio.wait_for(self._run(body, words), limit_s + _GRACE_S)
+            data, code = await asyncio.wait_for(self._run(body), limit_s + _GRACE_S)
         except asyncio.TimeoutError:
             raise QueryTimedOut(limit_s) from None
         if code == 1:
@@ -77,11 +60,11 @@ class Unions:
             raise SqlWorkerDied(f"signal {-code}" if code < 0 else f"exit code {code}")
         return web.Response(body=data, content_type=wire.ARROW_TYPE)
 
-    async def _run(self, body: bytes, words: Sequence[str]) -> tuple[bytes, int]:
+    async def _run(self, body: bytes) -> tuple[bytes, int]:
         """What the process answers, and how it ended."""
         async with self._room:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "probing.cluster.union.node_worker", *words),
+                *(sys.executable, "-m", "probing.cluster.union.node_worker"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

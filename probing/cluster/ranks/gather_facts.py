@@ -13,7 +13,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ProbingError
-from ...messages.reading import Reading
 from ...tables import ENVIRONMENT, PARAMETER_CHECKSUMS
 from ..job.asking import Outcome
 from .differences import PARAMETER, Fact, RankFacts
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
 _LEAD_S = 1.0
 """How long all ranks may need to hear of the step, beside the time that they needed just now."""
-_SOON = 0.2
-"""The share of the time after which a rank answers that is asked through two others: what they
-keep for themselves leaves it little more."""
 _OF_MODELS = frozenset({PARAMETER, "buffer", "statistic"})
 _UNNAMED = frozenset({"job"})
 """Settings that need not be the same."""
@@ -51,12 +47,10 @@ class _Appointment(NamedTuple):
 
     Attributes:
         wait_s: How long a rank may wait for it.
-        is_soon: Whether it comes before those must have answered who are asked through others.
     """
 
     step: int | None
     wait_s: float
-    is_soon: bool = False
 
     @property
     def table(self) -> str:
@@ -76,25 +70,15 @@ def gather_facts(
     meet = _appoint(asking) if with_parameters else None
     outcomes = asking.ask(
         lambda process, member: _tell(process, names[member], meet),
-        ahead=_readings(meet),
         is_together=True,
     )
     return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
-
-
-def _readings(meet: _Appointment | None) -> list[Reading]:
-    """What can be asked of all ranks through others: all, if the step comes in time for that."""
-    found = [Reading(route="live", table=ENVIRONMENT.name), Reading(route="settings")]
-    if meet is not None and meet.is_soon:
-        found.append(Reading(route="live", table=meet.table, wait_s=meet.wait_s))
-    return found
 
 
 def _appoint(asking: Asking) -> _Appointment:
     """A step that no rank has begun yet, and that all come to soon."""
     outcomes = asking.ask(
         lambda process, _: process.query(_PACE).to_pylist(),
-        ahead=[asking.query(_PACE)],
         is_together=True,
     )
     answers = [outcome.value for outcome in outcomes if outcome.value]
@@ -106,9 +90,7 @@ def _appoint(asking: Asking) -> _Appointment:
     lead_s = _LEAD_S + 2 * max(outcome.seconds for outcome in outcomes if outcome.value)
     step_s = median(times)
     ahead = 1 + math.ceil(min(lead_s, limit_s / 2) / step_s)
-    soon_s = _SOON * asking.timeout_s
-    is_soon = asking.is_ahead and ahead * step_s < soon_s / 2
-    return _Appointment(max(steps) + ahead, soon_s if is_soon else limit_s, is_soon)
+    return _Appointment(max(steps) + ahead, limit_s)
 
 
 def _tell(process: Process, rank: Rank, meet: _Appointment | None) -> Told:

@@ -68,7 +68,6 @@ def gather_times(
     names = asking.names
     outcomes = asking.ask(
         lambda process, member: _times_of(process, member, names[member], bounds),
-        ahead=[asking.query(_TOGETHER.join(_parts(bounds)))],
     )
     return tuple(outcome.value for outcome in outcomes if outcome.value is not None), outcomes
 
@@ -78,10 +77,7 @@ def _last_common_step(asking: Asking) -> int:
     in_hand = [m.step for m in asking.members if m.state == "seen"]
     known = [step - 1 for step in in_hand if step is not None]
     if len(known) < len(in_hand):
-        outcomes = asking.ask(
-            lambda process, _: process.query(_DONE).to_pylist()[0]["step"] or 0,
-            ahead=[asking.query(_DONE)],
-        )
+        outcomes = asking.ask(lambda process, _: process.query(_DONE).to_pylist()[0]["step"] or 0)
         known = [outcome.value for outcome in outcomes if outcome.value]
     return min((step for step in known if step > 0), default=0)
 

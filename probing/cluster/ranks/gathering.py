@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...messages.reading import Reading
-from ..job.ahead import is_ahead
 from ..job.asking import AT_ONCE, Outcome, ask_all
-from ..job.tree import FAN_OUT
 from .naming import Rank
 from .stack_classes import RankStacks
 
@@ -38,27 +35,23 @@ class Asking:
 
     Attributes:
         members: All of a job, the missing ones among them.
-        fan_out: As of `ask_all`.
     """
 
     members: tuple[Member, ...]
     timeout_s: float
     token: str | None = None
-    fan_out: int = FAN_OUT
 
     def ask(
         self,
         question: Callable[[Process, Member], Any],
         *,
         grace_s: float = 0.0,
-        ahead: Sequence[Reading] = (),
         is_together: bool = False,
     ) -> tuple[Outcome[Any], ...]:
         """The outcome of a question at each member.
 
         Args:
             grace_s: How long to wait beyond the limit, for questions that keep it themselves.
-            ahead: What it asks of every process, see `ask_all`.
             is_together: Whether nobody may wait until others have answered.
         """
         return ask_all(
@@ -67,19 +60,8 @@ class Asking:
             timeout_s=self.timeout_s,
             token=self.token,
             deadline_s=self.timeout_s + grace_s,
-            ahead=ahead,
             at_once=max(AT_ONCE, len(self.members)) if is_together else AT_ONCE,
-            fan_out=self.fan_out,
         )
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether any answer comes through others."""
-        return is_ahead(self.members, self.fan_out)
-
-    def query(self, sql: str) -> Reading:
-        """A statement as `Process.query` asks it, to be asked ahead."""
-        return Reading.of_query(sql, self.timeout_s)
 
     @property
     def names(self) -> Mapping[Member, Rank]:
@@ -111,12 +93,7 @@ def gather_stacks(
     rounds: list[tuple[Outcome[Backtrace], ...]] = []
     for number in range(looks):
         begun = time.monotonic()
-        rounds.append(
-            asking.ask(
-                lambda process, _: process.backtrace(native=native),
-                ahead=[Reading(route="backtrace")],
-            )
-        )
+        rounds.append(asking.ask(lambda process, _: process.backtrace(native=native)))
         if number + 1 < looks:
             wait(max(0.0, SNAPSHOT_GAP_S - (time.monotonic() - begun)))
     names = asking.names

@@ -35,14 +35,12 @@ class Halves:
     Attributes:
         partials: What a rank computes, as SQL.
         merged: What is made of that, as SQL; ``{0}`` is the first partial's column.
-        combined: What is made of some ranks' partials to stand for all of theirs: one for each.
-        mean: Two partials, a count and an average, whose average over all ranks ``merged`` and
-            ``combined`` read as ``{mean}``.
+        mean: Two partials, a count and an average, whose average over all ranks ``merged`` reads
+            as ``{mean}``.
     """
 
     partials: tuple[str, ...]
     merged: str
-    combined: tuple[str, ...]
     mean: tuple[int, int] | None = None
 
 
@@ -82,31 +80,25 @@ def _halves(name: str, inputs: list[str], conditions: list[str], kind: str) -> H
     x = inputs[0] if inputs else ""
     if name == "count_star" or (name == "count" and len(inputs) <= 1):
         counted = f"count({x or '*'}){only}"
-        return Halves(
-            partials=(counted,), merged="coalesce(sum({0}), 0)", combined=("coalesce(sum({0}), 0)",)
-        )
+        return Halves(partials=(counted,), merged="coalesce(sum({0}), 0)")
     if name in _ARG and len(inputs) == 2:
         best, function = _ARG[name]
         known = _filter([*conditions, f"({x} IS NOT NULL)"])
         parts = (f"{function}({x}, {inputs[1]}){only}", f"{best}({inputs[1]}){known}")
-        merged = f"{function}({{0}}, {{1}})"
-        return Halves(partials=parts, merged=merged, combined=(merged, f"{best}({{1}})"))
+        return Halves(partials=parts, merged=f"{function}({{0}}, {{1}})")
     if len(inputs) != 1:
         return None
     if name in _SAME:
-        merged = f"{name}({{0}})"
-        return Halves(partials=(f"{name}({x}){only}",), merged=merged, combined=(merged,))
+        return Halves(partials=(f"{name}({x}){only}",), merged=f"{name}({{0}})")
     if name == "sum" and kind.startswith(_SUM_TYPES):
-        return Halves(partials=(f"sum({x}){only}",), merged="sum({0})", combined=("sum({0})",))
+        return Halves(partials=(f"sum({x}){only}",), merged="sum({0})")
     if name in ("avg", "mean") and kind == "DOUBLE":
         parts = (f"sum({x}){only}", f"count({x}){only}")
         merged = "CAST(sum({0}) AS DOUBLE) / sum({1})"
-        return Halves(partials=parts, merged=merged, combined=("sum({0})", "sum({1})"))
+        return Halves(partials=parts, merged=merged)
     if name in _SPREAD and kind == "DOUBLE":
         spread = (f"count({x}){only}", f"avg({x}){only}", f"var_pop({x}){only}")
         squares = "sum({0} * {2} + {0} * ({1} - {mean}) * ({1} - {mean}))"
         merged = _SPREAD[name].format(n="sum({0})", m2=squares)
-        of_all = f"CASE WHEN sum({{0}}) > 0 THEN {squares} / sum({{0}}) END"
-        combined = ("sum({0})", "any_value({mean})", of_all)
-        return Halves(partials=spread, merged=merged, combined=combined, mean=(0, 1))
+        return Halves(partials=spread, merged=merged, mean=(0, 1))
     return None

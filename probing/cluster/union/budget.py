@@ -34,16 +34,18 @@ class Budget:
         self._lock = threading.Lock()
         self._taken: dict[Hashable, tuple[int, int]] = {}
         self._refused: dict[Hashable, tuple[int, int]] = {}
+        self._sum = 0
 
     def take(self, who: Hashable, *, size: int, rows: int) -> bool:
         """Ask for room; what was taken by the same before is given back."""
         with self._lock:
-            self._taken.pop(who, None)
+            self._sum -= self._taken.pop(who, (0, 0))[0]
             self._refused.pop(who, None)
-            if sum(taken for taken, _ in self._taken.values()) + size > self.limit:
+            if self._sum + size > self.limit:
                 self._refused[who] = (size, rows)
                 return False
             self._taken[who] = (size, rows)
+            self._sum += size
             return True
 
     @property
@@ -55,7 +57,7 @@ class Budget:
     def estimate(self) -> int:
         """The bytes that all together take or want."""
         with self._lock:
-            return sum(size for size, _ in [*self._taken.values(), *self._refused.values()])
+            return self._sum + sum(size for size, _ in self._refused.values())
 
     @property
     def rows(self) -> int:

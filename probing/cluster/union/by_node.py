@@ -1,4 +1,4 @@
-"""Asks node servers for all of their ranks at once, through some of them where they are many.
+"""Asks node servers for all of their ranks at once.
 
 Rules of this file: one request for each machine and leaf, whatever the number of its ranks; the
 machine's part of a statement is merged there already. A server of a version without that route
@@ -7,26 +7,30 @@ has its ranks asked one by one.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ...errors import BadEndpoint, ProbingError
+import pyarrow as pa
+
+from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing, ProbingError
 from ...messages import common as wire, rank_paths
-from ...messages.tree import Way
-from ...messages.union import UnionMember, UnionOutcome, UnionRequest
+from ...messages.limits import GRACE_S, LARGE_ANSWER_BYTES
+from ...messages.union import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutcomes, UnionRequest
+from ...reach.endpoint import resolve
+from ...reach.transport import Address, ask
 from ...rundir.folders import from_env
-from ..job.asking import Outcome, State, state_of
-from ..job.handing_on import given_with, node_server, place, url_of
+from ...sql.answer import Answer
+from ..job.asking import AT_ONCE, Outcome, State, state_of
 from ..job.membership import Member
-from ..job.tree import ask_nodes
+from ..job.parallel import run_at_once
 from .asking import Part
 from .budget import Budget
-from .errors import UnionTooLarge
 from .leaves import Leaf
-from .tree_asking import Machine, Question, Rows, TreeAsker
 
+_LEAST_S = 0.1
 LACKS_IT = frozenset({"no_such_route", "bad_request", "sql"})
 """The errors of a server that does not know the route, or the table."""
 
@@ -36,7 +40,7 @@ class Told:
     """What node servers told.
 
     Attributes:
-        outcomes: Of every member; the rows of a group of machines are those of its first.
+        outcomes: Of every member; the rows of a machine are those of its first.
         again: The members that have to be asked one by one.
     """
 
@@ -44,125 +48,116 @@ class Told:
     again: tuple[Member, ...]
 
 
-def groups_of(members: Sequence[Member], fan_out: int) -> dict[str, list[Member]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What one machine gave for one leaf."""
+
+    rows: pa.Table
+    outcomes: tuple[UnionOutcome, ...]
+
+
+def groups_of(members: Sequence[Member]) -> dict[str, list[Member]]:
     """The members behind each node server that is asked for all of its own."""
     found: dict[str, list[Member]] = {}
     for member in members:
         if member.via is not None and member.state == "seen":
             found.setdefault(member.via, []).append(member)
-    if len(found) > fan_out:
-        return found
     return {via: those for via, those in found.items() if len(those) > 1}
 
 
 class NodeAsker:
-    """Asks node servers for the leaves of one plan.
-
-    Args:
-        fan_out: How many are asked at most before they are asked through each other.
-    """
+    """Asks node servers for the leaves of one plan."""
 
     def __init__(
-        self,
-        leaves: Sequence[Leaf],
-        budget: Budget,
-        *,
-        timeout_s: float,
-        token: str | None,
-        fan_out: int,
+        self, leaves: Sequence[Leaf], budget: Budget, *, timeout_s: float, token: str | None
     ) -> None:
         self._leaves, self._budget, self._token = leaves, budget, token
-        self._timeout_s, self._fan_out = timeout_s, fan_out
+        self._timeout_s = timeout_s
         self._began = time.monotonic()
-        self._members: dict[str, list[Member]] = {}
-        self._machines: dict[str, Machine] = {}
         self._parts: dict[Member, list[Part]] = {}
         self._told: dict[Member, list[UnionOutcome]] = {}
         self._failed: dict[Member, ProbingError] = {}
 
     def ask(self, groups: Mapping[str, Sequence[Member]]) -> Told:
         """What all members told; never raises for one that fails."""
-        for those in groups.values():
-            self._parts.update((member, [Part() for _ in self._leaves]) for member in those)
-            self._told.update((member, []) for member in those)
-            self._find(those)
-        self._ask_machines()
+        tasks = [functools.partial(self._of_machine, those) for those in groups.values()]
+        done = run_at_once(tasks, timeout_s=self._timeout_s, at_once=AT_ONCE)
+        for (via, those), end in zip(groups.items(), done, strict=True):
+            if end is not None and end.value is not None:
+                self._take(those, end.value)
+                continue
+            error = NotAnswering(via, self._timeout_s) if end is None else end.error
+            if not isinstance(error, ProbingError):
+                error = InternalError(f"{type(error).__name__}: {error}")
+            self._failed.update(dict.fromkeys(those, error))
         again = [m for m, error in self._failed.items() if error.code in LACKS_IT]
-        for member in again:
-            self._told.pop(member)
-        outcomes = {member: self._outcome(member) for member in self._told}
+        asked = [m for those in groups.values() for m in those]
+        outcomes = {m: self._outcome(m) for m in asked if m not in set(again)}
         return Told(outcomes=outcomes, again=tuple(again))
 
-    def _find(self, members: Sequence[Member]) -> None:
-        """Where the node server of some members is asked."""
-        try:
-            url, key = rank_paths.split(members[0].endpoint)
-            if not key:
-                raise BadEndpoint(members[0].endpoint, "it is not behind a node server")
-            found = node_server(url, from_env(), self._token)
-        except ProbingError as error:
-            self._failed.update(dict.fromkeys(members, error))
-            return
+    def _of_machine(self, members: Sequence[Member]) -> list[_Rows]:
+        """What one machine gives for each leaf.
+
+        Raises:
+            ProbingError: It cannot be asked, or has not told what became of every process.
+        """
+        url, key = rank_paths.split(members[0].endpoint)
+        if not key:
+            raise BadEndpoint(members[0].endpoint, "it is not behind a node server")
+        address = resolve(url, from_env(), token=self._token)
+        if not isinstance(address, Address):
+            raise NotProbing(url, "it is not the address of a node server")
         asked = tuple(
             UnionMember(
                 key=rank_paths.split(m.endpoint)[1], rank=m.rank, host=m.host, pid=m.pid, job=m.job
             )
             for m in members
         )
-        self._machines[url_of(found)] = Machine(address=found, members=asked)
-        self._members[url_of(found)] = list(members)
+        return [self._request(address, asked, leaf) for leaf in self._leaves]
 
-    def _ask_machines(self) -> None:
-        """All leaves of all that were found."""
-        way = Way(place=place(), fan_out=self._fan_out)
-        asker = TreeAsker(self._machines, [self._question(leaf) for leaf in self._leaves], way)
-        asked = ask_nodes(
-            list(self._machines),
-            asker.ask,
-            timeout_s=self._timeout_s,
-            fan_out=self._fan_out,
-            alike=self._kind,
-            final=frozenset({UnionTooLarge.code}),
-        )
-        for reached in asked.values:
-            for index, rows in enumerate(reached.value):
-                self._take(index, rows)
-        for url, error in asked.failed.items():
-            self._failed.update(dict.fromkeys(self._members[url], error))
-
-    def _question(self, leaf: Leaf) -> Question:
+    def _request(self, address: Address, asked: tuple[UnionMember, ...], leaf: Leaf) -> _Rows:
+        """One leaf, in the time that is left."""
+        left_s = max(_LEAST_S, self._began + self._timeout_s - time.monotonic())
         request = UnionRequest(
-            members=(),
+            members=asked,
             table=leaf.table.full_name,
             columns=leaf.columns,
             sql=leaf.sql(added=None),
-            timeout_s=self._timeout_s,
+            timeout_s=left_s,
             max_bytes=self._budget.limit,
         )
-        return Question(request=request, combine=leaf.combine, is_repeated=leaf.is_repeated)
+        data = ask(
+            address,
+            "union",
+            body=request,
+            timeout_s=left_s + GRACE_S,
+            most_bytes=LARGE_ANSWER_BYTES,
+        )
+        rows = Answer.from_ipc(data).to_arrow()
+        metadata = dict(rows.schema.metadata or {})
+        told = wire.decode(UnionOutcomes, metadata.pop(MEMBERS_KEY, b"")).members
+        if [one.key for one in told] != [member.key for member in asked]:
+            raise InternalError(f"{address} has not told what became of every process")
+        return _Rows(rows=rows.replace_schema_metadata(metadata), outcomes=told)
 
-    def _kind(self, url: str) -> Hashable:
-        return given_with(self._machines[url].address)
-
-    def _take(self, index: int, given: Rows) -> None:
-        """Keep the rows of a leaf with the first member of the machines that they are of."""
-        leaf = self._leaves[index]
-        first = self._members[given.accounts[0].url][0]
-        # They are here already: whether they were too many is judged when all are.
-        self._budget.take((first, leaf.table.name), size=given.rows.nbytes, rows=len(given.rows))
-        self._parts[first][index] = Part(rows=given.rows)
-        for account in given.accounts:
-            those = self._members[account.url]
-            for member, outcome in zip(those, account.members, strict=True):
-                self._told[member].append(outcome)
+    def _take(self, members: Sequence[Member], given: Sequence[_Rows]) -> None:
+        """Keep the rows of a machine with the first of its members."""
+        self._parts.update((member, [Part() for _ in self._leaves]) for member in members)
+        self._parts[members[0]] = [Part(rows=one.rows) for one in given]
+        for leaf, one in zip(self._leaves, given, strict=True):
+            # They are here already: whether they were too many is judged when all are.
+            who = (members[0], leaf.table.name)
+            self._budget.take(who, size=one.rows.nbytes, rows=len(one.rows))
+        for place, member in enumerate(members):
+            self._told[member] = [one.outcomes[place] for one in given]
 
     def _outcome(self, member: Member) -> Outcome[list[Part]]:
         """What became of a member, by the worst that became of it for any leaf."""
-        told = self._told[member]
         error = self._failed.get(member)
         if error is not None:
             seconds, state = time.monotonic() - self._began, state_of(error)
             return Outcome(member=member, value=None, error=error, seconds=seconds, state=state)
+        told = self._told[member]
         worst = next((one for one in told if one.state != "answered"), told[0])
         return Outcome(
             member=member,

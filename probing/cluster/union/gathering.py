@@ -16,7 +16,6 @@ import pyarrow as pa
 from ...sql.process_columns import added_columns, added_values, concatenated, literal
 from ..job.asking import Outcome, ask_all
 from ..job.membership import Member, names_of
-from ..job.tree import FAN_OUT
 from .asking import Asker, Part, run_leaf
 from .budget import Budget
 from .by_node import NodeAsker, groups_of
@@ -56,12 +55,8 @@ def gather(
     budget_bytes: int,
     timeout_s: float,
     token: str | None = None,
-    fan_out: int = FAN_OUT,
 ) -> Gathered:
     """Ask, in time.
-
-    Args:
-        fan_out: How many node servers are asked at most before they are asked through each other.
 
     Raises:
         UnionTooLarge: More would be moved than may be.
@@ -69,9 +64,7 @@ def gather(
     budget = Budget(budget_bytes)
     asker = Asker(plan.leaves, budget, timeout_s=timeout_s)
     chosen = _chosen(plan.leaves, members, syntax)
-    outcomes = _ask(
-        chosen, asker, plan.leaves, budget, timeout_s=timeout_s, token=token, fan_out=fan_out
-    )
+    outcomes = _ask(chosen, asker, plan.leaves, budget, timeout_s=timeout_s, token=token)
     refused = [o.member for o in outcomes if any(p.is_refused for p in o.value or ())]
     if refused and not budget.is_exceeded:  # what was taken for others has turned out smaller
         again = {o.member: o for o in ask_all(refused, asker.ask, timeout_s=timeout_s, token=token)}
@@ -104,13 +97,12 @@ def _ask(
     *,
     timeout_s: float,
     token: str | None,
-    fan_out: int,
 ) -> tuple[Outcome[list[Part]], ...]:
     """Ask each member, those behind one node server by one request."""
     until = time.monotonic() + timeout_s
-    groups = groups_of(members, fan_out) if leaves else {}
+    groups = groups_of(members) if leaves else {}
     led = {member for those in groups.values() for member in those}
-    nodes = NodeAsker(leaves, budget, timeout_s=timeout_s, token=token, fan_out=fan_out)
+    nodes = NodeAsker(leaves, budget, timeout_s=timeout_s, token=token)
     single = [member for member in members if member not in led]
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(nodes.ask, groups)

@@ -29,8 +29,6 @@ class Leaf:
         choices: Conditions that tell from `rank`, `host` and `pid` alone whether a process can
             have a row at all: any one of them, each a conjunction.
         reads_added: Whether the texts read those columns.
-        combine: With `items`, the statement over `PARTIALS` that makes of the answers of some ranks
-            one that stands for all of theirs.
     """
 
     table: Table
@@ -42,12 +40,6 @@ class Leaf:
     is_distinct: bool = False
     choices: tuple[str, ...] = ()
     reads_added: bool = False
-    combine: str | None = None
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether its statement, run over the answers of some ranks, leaves less to be moved."""
-        return not self.items and bool(self.tail)
 
     @property
     def is_plain(self) -> bool:

@@ -57,7 +57,6 @@ class _Merge:
         self._items: list[str] = []
         self._calls: dict[str, Tree] = {}
         self._means: list[str] = []
-        self._combined: list[str] = []
         self._keys = {same_as(key): f"k{i}" for i, key in enumerate(self._grouped())}
 
     def plan(self, names: Sequence[str]) -> Plan:
@@ -82,7 +81,6 @@ class _Merge:
             tail=f"GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else "",
             choices=choices_of(one, where),
             reads_added=bool(read & added),
-            combine=self._combine(len(keys)),
         )
         return Plan(leaves=(leaf,), root=root, is_merged=True, pushed=("partial aggregates",))
 
@@ -147,10 +145,6 @@ class _Merge:
                 f"OVER (PARTITION BY {', '.join(self._keys.values())})" if self._keys else "OVER ()"
             )
             self._means.append(f"sum({n} * {average}) {over} / sum({n}) {over} AS {mean}")
-        self._combined += [
-            f"{text.format(*places, mean=mean)} AS {place}"
-            for place, text in zip(places, halves.combined, strict=True)
-        ]
         text = f"CAST({halves.merged.format(*places, mean=mean)} AS {kind})"
         tree = self._one.syntax.expression(text)
         if tree is None:
@@ -175,12 +169,6 @@ class _Merge:
             new["having"] = self._over_parts(node["having"], may_name=True)
         new["modifiers"] = [self._modifier(m) for m in node.get("modifiers") or ()]
         return one.syntax.text(template)
-
-    def _combine(self, count: int) -> str:
-        """The statement that makes parts of parts, with so many keys."""
-        keys = [f"k{i}" for i in range(count)]
-        text = f"SELECT {', '.join([*keys, *self._combined])} FROM {self._source()}"
-        return f"{text} GROUP BY {', '.join(keys)}" if keys else text
 
     def _source(self) -> str:
         """The ranks' rows, with the averages over all of them."""

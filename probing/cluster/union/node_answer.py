@@ -23,6 +23,8 @@ from .errors import UnionTooLarge
 from .leaves import Leaf
 
 _SHARE = 0.8
+_AT_ONCE = 32
+"""How many rings are read at a time, all in the memory of one process."""
 
 
 def answer(request: UnionRequest, directory: RunDirectory) -> pa.Table:
@@ -54,7 +56,7 @@ def _read(
     leaf = Leaf(table=table, columns=request.columns)
     wait_s = request.timeout_s * _SHARE
     asker = Asker([leaf], Budget(sys.maxsize), timeout_s=wait_s)
-    return ask_all(members, asker.ask, timeout_s=wait_s)
+    return ask_all(members, asker.ask, timeout_s=wait_s, at_once=_AT_ONCE)
 
 
 def _member(member: UnionMember, directory: RunDirectory) -> Member:

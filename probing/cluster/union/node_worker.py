@@ -1,8 +1,7 @@
 """Answers one request of a node server: a statement over the rings of its machine's ranks.
 
 Rules of this file: a process of its own for each request, as SQL is never run in a server: the
-request comes on stdin, the answer goes to stdout, the server ends it when its time is over. With
-the argument ``tree`` the request is one over several machines.
+request comes on stdin, the answer goes to stdout, the server ends it when its time is over.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ import pyarrow as pa
 from ...errors import InternalError, ProbingError, SqlTooLarge
 from ...linux.limited_memory import limit_memory
 from ...messages import common as wire
-from ...messages.tree import TreeWork
 from ...messages.union import UnionRequest
-from ...rundir.folders import RunDirectory, from_env
+from ...rundir.folders import from_env
 from ...settings import Settings
-from .inner_node import answer_tree
 from .node_answer import answer
 
-TREE = "tree"
 _NICE = 5
 _TIMES_A_QUERY = 4
 """What it may hold, by what the query of one process may: the rows of all its ranks meet in it."""
@@ -37,7 +33,7 @@ def main() -> int:
     threading.stack_size(_STACK_BYTES)
     try:
         limit_memory(_TIMES_A_QUERY * Settings.from_env(os.environ).query_memory_mib)
-        rows = _answer(sys.stdin.buffer.read(), from_env())
+        rows = answer(wire.decode(UnionRequest, sys.stdin.buffer.read()), from_env())
     except ProbingError as error:
         sys.stdout.buffer.write(wire.encode_error(error))
         return 1
@@ -54,13 +50,6 @@ def main() -> int:
         writer.write_table(rows)
     sys.stdout.buffer.flush()
     return 0
-
-
-def _answer(data: bytes, directory: RunDirectory) -> pa.Table:
-    """The rows of a request of either kind."""
-    if TREE in sys.argv[1:]:
-        return answer_tree(wire.decode(TreeWork, data), directory)
-    return answer(wire.decode(UnionRequest, data), directory)
 
 
 if __name__ == "__main__":

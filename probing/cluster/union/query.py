@@ -23,7 +23,6 @@ from ...sql.process_columns import added_columns, with_ranks
 from ...tables import TABLES, Table
 from ..job.asking import Coverage, Outcome
 from ..job.membership import Member
-from ..job.tree import FAN_OUT
 from .asking import Part
 from .budget import DEFAULT_BUDGET_MIB
 from .gathering import Gathered, gather
@@ -98,7 +97,6 @@ class Union:
         members: The processes, in the order in which their rows are to come.
         budget_mib: What all of them may send together.
         token: The token of TCP requests.
-        fan_out: How many node servers are asked at most before they are asked through each other.
     """
 
     def __init__(
@@ -107,10 +105,8 @@ class Union:
         *,
         budget_mib: float = DEFAULT_BUDGET_MIB,
         token: str | None = None,
-        fan_out: int = FAN_OUT,
     ) -> None:
         self._members = tuple(members)
-        self._fan_out = fan_out
         self._budget_bytes = int(budget_mib * 2**20)
         self._token = token
 
@@ -159,7 +155,6 @@ class Union:
             budget_bytes=self._budget_bytes,
             timeout_s=timeout_s,
             token=self._token,
-            fan_out=self._fan_out,
         )
 
 

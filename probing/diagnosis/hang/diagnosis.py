@@ -12,12 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ...cluster.job.asking import Coverage, Outcome, ask_all
-from ...messages.reading import Reading
 from .evidence import Call, RankEvidence, State, Verdict
-from .flights import FLIGHT, by_flights, flight_of, is_blind
+from .flights import by_flights, flight_of, is_blind
 from .gathering import (
-    NEWEST,
-    RECORD,
     Newest,
     Stacks,
     absent,
@@ -39,7 +36,6 @@ T = TypeVar("T")
 
 LOOK_S = 1.0
 """How far apart the two looks at a rank's record are, at least."""
-_STACKS = Reading(route="backtrace")
 _STACKS_S = 12.0
 _JOB = "job:"
 """Who names a job may have others beside it."""
@@ -60,32 +56,26 @@ def diagnose(
         asked: How the command named them, for what it says to type next.
     """
     began = time.monotonic()
-    newest, record = (Reading.of_query(sql, timeout_s) for sql in (NEWEST, RECORD))
-    first = ask_all(members, newest_of, timeout_s=timeout_s, token=token, ahead=[newest])
+    first = ask_all(members, newest_of, timeout_s=timeout_s, token=token)
     before: dict[str, Newest] = _values(first)
     limit_s = min(_STACKS_S, timeout_s)
-    stacks: dict[str, Stacks] = _values(
-        ask_all(members, stacks_of, timeout_s=limit_s, token=token, ahead=[_STACKS])
-    )
+    stacks: dict[str, Stacks] = _values(ask_all(members, stacks_of, timeout_s=limit_s, token=token))
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
     busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
 
     def second(process: Process, member: Member) -> Backtrace | None:
         return stack_again(process, locals=is_joining(stacks[member.endpoint]))
 
-    again: dict[str, Backtrace] = _values(
-        ask_all(busy, second, timeout_s=limit_s, token=token, ahead=[_STACKS])
-    )
+    again: dict[str, Backtrace] = _values(ask_all(busy, second, timeout_s=limit_s, token=token))
 
     def look(process: Process, member: Member) -> RankEvidence:
         key = member.endpoint
         return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
 
-    outcomes = ask_all(members, look, timeout_s=timeout_s, token=token, ahead=[record])
+    outcomes = ask_all(members, look, timeout_s=timeout_s, token=token)
 
     def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
-        ahead = [Reading.of_query(FLIGHT, timeout_s)]
-        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token, ahead=ahead))
+        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
 
     groups = _by_job(outcomes)
     return tuple(

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from ....errors import NoSuchRoute, NotProbing, ProbingError
 from ....messages import common as wire, job as job_wire, rank_paths
 from ....messages.card import Card
-from ....messages.reading import Reading
 from ....reach.endpoint import resolve
-from ....reach.transport import Address, Held, ask
+from ....reach.transport import Address, ask
 from ....rundir.folders import RunDirectory
 from ..membership import Member, member_of
 from ..rank_sets import MOST_RANKS
@@ -39,14 +38,12 @@ def members_at(
     token: str | None,
     timeout_s: float,
     states: bool = False,
-    held: Held | None = None,
     is_told: bool = False,
 ) -> list[Member]:
     """The processes behind an address.
 
     Args:
         states: Whether a node server is to say what each of its processes does.
-        held: What it has answered already.
         is_told: Whether others named it, and not the user.
 
     Raises:
@@ -54,11 +51,9 @@ def members_at(
     """
     address = resolve(endpoint, directory, token=token, is_told=is_told)
     assert isinstance(address, Address)  # only host:port and URLs come here
-    if held:
-        address = dataclasses.replace(address, held=held)
     try:
-        reading = members_reading(states=states)
-        data = ask(address, reading.route, timeout_s=timeout_s, flags=reading.flags)
+        flags = ("states",) if states else ()
+        data = ask(address, "members", timeout_s=timeout_s, flags=flags)
     except ProbingError as error:
         if error.code != NoSuchRoute.code:
             raise
@@ -83,11 +78,6 @@ def _check(members: Sequence[Card | job_wire.NodeMember], endpoint: str) -> None
     sizes = [size for m in members for size in (m.world_size, (m.rank or 0) + 1) if size]
     if any(not 0 < size <= MOST_RANKS for size in sizes):
         raise NotProbing(endpoint, f"it tells of a job of more than {MOST_RANKS:,} ranks")
-
-
-def members_reading(*, states: bool) -> Reading:
-    """The request for a node server's processes."""
-    return Reading(route="members", flags=("states",) if states else ())
 
 
 def _of_agent(card: Card, endpoint: str) -> Member:
