@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from probing.cli.render.stack_classes import render_folded_classes
+from probing.cluster.job.asking import AT_ONCE
 from probing.cluster.job.membership import Member
 from probing.cluster.ranks.differences import Fact, RankFacts, compare_facts
 from probing.cluster.ranks.evaluations import fold_results
@@ -144,13 +145,38 @@ def test_parameters_of_different_steps_are_not_compared() -> None:
 
 
 def test_ranks_that_look_together_are_all_asked_at_once() -> None:
-    """Forty ranks each wait for all the others, as at the end of one step: none is asked later."""
-    member = Member(rank=0, host="a", pid=1, world_size=40, endpoint="127.0.0.1:9")
-    members = tuple(dataclasses.replace(member, rank=rank) for rank in range(40))
-    meeting = threading.Barrier(40)
-    asking = Asking(members=members, timeout_s=20)
-    outcomes = asking.ask(lambda _, __: meeting.wait(10), is_together=True)
+    """More ranks than are asked at a time each wait for all others, as at the end of one step."""
+    members = _ranks(AT_ONCE + 8)
+    meeting = threading.Barrier(len(members))
+    asking = Asking(members=members, timeout_s=60)
+    outcomes = asking.ask(lambda _, __: meeting.wait(50), is_together=True)
     assert {outcome.state for outcome in outcomes} == {"answered"}
+
+
+def test_no_more_are_asked_at_a_time_than_one_process_does_with_ease() -> None:
+    """Of many ranks 256 are in hand; who is asked last is answered, too."""
+    full = threading.Barrier(AT_ONCE)
+    lock, in_hand, most = threading.Lock(), 0, 0
+
+    def question(_: object, member: Member) -> None:
+        nonlocal in_hand, most
+        with lock:
+            in_hand += 1
+            most = max(most, in_hand)
+        if (member.rank or 0) < AT_ONCE:
+            full.wait(50)
+        with lock:
+            in_hand -= 1
+
+    outcomes = Asking(members=_ranks(AT_ONCE + 8), timeout_s=60).ask(question)
+    assert {outcome.state for outcome in outcomes} == {"answered"}
+    assert most == AT_ONCE
+
+
+def _ranks(count: int) -> tuple[Member, ...]:
+    """So many ranks, where nobody is."""
+    member = Member(rank=0, host="a", pid=1, world_size=count, endpoint="127.0.0.1:9")
+    return tuple(dataclasses.replace(member, rank=rank) for rank in range(count))
 
 
 def test_a_secret_is_never_shown() -> None:
