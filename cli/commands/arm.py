@@ -11,13 +11,14 @@ from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
 from ...messages.reading import Reading
 from .. import terminal
-from ..ask.asking import show
+from ..ask.asking import show, telling
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
-    from ...messages.common import Armed, ArmedAnswer
+    from ...messages.common import ArmedAnswer
+    from ..terminal import Screen
 
 
 @click.command("arm")
@@ -63,36 +64,25 @@ def command(
     def ask(process: Process) -> ArmedAnswer:
         return process.armed() if what is None else process.arm(what, asked)
 
-    ahead = [Reading(route="armed")] if what is None else []
-    context.exit(show(target, style, ask, _render, ahead=ahead))
-
-
-def _render(answer: ArmedAnswer) -> str:
     from ..render.numerics import render_armed
 
-    return render_armed(answer.armed)
+    ahead = [Reading(route="armed")] if what is None else []
+    context.exit(show(target, style, ask, lambda found, _: render_armed(found.armed), ahead=ahead))
 
 
 def _watch(target: Target, steps: int, style: str) -> int:
     """Wait for what is found, and show it."""
+    from ...diagnosis.arming import watch_numbers
     from ..render.numerics import progress_of, render_finding
 
-    def tell(armed: Armed) -> None:
-        if target.is_single:
-            terminal.progress(progress_of(armed))
-
     def ask(process: Process) -> tuple[str, Watch]:
-        from ...diagnosis.arming import watch_numbers
-
-        try:
+        with telling(target, progress_of) as tell:
             watch = watch_numbers(process, steps, timeout_s=target.limit_s, tell=tell)
-        finally:
-            terminal.progress("")
         for note in watch.armed.notes:
             terminal.note(note)
         return process.label, watch
 
-    def render(found: tuple[str, Watch]) -> str:
+    def render(found: tuple[str, Watch], _: Screen) -> str:
         label, watch = found
         return render_finding(
             watch.armed,

@@ -10,7 +10,7 @@ import click
 from ...errors import UsageError
 from ...messages.reading import Reading
 from .. import terminal
-from ..ask.asking import Replies, show_each, show_json, tell_notes
+from ..ask.asking import Replies, show, tell_notes
 from ..render.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, style_option, target_options
 
@@ -74,10 +74,8 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
         return process.backtrace(native=native, locals=with_locals)
 
     ahead = [Reading(route="backtrace", flags=("locals",) if with_locals else ())]
-    if style == "json":
-        return show_json(target, ask, dataclasses.asdict, ahead=ahead)
-    if style == "text":
-        return show_each(target, ask, render_backtrace, ahead=ahead)
+    if style != "folded":
+        return show(target, style, ask, lambda found, _: render_backtrace(found), ahead=ahead)
     replies = Replies(target, ask, ahead=ahead)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)

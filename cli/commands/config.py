@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...messages.reading import Reading
-from .. import terminal
 from ..ask.asking import show
 from ..completion import complete_settings
 from ..target import asked_target, attach_option, style_option, target_options
@@ -16,6 +15,7 @@ from ..target import asked_target, attach_option, style_option, target_options
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import SettingsAnswer, SettingValue
+    from ..terminal import Screen
 
 
 @click.command("config")
@@ -32,6 +32,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     one; NAME=VALUE changes one in the running process, where it can be changed at run time.
     """
     from ...settings import find
+    from ..render.settings import render_settings
 
     target = asked_target(context)
     word, assigns, value = (setting or "").partition("=")
@@ -43,10 +44,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     def pick(answer: SettingsAnswer) -> list[SettingValue]:
         return [s for s in answer.settings if name in (None, s.name)]
 
-    def render(answer: SettingsAnswer) -> str:
-        from ..render.settings import render_settings
-
-        screen = terminal.screen()
+    def render(answer: SettingsAnswer, screen: Screen) -> str:
         return render_settings(pick(answer), width=screen.width, color=screen.color)
 
     def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client.base import Process
     from ..reports.status_report import StatusReport
+    from ..terminal import Screen
 
 
 @click.command("status")
@@ -28,24 +26,11 @@ def command(context: click.Context, *, style: str) -> None:
     costs in a step, and what it leaves out to stay within the setting `overhead`. A process that
     does not answer, or has ended, still tells what its files hold.
     """
-    target = asked_target(context)
-    from ..reports.status_report import readings
-
-    context.exit(show(target, style, _ask, _render, _plain, ahead=readings(target.limit_s)))
-
-
-def _ask(process: Process) -> StatusReport:
-    from ..reports.status_report import report_on
-
-    return report_on(process)
-
-
-def _render(report: StatusReport) -> str:
     from ..render.status import render_status
+    from ..reports.status_report import readings, report_on
 
-    screen = terminal.screen()
-    return render_status(report, width=screen.width, color=screen.color)
+    def render(report: StatusReport, screen: Screen) -> str:
+        return render_status(report, width=screen.width, color=screen.color)
 
-
-def _plain(report: StatusReport) -> Any:
-    return dataclasses.asdict(report)
+    target = asked_target(context)
+    context.exit(show(target, style, report_on, render, ahead=readings(target.limit_s)))
