@@ -29,13 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def recording_options(function: F) -> F:
     """The options that both have."""
-    for decorate in (
-        _STEPS_OPTION,
-        _WHEN_OPTION,
-        _AT_STEP_OPTION,
-        _SNAPSHOT_OPTION,
-        _RECORD_OPTION,
-    ):
+    for decorate in reversed(_OPTIONS):
         function = decorate(function)
     return function
 
