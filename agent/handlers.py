@@ -35,7 +35,8 @@ from .actions.pending import Kept
 from .eval.evaluator import Evaluator
 from .eval.stream import sender_of, stream_results
 from .live.encode import encode_live
-from .live.live import LiveQuestion, live_rows, rows_in_thread
+from .live.live import live_rows, rows_in_thread
+from .live.question import LiveQuestion
 from .on_demand.arming import Arming
 from .on_demand.memory_recording import MemoryRecordings
 from .on_demand.profiling import Profiles

@@ -7,6 +7,7 @@ command and after it; a command reads them as one frozen `Target`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shlex
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import UsageError
+from ..errors import ProbingError, UsageError
 from . import terminal
 from .completion import complete_endpoint_option
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_TIMEOUT_S = 30.0
+FINDING_S = 5.0
+"""How long the processes that an endpoint stands for are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,8 @@ class Target:
     @property
     def has_many(self) -> bool:
         """Whether one of the endpoints stands for several processes."""
-        from .ask.many import stands_for_many
-
-        return any(stands_for_many(self, word) for word in self.endpoints)
+        limit_s = min(FINDING_S, self.limit_s)
+        return any(_stands_for_many(word, self.token, limit_s) for word in self.endpoints)
 
     def connect(self, endpoint: str) -> Process:
         """The process at an endpoint.
@@ -87,6 +89,25 @@ class Target:
             if attached.method is not None:
                 terminal.note(render_attached(attached))
         return connect(endpoint, token=self.token, timeout_s=self.limit_s)
+
+
+@functools.cache
+def _stands_for_many(word: str, token: str | None, timeout_s: float) -> bool:
+    """Whether an endpoint can be several processes.
+
+    At host:port there may be a node server, and only it can tell; it is asked once.
+    """
+    from ..cluster.job.plans import is_address, names_many
+    from ..cluster.job.providers.addresses import members_at
+    from ..rundir.folders import from_env
+
+    if not is_address(word):
+        return names_many(word)
+    try:
+        members = members_at(word, from_env(), token=token, timeout_s=timeout_s)
+    except ProbingError:  # the command will meet it again, and tell
+        return False
+    return any(member.via is not None for member in members)
 
 
 def asked_target(context: click.Context) -> Target:

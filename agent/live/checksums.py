@@ -6,20 +6,15 @@ progress they are taken from here, of what is in main memory.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
 from ...tables import PARAMETER_CHECKSUMS
-from ..recording.stillness import Stillness
 
 if TYPE_CHECKING:
     from ..sources.model.checksums import ChecksumLook
-    from .live import LiveQuestion
+    from .question import LiveQuestion
 
-_POLL_S = 0.05
-_STILL_S = 2.0
-"""How long the training must have been proven to stand still before it is looked at from here."""
 _HOLD_S = 60.0
 """How long a training that goes on meanwhile waits at most."""
 _STILL = "the training makes no progress; these are the parameters as they are"
@@ -60,17 +55,12 @@ def _look(recording: Any, question: LiveQuestion) -> LiveRows:
 
 def _wait(look: ChecksumLook, question: LiveQuestion) -> str | None:
     """Wait for the end of the look; returns why it did not come."""
-    stillness = Stillness(question.training)
-    wait_s = question.wait_s or 0.0
-    end = time.monotonic() + wait_s
-    while not look.is_over.wait(_POLL_S):
-        if question.cancelled.is_set():
-            return "nobody waits any more"
-        if stillness.lasts(_STILL_S):
-            return _STILL
-        if time.monotonic() > end:
-            return f"the step did not end within {wait_s:g} s, and while a step runs it must not be"
-    return None
+    why, wait_s = question.wait(look.is_over), question.wait_s or 0.0
+    if why == "late":
+        return f"the step did not end within {wait_s:g} s, and while a step runs it must not be"
+    if why == "gone":
+        return "nobody waits any more"
+    return _STILL if why else None
 
 
 def _rows(rows: tuple[Any, ...], note: str | None) -> LiveRows:

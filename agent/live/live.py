@@ -8,7 +8,6 @@ imported when it is asked.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -38,48 +37,10 @@ from ...tables import (
 )
 from ..recording.agent_threads import in_thread
 from ..sources.stacks.look import take_backtrace
+from .question import LiveQuestion
 
 if TYPE_CHECKING:
-    from ..recording.no_training import NoTraining
-    from ..recording.training import TorchTraining
     from ..sources.storage.memory_look import Moment
-
-
-class LiveQuestion:
-    """What is asked of a live table.
-
-    Attributes:
-        wait_s: How long what only the training can show may be waited for; None: not at all.
-        patient: Whether to wait even while the training makes no progress.
-        at_step: The step at whose end to look, for what is looked at there; None for the next one.
-        cancelled: Set when nobody waits for the answer any more.
-    """
-
-    def __init__(
-        self,
-        *,
-        table: str,
-        training: TorchTraining | NoTraining,
-        wait_s: float | None = None,
-        patient: bool = False,
-    ) -> None:
-        self.table, at, step = table.partition("@")
-        self.at_step = _step(step) if at else None
-        self.training = training
-        self.wait_s = wait_s
-        self.patient = patient
-        self.cancelled = threading.Event()
-
-
-def _step(text: str) -> int:
-    """The step in ``table@step``.
-
-    Raises:
-        BadRequest: It is no number.
-    """
-    if not (text.isascii() and text.isdecimal()):
-        raise BadRequest(f"a step is a number, and {text!r} is none")
-    return int(text)
 
 
 def live_rows(question: LiveQuestion) -> LiveRows:

@@ -13,17 +13,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..recording.stillness import Stillness
-
 if TYPE_CHECKING:
     from ..sources.storage.memory_look import MemoryLook, Moment
-    from .live import LiveQuestion
+    from .question import LiveQuestion
 
-_POLL_S = 0.05
 _STILL = "the training makes no progress"
 _NOT_BEGUN = "the training has ended no step yet"
-_STILL_S = 2.0
-"""How long the training must have been proven to stand still before it is looked at from here."""
 _HOLD_S = 60.0
 """How long a training that goes on meanwhile waits at most."""
 _FRESH_S = 1.0
@@ -99,21 +94,18 @@ def _look(recording: Any, question: LiveQuestion) -> Seen:
 
 def _wait(watching: MemoryLook, question: LiveQuestion) -> str | None:
     """Wait for the end of the look; returns why it did not come."""
-    stillness = Stillness(question.training)
-    wait_s = question.wait_s or 0.0
-    end = time.monotonic() + wait_s
-    while not watching.is_over.wait(_POLL_S):
-        if question.cancelled.is_set():
-            return "nobody waits any more"
-        if stillness.lasts(_STILL_S):
-            if watching.moments:
-                return f"{_STILL} since: the next backward pass was not waited for"
-            what = _STILL if "optimizer" in question.training.names() else _NOT_BEGUN
-            return f"{what}: shown is what there is now, with nothing of the next backward pass"
-        if time.monotonic() > end:
-            if watching.moments:
-                return f"no backward pass began within {wait_s:g} s: its activations are not known"
-            return f"no step ended within {wait_s:g} s, and while a step runs it must not be"
+    why, wait_s = question.wait(watching.is_over), question.wait_s or 0.0
+    if why == "gone":
+        return "nobody waits any more"
+    if why == "still" and watching.moments:
+        return f"{_STILL} since: the next backward pass was not waited for"
+    if why == "still":
+        what = _STILL if "optimizer" in question.training.names() else _NOT_BEGUN
+        return f"{what}: shown is what there is now, with nothing of the next backward pass"
+    if why == "late" and watching.moments:
+        return f"no backward pass began within {wait_s:g} s: its activations are not known"
+    if why == "late":
+        return f"no step ended within {wait_s:g} s, and while a step runs it must not be"
     if len(watching.moments) < len(_both()) and watching.reason is None:
         return "no backward pass began in the next step: activations are those that are alive now"
     return None

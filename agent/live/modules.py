@@ -1,27 +1,20 @@
 """Waits until the training has shown what a forward call looks like.
 
 Rules of this file: runs in threads of the agent; touches no module itself. Several who ask at the
-same time share one look. Every wait has an end: a deadline, proof that the training stands still,
-the client's or the agent's leaving.
+same time share one look.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
-from ..recording.stillness import Stillness
 from ..sources.calls.observation import Observation
 from ..sources.model.model_rows import module_rows
 
 if TYPE_CHECKING:
-    from .live import LiveQuestion
-
-_POLL_S = 0.05
-_STILL_S = 2.0
-"""How long the training must have been proven to stand still before nobody waits any more."""
+    from .question import LiveQuestion
 
 _waiting: dict[Observation, int] = {}
 _lock = threading.Lock()
@@ -77,14 +70,14 @@ def _leave(observation: Observation) -> None:
 
 def _wait(recording: Any, observation: Observation, question: LiveQuestion) -> str | None:
     """Wait for the end of the observation; returns why it did not come."""
-    training, wait_s, session = question.training, question.wait_s or 0.0, recording.session
-    stillness = Stillness(training)
-    end = time.monotonic() + wait_s
-    while not observation.is_over.wait(_POLL_S):
-        if time.monotonic() > end:
-            return f"no model was called within {wait_s:g} s"
-        if question.cancelled.is_set() or recording.session != session:
-            return "recording has stopped meanwhile"
-        if not question.patient and stillness.lasts(_STILL_S):
-            return "no model was called, for the training makes no progress"
-    return None
+    session = recording.session
+    why = question.wait(
+        observation.is_over,
+        patient=question.patient,
+        is_void=lambda: bool(recording.session != session),
+    )
+    if why == "late":
+        return f"no model was called within {question.wait_s or 0.0:g} s"
+    if why == "gone":
+        return "recording has stopped meanwhile"
+    return "no model was called, for the training makes no progress" if why else None

@@ -65,7 +65,13 @@ def answer(target: Target, question: Question) -> int:
         from .answering_many import answer_many
 
         with within(target.limit_s, grace_s=GRACE_S):
-            return answer_many(target, question)
+            return answer_many(
+                target,
+                question.sql,
+                lambda schema, batches: write_rows(schema, batches, question),
+                max_rows=question.limit,
+                budget_mib=question.budget_mib,
+            )
     with within(target.limit_s, grace_s=_GRACE_S):
         feed = Feed(target, target.endpoints[0], question.sql, max_rows=question.limit)
         write_rows(feed.schema(), feed.batches(), question)

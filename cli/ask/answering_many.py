@@ -7,8 +7,10 @@ failure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from ...cluster.job.asking import Coverage, Outcome
 from ...cluster.union.budget import DEFAULT_BUDGET_MIB
@@ -18,13 +20,22 @@ from .. import terminal
 from ..render.coverage import render_coverage
 from ..render.union import render_moved, render_plan
 from ..target import Target
-from .answering import Question, write_rows
 from .many import membership_of
 from .ranks import failures
 
 
-def answer_many(target: Target, question: Question) -> int:
+def answer_many(
+    target: Target,
+    sql: str,
+    write: Callable[[pa.Schema, Iterator[pa.RecordBatch]], None],
+    *,
+    max_rows: int | None,
+    budget_mib: float | None,
+) -> int:
     """Ask all processes and write one answer.
+
+    Args:
+        budget_mib: What they may send together; None for the default.
 
     Returns:
         The exit code.
@@ -32,12 +43,12 @@ def answer_many(target: Target, question: Question) -> int:
     Raises:
         ProbingError: The statement cannot be run, or its answer cannot be written.
     """
-    answer = _union(target, question).query(
-        question.sql, timeout_s=target.limit_s, max_rows=question.limit
-    )
+    budget = DEFAULT_BUDGET_MIB if budget_mib is None else budget_mib
+    ranks = Union(membership_of(target).members, budget_mib=budget, token=target.token)
+    answer = ranks.query(sql, timeout_s=target.limit_s, max_rows=max_rows)
     if any(outcome.state == "answered" for outcome in answer.outcomes) or not answer.outcomes:
         with answer.rows:
-            write_rows(answer.rows.schema, answer.rows.batches(), question)
+            write(answer.rows.schema, answer.rows.batches())
     return _tell(answer)
 
 
@@ -48,12 +59,6 @@ def explain_many(sql: str) -> str:
         ProbingError: The statement cannot be run.
     """
     return render_plan(Union(()).explain(sql))
-
-
-def _union(target: Target, question: Question) -> Union:
-    """The processes as one database."""
-    budget = DEFAULT_BUDGET_MIB if question.budget_mib is None else question.budget_mib
-    return Union(membership_of(target).members, budget_mib=budget, token=target.token)
 
 
 def _tell(answer: UnionAnswer) -> int:

@@ -8,10 +8,11 @@ endpoint that stands for several processes is replaced by them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -21,6 +22,7 @@ from ..target import Target
 
 if TYPE_CHECKING:
     from ...client.base import Process
+    from ..terminal import Screen
 
 T = TypeVar("T")
 
@@ -124,48 +126,19 @@ def show(
     target: Target,
     style: str,
     question: Callable[[Process], T],
-    render: Callable[[T], str],
-    as_plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
-) -> int:
-    """Ask every endpoint and print what it says, as JSON or as text.
-
-    Args:
-        style: ``json``, or any other for text.
-        as_plain: Makes of an answer what is written as JSON.
-
-    Returns:
-        The exit code.
-    """
-    if style == "json":
-        return show_json(target, question, as_plain)
-    return show_each(target, question, render)
-
-
-def show_each(
-    target: Target,
-    question: Callable[[Process], T],
-    render: Callable[[T], str],
+    text: Callable[[T, Screen], str],
+    plain: Callable[[T], Any] = dataclasses.asdict,  # type: ignore[assignment]
+    *,
+    markdown: Callable[[T], str] | None = None,
+    notes: Callable[[T], Sequence[str]] = lambda _: (),
 ) -> int:
     """Ask every endpoint and print what it says, under a heading where there are several.
 
-    Returns:
-        The exit code.
-    """
-    replies = Replies(target, question)
-    for reply in replies:
-        tell_notes(target, reply.endpoint, reply.notes)
-        if not target.is_single:
-            terminal.write(f"== {reply.endpoint} ==")
-        terminal.write(render(reply.value))
-    return replies.exit_code
-
-
-def show_json(
-    target: Target,
-    question: Callable[[Process], T],
-    as_plain: Callable[[T], Any],
-) -> int:
-    """Ask every endpoint and print JSON: the answer, or a list that names the endpoints.
+    Args:
+        style: ``json`` for the answer, or a list that names the endpoints; ``markdown``; any other
+            for text.
+        plain: Makes of an answer what is written as JSON.
+        notes: What an answer itself has for stderr, beside a text.
 
     Returns:
         The exit code.
@@ -173,8 +146,30 @@ def show_json(
     replies = Replies(target, question)
     answers = []
     for reply in replies:
-        tell_notes(target, reply.endpoint, reply.notes)
-        answers.append({"endpoint": reply.endpoint, "answer": as_plain(reply.value)})
-    shown = answers[0]["answer"] if target.is_single else answers
-    terminal.write_json(shown)
+        told = notes(reply.value) if style != "json" else ()
+        tell_notes(target, reply.endpoint, [*reply.notes, *told])
+        if style == "json":
+            answers.append({"endpoint": reply.endpoint, "answer": plain(reply.value)})
+            continue
+        document = markdown if style == "markdown" else None
+        if not target.is_single:
+            terminal.write(f"# {reply.endpoint}" if document else f"== {reply.endpoint} ==")
+        screen = terminal.screen()
+        terminal.write(document(reply.value) if document else text(reply.value, screen))
+    if style == "json":
+        terminal.write_json(answers[0]["answer"] if target.is_single else answers)
     return replies.exit_code
+
+
+@contextlib.contextmanager
+def telling(target: Target, draw: Callable[[T], str]) -> Iterator[Callable[[T], None]]:
+    """Shows on one line how far something is, where one process is asked, and then clears it."""
+
+    def tell(status: T) -> None:
+        if target.is_single:
+            terminal.progress(draw(status))
+
+    try:
+        yield tell
+    finally:
+        terminal.progress("")

@@ -5,19 +5,15 @@ Rules of this file: what a command over many says on stderr is said here, the sa
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ProbingError
 from .. import terminal
+from ..target import FINDING_S, Target
 
 if TYPE_CHECKING:
     from ...cluster.job.asking import Coverage, Outcome
     from ...cluster.job.members import Membership
-    from ..target import Target
-
-_FINDING_S = 5.0
 
 
 def membership_of(target: Target, *, states: bool = False) -> Membership:
@@ -31,38 +27,13 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
     """
     from ...cluster.job.members import find_members
 
-    limit_s = min(_FINDING_S, target.limit_s)
+    limit_s = min(FINDING_S, target.limit_s)
     membership = find_members(
         target.endpoints, token=target.token, timeout_s=limit_s, states=states
     )
     for note in membership.notes:
         terminal.note(note)
     return membership
-
-
-def stands_for_many(target: Target, word: str) -> bool:
-    """Whether an endpoint of a target can be several processes.
-
-    At host:port there may be a node server, and only it can tell.
-    """
-    from ...cluster.job.plans import is_address, names_many
-
-    if not is_address(word):
-        return names_many(word)
-    return _is_node_server(word, target.token, min(_FINDING_S, target.limit_s))
-
-
-@functools.cache
-def _is_node_server(address: str, token: str | None, timeout_s: float) -> bool:
-    """Whether a node server listens at an address; asked once."""
-    from ...cluster.job.providers.addresses import members_at
-    from ...rundir.folders import from_env
-
-    try:
-        members = members_at(address, from_env(), token=token, timeout_s=timeout_s)
-    except ProbingError:  # the command will meet it again, and tell
-        return False
-    return any(member.via is not None for member in members)
 
 
 def tell_coverage(outcomes: Sequence[Outcome[Any]]) -> Coverage:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client.base import Process
-    from ...messages.act import Acts, Asked
+    from ...messages.act import Asked
 
 
 _optimizer_option = click.option(
@@ -238,20 +236,16 @@ def undo(context: click.Context, *, number: int | None, alone: bool, style: str)
 @click.pass_context
 def list_(context: click.Context, *, style: str) -> None:
     """Show the last actions, what is in force, and what can be undone."""
+    from ..render.actions import render_acts
 
-    def ask(process: Process) -> Acts:
-        return process.acts()
-
-    def render(answer: Acts) -> str:
-        from ..render.actions import render_acts
-
-        return render_acts(answer.acts, width=terminal.screen().width)
-
-    def plain(answer: Acts) -> Any:
-        return dataclasses.asdict(answer)["acts"]
-
-    target = asked_target(context)
-    context.exit(show(target, style, ask, render, plain))
+    code = show(
+        asked_target(context),
+        style,
+        lambda process: process.acts(),
+        lambda answer, screen: render_acts(answer.acts, width=screen.width),
+        lambda answer: dataclasses.asdict(answer)["acts"],
+    )
+    context.exit(code)
 
 
 def _act(context: click.Context, asked: Asked, style: str) -> None:

@@ -10,13 +10,14 @@ import click
 from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
 from .. import terminal
-from ..ask.asking import show
+from ..ask.asking import show, telling
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
-    from ...messages.common import Armed, ArmedAnswer
+    from ...messages.common import ArmedAnswer
+    from ..terminal import Screen
 
 
 @click.command("arm")
@@ -62,35 +63,24 @@ def command(
     def ask(process: Process) -> ArmedAnswer:
         return process.armed() if what is None else process.arm(what, asked)
 
-    context.exit(show(target, style, ask, _render))
-
-
-def _render(answer: ArmedAnswer) -> str:
     from ..render.numerics import render_armed
 
-    return render_armed(answer.armed)
+    context.exit(show(target, style, ask, lambda found, _: render_armed(found.armed)))
 
 
 def _watch(target: Target, steps: int, style: str) -> int:
     """Wait for what is found, and show it."""
+    from ...diagnosis.arming import watch_numbers
     from ..render.numerics import progress_of, render_finding
 
-    def tell(armed: Armed) -> None:
-        if target.is_single:
-            terminal.progress(progress_of(armed))
-
     def ask(process: Process) -> tuple[str, Watch]:
-        from ...diagnosis.arming import watch_numbers
-
-        try:
+        with telling(target, progress_of) as tell:
             watch = watch_numbers(process, steps, timeout_s=target.limit_s, tell=tell)
-        finally:
-            terminal.progress("")
         for note in watch.armed.notes:
             terminal.note(note)
         return process.label, watch
 
-    def render(found: tuple[str, Watch]) -> str:
+    def render(found: tuple[str, Watch], _: Screen) -> str:
         label, watch = found
         return render_finding(
             watch.armed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...attach.injectors.names import AUTO, NAMES
-from ..ask.asking import show_each
+from ..ask.asking import show
 from ..render.attached import render_attached
 from ..target import target_options, target_with
 
@@ -34,9 +34,10 @@ def command(context: click.Context, *, endpoint: str | None, method: str) -> Non
     pending: the code is queued for the interpreter's next safe point.
     """
     target = target_with(context, endpoint)
-    limit = target.timeout_s
-    context.exit(
-        show_each(
-            target, lambda process: process.attach(how=method, timeout_s=limit), render_attached
-        )
+    code = show(
+        target,
+        "text",
+        lambda process: process.attach(how=method, timeout_s=target.timeout_s),
+        lambda attached, _: render_attached(attached),
     )
+    context.exit(code)

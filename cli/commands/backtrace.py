@@ -9,7 +9,7 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..ask.asking import Replies, show_each, show_json, tell_notes
+from ..ask.asking import Replies, show, tell_notes
 from ..render.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, style_option, target_options
 
@@ -72,10 +72,8 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
     def ask(process: Process) -> Backtrace:
         return process.backtrace(native=native, locals=with_locals)
 
-    if style == "json":
-        return show_json(target, ask, dataclasses.asdict)
-    if style == "text":
-        return show_each(target, ask, render_backtrace)
+    if style != "folded":
+        return show(target, style, ask, lambda found, _: render_backtrace(found))
     replies = Replies(target, ask)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..completion import complete_settings
 from ..target import asked_target, attach_option, style_option, target_options
@@ -15,6 +14,7 @@ from ..target import asked_target, attach_option, style_option, target_options
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import SettingsAnswer, SettingValue
+    from ..terminal import Screen
 
 
 @click.command("config")
@@ -31,6 +31,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     one; NAME=VALUE changes one in the running process, where it can be changed at run time.
     """
     from ...settings import find
+    from ..render.settings import render_settings
 
     target = asked_target(context)
     word, assigns, value = (setting or "").partition("=")
@@ -42,10 +43,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     def pick(answer: SettingsAnswer) -> list[SettingValue]:
         return [s for s in answer.settings if name in (None, s.name)]
 
-    def render(answer: SettingsAnswer) -> str:
-        from ..render.settings import render_settings
-
-        screen = terminal.screen()
+    def render(answer: SettingsAnswer, screen: Screen) -> str:
         unknown = answer.unknown if name is None else ()
         return render_settings(pick(answer), unknown, width=screen.width, color=screen.color)
 

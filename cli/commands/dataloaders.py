@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client.base import Process
     from ...diagnosis.dataloading import LoaderReport
+    from ..terminal import Screen
 
 
 @click.command("dataloaders")
@@ -29,21 +28,13 @@ def command(context: click.Context, *, style: str) -> None:
     When a batch has been waited for longer than a second, one sentence names the worker whose
     turn it is and where that worker is, and its stack follows.
     """
-    target = asked_target(context)
-    context.exit(show(target, style, _ask, _render, _plain))
-
-
-def _ask(process: Process) -> LoaderReport:
     from ...diagnosis.dataloading import report_on
-
-    return report_on(process)
-
-
-def _render(report: LoaderReport) -> str:
     from ..render.dataloaders import render_loaders
 
-    screen = terminal.screen()
-    return render_loaders(report, width=screen.width, color=screen.color)
+    def render(report: LoaderReport, screen: Screen) -> str:
+        return render_loaders(report, width=screen.width, color=screen.color)
+
+    context.exit(show(asked_target(context), style, report_on, render, _plain))
 
 
 def _plain(report: LoaderReport) -> Any:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..ask.asking import show_each
+from ..ask.asking import show
 from ..target import target_options, target_with
 
 if TYPE_CHECKING:
     from ...messages.common import Detached
+    from ..terminal import Screen
 
 
 @click.command("detach")
@@ -26,11 +27,11 @@ def command(context: click.Context, *, endpoint: str | None, keep_record: bool) 
     """
     target = target_with(context, endpoint)
     context.exit(
-        show_each(target, lambda process: process.detach(keep_record=keep_record), _sentence)
+        show(target, "text", lambda process: process.detach(keep_record=keep_record), _sentence)
     )
 
 
-def _sentence(detached: Detached) -> str:
+def _sentence(detached: Detached, _: Screen) -> str:
     """What happened, and what could not be undone."""
     lines = [f"the agent is leaving process {detached.pid}"]
     lines += [f"its record is kept in {detached.kept}"] if detached.kept else []

@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..ask.asking import show_each, show_json
+from ..ask.asking import show, telling
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.fit_measured import MeasuredFit
-    from ...messages.allocation import RecordStatus
     from ...messages.fit import FitAnswer, FitRequest, LargestFit
+    from ..terminal import Screen
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -97,21 +97,17 @@ def command(
 
         return find_largest(try_batch, memory=limit, margin=margin)
 
-    if style == "json":
-        question: Any = search if largest else ask
-        context.exit(show_json(target, question, dataclasses.asdict))
-    screen = terminal.screen()
     from ..render.fit import render_fit, render_largest
 
-    def draw(answer: FitAnswer) -> str:
+    def draw(answer: FitAnswer, screen: Screen) -> str:
         return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
 
-    def draw_largest(found: LargestFit) -> str:
+    def draw_largest(found: LargestFit, screen: Screen) -> str:
         return render_largest(found, width=screen.width, color=screen.color)
 
     if largest:
-        context.exit(show_each(target, search, draw_largest))
-    context.exit(show_each(target, ask, draw))
+        context.exit(show(target, style, search, draw_largest))
+    context.exit(show(target, style, ask, draw))
 
 
 def _predictor(
@@ -146,32 +142,19 @@ def _predictor(
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
     """A prediction beside what a real step takes, and meanwhile how far that is."""
     from ...diagnosis.fit_measured import checked
-
-    try:
-        return checked(process, answer, timeout_s=target.timeout_s, tell=_teller(target))
-    finally:
-        terminal.progress("")
-
-
-def _teller(target: Target) -> Callable[[RecordStatus], None]:
-    """Shows how far a recording is."""
     from ..render.memory_recording import render_progress
 
-    def tell(status: RecordStatus) -> None:
-        if target.is_single:
-            terminal.progress(render_progress(status))
-
-    return tell
+    with telling(target, render_progress) as tell:
+        return checked(process, answer, timeout_s=target.timeout_s, tell=tell)
 
 
 def _measured(process: Process, target: Target) -> MeasuredFit:
     """What steps of a process take, and meanwhile how far that is."""
     from ...diagnosis.fit_measured import measure
+    from ..render.memory_recording import render_progress
 
-    try:
-        return measure(process, timeout_s=target.timeout_s, tell=_teller(target))
-    finally:
-        terminal.progress("")
+    with telling(target, render_progress) as tell:
+        return measure(process, timeout_s=target.timeout_s, tell=tell)
 
 
 def parse_size(text: str) -> int:

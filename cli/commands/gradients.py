@@ -8,13 +8,13 @@ import click
 
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import show
+from ..ask.asking import show, telling
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
-    from ...messages.common import Armed
+    from ..terminal import Screen
 
 
 @click.command("gradients")
@@ -39,31 +39,22 @@ def command(context: click.Context, *, steps: int, rows: int, style: str) -> Non
     says how large all are together, beside the steps before. The rows stay in
     python.gradients. For these steps the training waits for its device; Ctrl-C ends it.
     """
+    from ...diagnosis.arming import sample_gradients
+    from ..render.gradients import render_gradients
     from ..render.numerics import progress_of
 
     target = asked_target(context)
 
-    def tell(armed: Armed) -> None:
-        if target.is_single:
-            terminal.progress(progress_of(armed))
-
     def ask(process: Process) -> Watch:
-        from ...diagnosis.arming import sample_gradients
-
-        try:
+        with telling(target, progress_of) as tell:
             watch = sample_gradients(process, steps, timeout_s=target.limit_s, tell=tell)
-        finally:
-            terminal.progress("")
         for note in watch.armed.notes:
             terminal.note(note)
         return watch
 
-    def render(watch: Watch) -> str:
-        from ..render.gradients import render_gradients
-
+    def render(watch: Watch, screen: Screen) -> str:
         if watch.armed.state == "failed":
             return f"the gradients could not be read: {watch.armed.reason}"
-        screen = terminal.screen()
         return render_gradients(
             watch.rows,
             most=rows,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import UsageError
 from ..ask.asking import show
 from ..target import asked_target, style_option, target_options
-
-if TYPE_CHECKING:
-    from ...client.base import Process
-    from ...messages.eval import EvalJobs
 
 
 @click.command("jobs")
@@ -34,15 +29,13 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
     if action is not None and number is None:
         raise UsageError("say which: `jobs cancel ID`; `jobs` shows the numbers.")
 
-    def ask(process: Process) -> EvalJobs:
-        return process.jobs() if number is None else process.cancel(number)
+    from ..render.eval_jobs import render_jobs
 
-    def render(answer: EvalJobs) -> str:
-        from ..render.eval_jobs import render_jobs
-
-        return render_jobs(answer.jobs)
-
-    def plain(answer: EvalJobs) -> Any:
-        return dataclasses.asdict(answer)["jobs"]
-
-    context.exit(show(target, style, ask, render, plain))
+    code = show(
+        target,
+        style,
+        lambda process: process.jobs() if number is None else process.cancel(number),
+        lambda answer, _: render_jobs(answer.jobs),
+        lambda answer: dataclasses.asdict(answer)["jobs"],
+    )
+    context.exit(code)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.labels import LabelsAnswer
+    from ..terminal import Screen
 
 
 @click.command("labels")
@@ -33,18 +33,16 @@ def command(context: click.Context, *, samples: int, style: str) -> None:
     one. Where the script has a tokenizer among its global names, its texts stand beside the
     numbers. The format `text` shows runs of ignored and trained labels, `table` every token.
     """
+    from ..render.labels import render_label_table, render_labels
+
     target = asked_target(context)
 
     def ask(process: Process) -> LabelsAnswer:
         return process.labels(samples=samples, timeout_s=target.limit_s)
 
-    context.exit(show(target, style, ask, lambda answer: _render(answer, style)))
+    def render(answer: LabelsAnswer, screen: Screen) -> str:
+        if style == "table":
+            return render_label_table(answer, width=screen.width, color=screen.color)
+        return render_labels(answer, width=screen.width)
 
-
-def _render(answer: LabelsAnswer, style: str) -> str:
-    from ..render.labels import render_label_table, render_labels
-
-    screen = terminal.screen()
-    if style == "table":
-        return render_label_table(answer, width=screen.width, color=screen.color)
-    return render_labels(answer, width=screen.width)
+    context.exit(show(target, style, ask, render))

@@ -9,13 +9,13 @@ import click
 from ...diagnosis.leaks.growth import WAYS
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import show
+from ..ask.asking import show, telling
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.leaks.report import LeakReport
-    from ...messages.common import Armed
+    from ..terminal import Screen
 
 
 @click.command("leak")
@@ -44,29 +44,20 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     What is kept once in many steps takes more --steps. The training is held for a moment at the end
     of each of these steps; Ctrl-C ends it.
     """
+    from ...diagnosis.leaking import find_leaks
+    from ..render.leak import render_leak
     from ..render.numerics import progress_of
 
     target = asked_target(context)
 
-    def tell(armed: Armed) -> None:
-        if target.is_single:
-            terminal.progress(progress_of(armed))
-
     def ask(process: Process) -> LeakReport:
-        from ...diagnosis.leaking import find_leaks
-
-        try:
+        with telling(target, progress_of) as tell:
             report = find_leaks(process, steps, timeout_s=target.limit_s, tell=tell, by=by)
-        finally:
-            terminal.progress("")
         for note in report.notes:
             terminal.note(note)
         return report
 
-    def render(report: LeakReport) -> str:
-        from ..render.leak import render_leak
-
-        screen = terminal.screen()
+    def render(report: LeakReport, screen: Screen) -> str:
         return render_leak(report, width=screen.width, color=screen.color)
 
     context.exit(show(target, style, ask, render))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ...errors import UsageError
-from .. import terminal
-from ..ask.asking import Replies, show_json, tell_notes
+from ..ask.asking import show
 from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
 from ..reports.memory_recording import Awaited, change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options
@@ -111,15 +109,17 @@ def command(
     def ask(process: Process) -> MemoryReport:
         return _ask(process, target, top, theory=theory, referrers=referrers)
 
-    if style == "json":
-        context.exit(show_json(target, ask, _plain))
-    replies = Replies(target, ask)
-    for reply in replies:
-        tell_notes(target, reply.endpoint, [*reply.notes, *reply.value.notes])
-        if not target.is_single:
-            terminal.write(f"== {reply.endpoint} ==" if style == "table" else f"# {reply.endpoint}")
-        terminal.write(_draw(reply.value, style))
-    context.exit(replies.exit_code)
+    from ..render.memory import memory_markdown, render_memory
+
+    code = show(
+        target,
+        style,
+        ask,
+        lambda report, screen: render_memory(report, width=screen.width, color=screen.color),
+        markdown=memory_markdown,
+        notes=lambda report: report.notes,
+    )
+    context.exit(code)
 
 
 def _record(
@@ -166,16 +166,3 @@ def _ask(
     given = target.timeout_s
     timeout_s = None if given is None else given * _SHARE_OF_LIMIT
     return report_on(process, top=top, theory=theory, referrers=referrers, timeout_s=timeout_s)
-
-
-def _plain(report: MemoryReport) -> Any:
-    return dataclasses.asdict(report)
-
-
-def _draw(report: MemoryReport, style: str) -> str:
-    from ..render.memory import memory_markdown, render_memory
-
-    if style == "markdown":
-        return memory_markdown(report)
-    screen = terminal.screen()
-    return render_memory(report, width=screen.width, color=screen.color)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, style_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.out_of_memory import OomReport
+    from ..terminal import Screen
 
 
 @click.command("oom")
@@ -36,17 +36,15 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
     --dead`): it also says whether the process was killed, and what speaks for the kernel having
     done that for want of memory.
     """
+    from ...diagnosis.out_of_memory import report_on
+    from ..render.oom import render_oom
+
     target = asked_target(context)
 
     def ask(process: Process) -> OomReport:
-        from ...diagnosis.out_of_memory import report_on
-
         return report_on(process, number)
 
-    def render(report: OomReport) -> str:
-        from ..render.oom import render_oom
-
-        screen = terminal.screen()
+    def render(report: OomReport, screen: Screen) -> str:
         return render_oom(report, most=rows, width=screen.width, color=screen.color)
 
     context.exit(show(target, style, ask, render))

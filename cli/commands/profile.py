@@ -76,13 +76,10 @@ def command(
         raise UsageError("one file can take the profile of one endpoint only.")
 
     def ask(process: Process) -> Shown:
-        shows_progress = target.is_single
         if hz is None:
-            return ask_for_steps(process, steps, target.timeout_s, shows_progress=shows_progress)
+            return ask_for_steps(process, target, steps)
         as_timeline = form == "chrome"
-        return ask_for_samples(
-            process, seconds, hz, idle=idle, timeline=as_timeline, shows_progress=shows_progress
-        )
+        return ask_for_samples(process, target, seconds, hz, idle=idle, timeline=as_timeline)
 
     replies = Replies(target, ask)
     for reply in replies:

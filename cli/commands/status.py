@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client.base import Process
     from ..reports.status_report import StatusReport
+    from ..terminal import Screen
 
 
 @click.command("status")
@@ -29,23 +27,11 @@ def command(context: click.Context, *, style: str) -> None:
     accelerator is in use, what that does. A process that does not answer, or has ended, still tells
     what its files hold.
     """
-    target = asked_target(context)
-
-    context.exit(show(target, style, _ask, _render, _plain))
-
-
-def _ask(process: Process) -> StatusReport:
+    from ..render.status import render_status
     from ..reports.status_report import report_on
 
-    return report_on(process)
+    def render(report: StatusReport, screen: Screen) -> str:
+        return render_status(report, width=screen.width, color=screen.color)
 
-
-def _render(report: StatusReport) -> str:
-    from ..render.status import render_status
-
-    screen = terminal.screen()
-    return render_status(report, width=screen.width, color=screen.color)
-
-
-def _plain(report: StatusReport) -> Any:
-    return dataclasses.asdict(report)
+    target = asked_target(context)
+    context.exit(show(target, style, report_on, render))

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
-from ..ask.asking import Replies, show_json, tell_notes
+from ..ask.asking import show
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -41,17 +40,19 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
     def ask(process: Process) -> Summary:
         return _ask(process, target, depth)
 
-    if style == "json":
-        from ..reports.model_summary import plain_summary
+    from ..render.summary import render_summary, summary_markdown
+    from ..reports.model_summary import plain_summary
 
-        context.exit(show_json(target, ask, plain_summary))
-    replies = Replies(target, ask)
-    for reply in replies:
-        tell_notes(target, reply.endpoint, [*reply.notes, *reply.value.notes])
-        if not target.is_single:
-            terminal.write(f"== {reply.endpoint} ==" if style == "table" else f"# {reply.endpoint}")
-        terminal.write(_draw(reply.value, style))
-    context.exit(replies.exit_code)
+    code = show(
+        target,
+        style,
+        ask,
+        lambda found, screen: render_summary(found, width=screen.width, color=screen.color),
+        plain_summary,
+        markdown=summary_markdown,
+        notes=lambda found: found.notes,
+    )
+    context.exit(code)
 
 
 def _ask(process: Process, target: Target, depth: int) -> Summary:
@@ -66,12 +67,3 @@ def _ask(process: Process, target: Target, depth: int) -> Summary:
         patient=given is not None,
     )
     return summary_of(process.live("models"), modules, depth=depth)
-
-
-def _draw(summary: Summary, style: str) -> str:
-    from ..render.summary import render_summary, summary_markdown
-
-    if style == "markdown":
-        return summary_markdown(summary)
-    screen = terminal.screen()
-    return render_summary(summary, width=screen.width, color=screen.color)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import terminal
 from ..ask.asking import show
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
-    from ...client.base import Process
     from ...messages.common import TablesAnswer
     from ...tables import Table
+    from ..terminal import Screen
 
 
 @click.command("tables")
@@ -36,24 +35,21 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
 
-    def render(answer: TablesAnswer) -> str:
-        return _render(answer, chosen)
-
-    def plain(answer: TablesAnswer) -> Any:
-        return _plain(answer, chosen)
-
-    context.exit(show(target, style, _ask, render, plain))
-
-
-def _ask(process: Process) -> TablesAnswer:
-    return process.tables()
+    code = show(
+        target,
+        style,
+        lambda process: process.tables(),
+        lambda answer, screen: _render(answer, chosen, screen),
+        lambda answer: _plain(answer, chosen),
+    )
+    context.exit(code)
 
 
-def _render(answer: TablesAnswer, table: Table | None) -> str:
+def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
     from ..ask.catalog import status_of
     from ..render.catalog import render_columns, render_tables
 
-    screen, now_ns = terminal.screen(), time.time_ns()
+    now_ns = time.time_ns()
     if table is None:
         return render_tables(answer, now_ns=now_ns, width=screen.width, color=screen.color)
     status = status_of(table, answer)

@@ -16,13 +16,12 @@ import click
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import Replies, tell_notes
+from ..ask.asking import Replies, tell_notes, telling
 from ..target import Target
 
 if TYPE_CHECKING:
     from ...allocations import Recording
     from ...client.base import Process
-    from ...messages.allocation import RecordStatus
     from ...messages.card import Card
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,13 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def recording_options(function: F) -> F:
     """The options that both have."""
-    for decorate in (
-        _STEPS_OPTION,
-        _WHEN_OPTION,
-        _AT_STEP_OPTION,
-        _SNAPSHOT_OPTION,
-        _RECORD_OPTION,
-    ):
+    for decorate in reversed(_OPTIONS):
         function = decorate(function)
     return function
 
@@ -122,18 +115,12 @@ def _snapshot(process: Process, target: Target, steps: int | None, awaited: Awai
     """The recording, and meanwhile how far it is."""
     from ..render.memory_recording import render_progress
 
-    def tell(status: RecordStatus) -> None:
-        if target.is_single:
-            terminal.progress(render_progress(status))
-
-    try:
+    with telling(target, render_progress) as tell:
         first = _wait(process, target, awaited)
         count = 1 if first is not None and steps is None else steps
         return process.snapshot(
             steps=count, timeout_s=target.timeout_s, tell=tell, first_step=first
         )
-    finally:
-        terminal.progress("")
 
 
 def _wait(process: Process, target: Target, awaited: Awaited) -> int | None:

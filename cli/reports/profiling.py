@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...diagnosis.device_use import DeviceUse, device_use
 from ...errors import UsageError
 from ...profiling import stacks_of
-from .. import terminal
+from ..ask.asking import telling
 from ..render.chrome_trace import render_chrome_trace
 from ..render.flamegraph import render_flamegraph, render_speedscope
 from ..render.profile import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...client.profile_client import StepsProfile
     from ...messages.common import ProfileProgress
     from ...profiling import Samples
+    from ..target import Target
     from ..terminal import Screen
 
 
@@ -107,42 +108,24 @@ class ShownSamples:
         return render_sections(head, sections, width=screen.width, color=screen.color)
 
 
-def ask_for_steps(
-    process: Process, steps: int, timeout_s: float | None, *, shows_progress: bool
-) -> Shown:
+def ask_for_steps(process: Process, target: Target, steps: int) -> Shown:
     """Have steps profiled."""
-
-    def tell(progress: ProfileProgress) -> None:
-        if shows_progress:
-            terminal.progress(_sentence(progress))
-
-    try:
-        found = process.profile(steps, timeout_s=timeout_s, tell=tell)
+    with telling(target, _sentence) as tell:
+        found = process.profile(steps, timeout_s=target.timeout_s, tell=tell)
         return ShownSteps(process, found, device_use(process))
-    finally:
-        terminal.progress("")
 
 
 def ask_for_samples(
-    process: Process,
-    seconds: float,
-    hz: int,
-    *,
-    idle: bool,
-    timeline: bool,
-    shows_progress: bool,
+    process: Process, target: Target, seconds: float, hz: int, *, idle: bool, timeline: bool
 ) -> Shown:
     """Have stacks sampled."""
 
-    def tell(passed: float) -> None:
-        if shows_progress:
-            terminal.progress(f"sampling: {min(passed, seconds):.0f} of {seconds:g} s")
+    def draw(passed: float) -> str:
+        return f"sampling: {min(passed, seconds):.0f} of {seconds:g} s"
 
-    try:
+    with telling(target, draw) as tell:
         found = process.sample(seconds, hz=hz, idle=idle, timeline=timeline, tell=tell)
         return ShownSamples(process, found)
-    finally:
-        terminal.progress("")
 
 
 def _sentence(progress: ProfileProgress) -> str:

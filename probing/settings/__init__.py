@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import BadSetting
 from ..messages.frozen import frozen
-from .values import parse
+from .values import Setting as Setting, parse
 
 T = TypeVar("T")
 
@@ -348,29 +348,6 @@ class Settings:
         if not setting.live:
             raise BadSetting(name, f"it is read at start only; set {setting.env} before the start")
         return dataclasses.replace(self, **{setting.name: parse(setting, text)})
-
-
-class Setting(NamedTuple):
-    """What is known about one setting.
-
-    Attributes:
-        name: The field of `Settings`.
-        env: The environment variable.
-        type: ``bool``, ``int``, ``float`` or ``str``.
-        default: Its value when nothing sets it.
-        live: Whether `probing ENDPOINT config NAME=VALUE` can change it.
-        secret: Whether its value is never shown.
-        minimum: The smallest number it may be.
-    """
-
-    name: str
-    env: str
-    type: str
-    default: bool | int | float | str
-    doc: str
-    live: bool
-    secret: bool
-    minimum: float
 
 
 def _default_of(spec: dataclasses.Field[Any]) -> Any:

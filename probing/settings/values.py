@@ -1,4 +1,4 @@
-"""The value of a setting that a text stands for, and variables that only look like settings.
+"""What a setting is, the value that a text stands for, and variables that only look like one.
 
 Rules of this file: text in, value, error or sentence out.
 """
@@ -6,17 +6,37 @@ Rules of this file: text in, value, error or sentence out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from ..errors import BadSetting
-
-if TYPE_CHECKING:
-    from . import Setting
 
 _PREFIX = "PROBING_"
 _MOST_UNKNOWN = 8
 _MODES = {"0": "off", "off": "off", "1": "on", "on": "on", "all": "all"}
 _BOOLS = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+
+
+class Setting(NamedTuple):
+    """What is known about one setting.
+
+    Attributes:
+        name: The field of `Settings`.
+        env: The environment variable.
+        type: ``bool``, ``int``, ``float`` or ``str``.
+        default: Its value when nothing sets it.
+        live: Whether `probing ENDPOINT config NAME=VALUE` can change it.
+        secret: Whether its value is never shown.
+        minimum: The smallest number it may be.
+    """
+
+    name: str
+    env: str
+    type: str
+    default: bool | int | float | str
+    doc: str
+    live: bool
+    secret: bool
+    minimum: float
 
 
 def parse(setting: Setting, text: str) -> Any:

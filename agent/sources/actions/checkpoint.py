@@ -18,8 +18,8 @@ from typing import Any
 from ....errors import ActRefused
 from ....messages.act import Change, Checkpoint
 from .ledger import Applied
-from .scene import Scene
-from .training_state import Found, bytes_of, copied, state_of
+from .scene import Found, Scene
+from .training_state import bytes_of, copied, state_of
 
 _SLACK = 1 << 20
 

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....errors import ActRefused
 from ....messages.act import MARKS
@@ -18,7 +18,6 @@ from ..calls.module_names import outermost
 from ..calls.observation import is_compiled
 from ..model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
 from .chosen import Chosen, chosen_of
-from .training_state import Found
 
 if TYPE_CHECKING:
     from ....ring.writer import RingWriter
@@ -34,6 +33,19 @@ _WRAPPERS = (
     ("torch.nn.parallel.data_parallel", "DataParallel", "module"),
     ("torch._dynamo.eval_frame", "OptimizedModule", "_orig_mod"),
 )
+
+
+class Found(NamedTuple):
+    """What was looked for before, because that takes time.
+
+    Attributes:
+        schedulers: The one of each optimizer that is part of no other; None where there is none.
+        feed: What is known of the loader that has given the most batches.
+    """
+
+    schedulers: list[Any]
+    scaler: Any
+    feed: Any
 
 
 class Scene:

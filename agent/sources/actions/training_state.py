@@ -9,25 +9,12 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .chosen import listed
 
 if TYPE_CHECKING:
-    from .scene import Scene
-
-
-class Found(NamedTuple):
-    """What was looked for before, because that takes time.
-
-    Attributes:
-        schedulers: The one of each optimizer that is part of no other; None where there is none.
-        feed: What is known of the loader that has given the most batches.
-    """
-
-    schedulers: list[Any]
-    scaler: Any
-    feed: Any
+    from .scene import Found, Scene
 
 
 def state_of(scene: Scene, found: Found) -> tuple[dict[str, Any], tuple[str, ...]]:

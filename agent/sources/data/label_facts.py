@@ -10,12 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ....messages.labels import LabelledSample, LabelsAnswer, TokenText
-
-if TYPE_CHECKING:
-    from .labels import Pair
 
 IGNORED = -100
 """The label that torch's cross entropy ignores unless it is told otherwise."""
@@ -26,6 +23,26 @@ _ALIKE = 0.95
 """The share of labels that must be equal to tokens for the two to be called so."""
 _NAMES = ("tokenizer", "processing_class")
 _LONGEST_TEXT = 64
+
+
+class Pair(NamedTuple):
+    """Copies of tokens and labels.
+
+    Attributes:
+        origin: Where they were read, in words.
+        samples: How many samples there are in all.
+        step: The training step then.
+    """
+
+    origin: str
+    inputs_name: str
+    inputs: Any
+    inputs_shape: tuple[int, ...]
+    labels_name: str
+    labels: Any
+    labels_shape: tuple[int, ...]
+    samples: int
+    step: int | None
 
 
 class _Share(NamedTuple):

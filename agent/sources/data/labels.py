@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ....errors import NoBatch, NoLabels
 from ....messages.labels import LabelsAnswer, LabelsRequest
@@ -22,7 +22,7 @@ from ....safety.guard import Guard
 from ...recording.agent_threads import in_thread
 from ...recording.safe_points import SafePoints
 from .batches import tensors_of
-from .label_facts import answer_about
+from .label_facts import Pair, answer_about
 
 DEFAULT_LIMIT_S = 30.0
 _MOST_ELEMENTS = 1 << 20
@@ -43,26 +43,6 @@ class Training(Protocol):
 
     def step(self) -> int | None:
         """The step in progress; None while none is counted."""
-
-
-class Pair(NamedTuple):
-    """Copies of tokens and labels.
-
-    Attributes:
-        origin: Where they were read, in words.
-        samples: How many samples there are in all.
-        step: The training step then.
-    """
-
-    origin: str
-    inputs_name: str
-    inputs: Any
-    inputs_shape: tuple[int, ...]
-    labels_name: str
-    labels: Any
-    labels_shape: tuple[int, ...]
-    samples: int
-    step: int | None
 
 
 class LabelReading:

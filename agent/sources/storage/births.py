@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .storages import Storage
-
-Sight = Callable[["Storage", Any], "Storage"]
-"""Takes note of a storage that is alive, and returns it with what is known of its birth."""
+    from .storages import Sight, Storage
 
 
 class _Born:

@@ -10,7 +10,7 @@ code of a subclass runs, nothing stays referenced.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import GeneratorType
 from typing import Any, NamedTuple
 
@@ -19,13 +19,14 @@ from ..calls.class_names import class_name
 from ..calls.module_names import outermost, walk
 from ..model.tensor_facts import name_of
 from ..steps.recording import Recording
-from .births import Sight
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
 from .quantized import numbers_in, numbers_in_words
 from .saved_tensors import Saved, saved_tensors, tensors_in
 from .tensor_parts import parts_of
 
+Sight = Callable[["Storage", Any], "Storage"]
+"""Takes note of a storage that is alive, and returns it with what is known of its birth."""
 _FIRST_WINS = (
     "parameters",
     "gradients",

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from probing.cli.ask.answering import Question, answer
-from probing.cli.ask.asking import show_each, show_json
+from probing.cli.ask.asking import show
 from probing.cli.ask.feed import Feed
 from probing.cli.ask.output import write_file
 from probing.cli.ask.time_limit import within
@@ -33,6 +33,7 @@ from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names
 from probing.cli.target import Target
 from probing.cli.terminal import PLAIN, write_json
+from probing.client.base import Process
 from probing.errors import (
     BadToken,
     NoSuchProcess,
@@ -250,17 +251,21 @@ def test_each_endpoint_has_its_heading(capfd: pytest.CaptureFixture[str]) -> Non
     """What has no rows is printed under a heading per endpoint; JSON names them in a list."""
     table = pa.table({"x": [1]})
     target = aim(a=source_of(table), b=BadToken(missing=False), c=source_of(table))
-    code = show_each(target, lambda process: process.status(), lambda card: f"pid {card.pid}")
+    code = show(target, "text", _status_of, lambda card, _: f"pid {card.pid}")
     out, err = capfd.readouterr()
     assert out == "== a ==\npid 7\n== c ==\npid 7\n"
     assert err.startswith("error: b: the token is wrong.\n")
     assert code == BadToken.exit_code
-    code = show_json(target, lambda process: process.status(), _pid_of)
+    code = show(target, "json", _status_of, lambda *_: "", _pid_of)
     assert json.loads(capfd.readouterr().out) == [
         {"endpoint": "a", "answer": 7},
         {"endpoint": "c", "answer": 7},
     ]
     assert code == BadToken.exit_code
+
+
+def _status_of(process: Process) -> Card:
+    return process.status()
 
 
 def _pid_of(card: Card) -> int:
@@ -271,7 +276,7 @@ def test_notes_go_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     """How an answer came about is said beside it, not in it."""
     fake = FakeProcess("a", source_of(pa.table({"x": [1]})), note="read from outside")
     target = FakeTarget(endpoints=("a",), processes={"a": fake})
-    assert show_each(target, lambda process: process.status(), lambda _: "text") == 0
+    assert show(target, "text", _status_of, lambda *_: "text") == 0
     assert capfd.readouterr() == ("text\n", "note: read from outside\n")
 
 

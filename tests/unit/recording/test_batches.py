@@ -105,10 +105,10 @@ def test_endless_kinds_have_a_bounded_number_of_texts(kinds: Any) -> None:
     assert facts.samples == 599
 
 
-def pair(inputs: list[list[int]], labels_: list[list[int]]) -> labels.Pair:
+def pair(inputs: list[list[int]], labels_: list[list[int]]) -> label_facts.Pair:
     """Tokens and labels as they are copied."""
     tokens, answers = torch.tensor(inputs), torch.tensor(labels_)
-    return labels.Pair(
+    return label_facts.Pair(
         origin="the batch",
         inputs_name="x",
         inputs=tokens,
