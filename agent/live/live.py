@@ -1,12 +1,12 @@
 """The live tables: which source computes the rows of each.
 
-Rules of this file: one entry per live table. To add a table, declare it in `probing.tables`,
-write its source under `sources/`, and name it here. A source that not everybody asks for is
-imported when it is asked.
+Rules of this file: one entry per live table whose source is not a module of the table's name with
+a function `rows`. A source that not everybody asks for is imported when it is asked.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -32,8 +32,10 @@ from ...tables import (
     PARAMETER_CHECKSUMS,
     REFERRERS,
     SOURCES,
+    TABLES_BY_NAME,
     TENSORS,
     THREADS,
+    Table,
 )
 from ..recording.agent_threads import in_thread
 from ..sources.stacks.look import take_backtrace
@@ -49,10 +51,19 @@ def live_rows(question: LiveQuestion) -> LiveRows:
     Raises:
         BadRequest: There is no live table of that name.
     """
-    source = LIVE_SOURCES.get(question.table)
+    source = LIVE_SOURCES.get(question.table) or _source_of(TABLES_BY_NAME.get(question.table))
     if source is None:
         raise BadRequest(f"there is no live table {question.table!r}")
     return source(question)
+
+
+def _source_of(table: Table | None) -> Callable[[LiveQuestion], LiveRows] | None:
+    """What computes the rows of a table that has no entry here: `rows` of `sources/NAME.py`."""
+    if table is None or table.kind != "live":
+        return None
+    rows: Callable[[LiveQuestion], LiveRows]
+    rows = importlib.import_module(f"...sources.{table.name}", __name__).rows
+    return rows
 
 
 def rows_in_thread(question: LiveQuestion) -> Future[LiveRows]:

@@ -2,14 +2,19 @@
 
 Rules of this package: what a table holds, in which unit and with which meaning, is
 said here and nowhere else. The ring layout, the SQL catalog, ``probing tables``,
-the reference page and the tests are derived from these records. No I/O, no clock,
-nothing imported but the standard library.
+the reference page and the tests are derived from these records. No clock, nothing
+imported but the standard library; files are looked at only to find the tables.
 
 A *recorded* table lives in a ring file: fixed-width rows that outlive the process.
 A *live* table is computed by the agent (or from outside the process) when asked.
 """
 
 from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
 
 from .actions import ACTION_STATES as ACTION_STATES, ACTIONS as ACTIONS
 from .allocations import (
@@ -100,7 +105,17 @@ from .training import (
     TORCH_TRACE as TORCH_TRACE,
 )
 
-TABLES: tuple[Table, ...] = (
+
+def _declared() -> Iterator[Table]:
+    """The tables that the modules beside this one declare."""
+    for file in sorted(os.listdir(os.path.dirname(__file__))):
+        if file.endswith(".py") and file != os.path.basename(__file__):
+            module = f"{__name__}.{file.removesuffix('.py')}"
+            found = sys.modules.get(module) or importlib.import_module(module)
+            yield from (value for value in vars(found).values() if isinstance(value, Table))
+
+
+_FIRST: tuple[Table, ...] = (
     TORCH_TRACE,
     STEPS,
     MICRO_BATCHES,
@@ -150,6 +165,9 @@ TABLES: tuple[Table, ...] = (
     ACTIONS,
     CHANGES,
 )
+
+TABLES: tuple[Table, ...] = tuple(dict.fromkeys((*_FIRST, *_declared())))
+"""All tables: those that people ask most come first, in that order."""
 
 TABLES_BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
