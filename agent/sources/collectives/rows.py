@@ -382,10 +382,14 @@ def _is_over(work: Any, call: Call) -> bool:
 def _error_of(call: Call) -> BaseException | None:
     """What a work has failed with that nobody waits for in Python, as far as the host can tell."""
     work = call.work() if call.is_on_host and call.work is not None else None
-    if work is None or work.is_success():
+    try:
+        future = None if work is None else work.get_future()
+    except RuntimeError:  # of a kind that has none
+        return None
+    if future is None or not future.done():
         return None
     try:
-        work.get_future().value()
+        future.value()
     except RuntimeError as error:
         return error
     return None
