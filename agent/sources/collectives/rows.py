@@ -362,6 +362,8 @@ def _failure_of(work: Any, call: Call) -> Exception | None:
         future = work.get_future()
     except RuntimeError:  # of a kind that has none
         return None
+    if not future.done():
+        return None
     try:
         future.value()
     except Exception as error:  # noqa: BLE001 - whatever it was
