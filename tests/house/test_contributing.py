@@ -77,24 +77,24 @@ def test_a_table_and_a_command_are_added_as_the_page_says(tmp_path: Path) -> Non
     target = Target(argv, tmp_path / "home", tmp_path, PROBING="all", PYTHONPATH=str(copy))
     try:
         target.wait_for_agent()
-        assert _probing(target, "query", "FROM python.weathers", "--format", "json") == [
+        assert _probing(target, copy, "query", "FROM python.weathers", "--format", "json") == [
             {"sky": "blue", "temperature_c": 21}
         ]
-        assert _probing(target, "weather", "--format", "json") == [
+        assert _probing(target, copy, "weather", "--format", "json") == [
             {"sky": "blue", "temperature_c": 21}
         ]
-        described = _probing(target, "tables", "weathers", "--format", "json")
+        described = _probing(target, copy, "tables", "weathers", "--format", "json")
         assert "How warm it is." in json.dumps(described)
     finally:
         target.reap()
 
 
-def _probing(target: Target, *words: str) -> object:
-    """What a command of the copy prints."""
+def _probing(target: Target, copy: Path, *words: str) -> object:
+    """What a command of the copy prints, as JSON."""
     done = subprocess.run(
         [sys.executable, "-m", "probing", str(target.pid), *words],
         cwd=target.cwd,
-        env=target.env,
+        env={**target.env, "PYTHONPATH": str(copy)},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
