@@ -19,7 +19,7 @@ NAMES = """
 """
 QUESTIONS = """
     act acts arm armed attach backtrace cancel commit_act commit_eval complete detach eval
-    eval_steps fit folder holding jobs labels live notes prepare_act profile query
+    eval_steps fit folder jobs labels live notes prepare_act profile query
     record_allocations sample set settings snapshot status tables
 """
 
