@@ -222,6 +222,7 @@ def test_a_parent_is_killed_whose_workers_live(
     target = start_program("loading", "for_ever", home=tmp_path / "home", cwd=tmp_path)
     try:
         target.wait_for_output("ready")
+        target.wait_for_step(1)
         process = probing.connect(target.pid)
         (before,) = process.query("SELECT max(step) AS step FROM python.steps").to_pylist()
         children = Path(f"/proc/{target.pid}/task").glob("*/children")
