@@ -178,9 +178,10 @@ def _answer(client: socket.socket, request: dict[str, Any], streams: list[int]) 
         answer["code"] = _reap(request["reap"])
     else:
         sys.stdout.flush()
+        server = os.getpid()
         answer["pid"] = os.fork()
         if not answer["pid"]:
-            _end_with_parent()
+            _end_with_parent(server)
             for place, descriptor in enumerate(streams):
                 os.dup2(descriptor, place)
         _ended.pop(answer["pid"], None)
@@ -204,9 +205,11 @@ def _become_asked(request: dict[str, Any]) -> Callable[[], object]:
     return become(request["argv"], request["env"], Path(request["cwd"]))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     """Have the kernel end this process with its parent: no program outlives the tests."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # which has ended just before
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _warm_up(kind: str) -> None:

@@ -227,6 +227,7 @@ def test_what_looks_beside_the_training_keeps_no_tensor(look: Callable[[], Any])
     looking, usual = threading.Thread(target=look_again), sys.getswitchinterval()
     tensors = [torch.zeros(1) for _ in range(5000)]
     gc.collect()
+    gc.disable()  # a collection in the midst runs Python code of whoever watches the collector
     sys.setswitchinterval(1e-5)
     looking.start()
     try:
@@ -237,6 +238,7 @@ def test_what_looks_beside_the_training_keeps_no_tensor(look: Callable[[], Any])
             time.sleep(1e-4)  # lets the other thread go on
     finally:
         sys.setswitchinterval(usual)
+        gc.enable()
         is_over.set()
         looking.join()
     assert all(gone)

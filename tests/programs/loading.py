@@ -7,6 +7,7 @@ the end, after which it waits to be ended. What an epoch raises is printed and d
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import sys
@@ -50,8 +51,15 @@ class Stuck(Sums):
 
 
 class Deadly(Sums):
+    """Ends its worker at its last sample, once all batches before have arrived whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_taken = multiprocessing.Event()
+
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         if index == SIZE - 1 and get_worker_info() is not None:
+            self.are_taken.wait()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 
@@ -151,7 +159,15 @@ def encoded() -> None:
 
 
 def dies() -> None:
-    train(loader(Deadly(), 2))
+    deadly = Deadly()
+
+    def batches() -> Iterator[Any]:
+        for number, batch in enumerate(loader(deadly, 2), 1):
+            if number * 4 >= SIZE - 4:
+                deadly.are_taken.set()
+            yield batch
+
+    train(batches())
 
 
 def raises() -> None:

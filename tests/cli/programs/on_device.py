@@ -74,12 +74,21 @@ def captured() -> Any:
     return graph
 
 
+def is_halted(number: int) -> bool:
+    """Whether to end before this step: the same one on all ranks, which are at most one apart."""
+    last = Path("last_step")
+    if RANK == 0 and Path("halt").exists() and not last.exists():
+        Path("last_step.new").write_text(str(number + 3))
+        Path("last_step.new").rename(last)
+    return last.exists() and number >= int(last.read_text())
+
+
 def train() -> None:
     """Steps that the device is behind with by one."""
     model = nn.Sequential(Layer(8, 8), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     graph, number = captured(), 0
-    while not Path("halt").exists():
+    while not is_halted(number):
         model(torch.randn(4, 8)).square().mean().backward()
         for parameter in model.parameters():
             assert parameter.grad is not None
