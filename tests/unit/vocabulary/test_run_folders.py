@@ -268,8 +268,7 @@ def test_a_live_run_keeps_what_it_has_reserved(
     directory: RunDirectory, program: Callable[..., Target]
 ) -> None:
     """A hole in a file that is mapped would let a full disk kill who writes there."""
-    pytest.importorskip("torch")
-    target = program("start_stop", PROBING="0")
+    target = program("idle", PROBING="0")
     folder = directory.create_folder(target.pid, process.start_time(target.pid) or 0)
     folder.write_card(card_of(folder))
     folder.ring("steps").write_bytes(b"x" + bytes(1 << 20))
