@@ -37,7 +37,9 @@ def test_it_is_no_ended_process(
         assert trace.source == ("agent" if agent else "py-spy")
         main, worker = trace.threads
         assert (main.is_main, main.waiting) == (True, "ended")
-        assert (worker.name, worker.waiting) == ("worker", "sleeping")
+        # Before Python 3.11 nobody outside can tell which of the kernel's threads it is.
+        waiting = "sleeping" if agent or sys.version_info >= (3, 11) else None
+        assert (worker.name, worker.waiting) == ("worker", waiting)
         assert worker.frames[0].line == "time.sleep(600)"
         assert main.thread_id != worker.thread_id
         said = " ".join(target.run(str(target.pid), "hang").stdout.split())
