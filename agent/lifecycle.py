@@ -93,6 +93,10 @@ class Running:
             self._do(self._listener.stop)
         self._do(self.agent.close)
 
+    def keep_interrupt(self) -> None:
+        """The last that is done as the process ends."""
+        self._crashes.keep_interrupt()
+
     def abandon(self) -> None:
         """Runs in a forked child: let go of everything that is the parent's; never raises."""
         try_each((self._crashes.stop, self.agent.abandon))
@@ -319,7 +323,7 @@ def _ended() -> None:
         from ..rundir.pruning import shrink
 
         running.end()
-        try_each((lambda: shrink(running.agent.folder),))
+        try_each((lambda: shrink(running.agent.folder), running.keep_interrupt))
 
 
 def _forked() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ...rundir.folders import write_private
+from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from . import own_frames
 from .exception_record import Record, describe, other_threads
@@ -41,7 +42,7 @@ class CrashRecorder:
         self._signals = FatalSignals(agent.folder.fatal_signal)
         # Address space for the record of a MemoryError; never written to, it takes no memory.
         self._reserve: bytes | None = None
-        self._is_on = False
+        self._is_on = self._is_interrupted = False
         self._next_s = 0.0
         self._hook = self._previous_hook = sys.excepthook
         self._thread_hook = self._previous_thread_hook = threading.excepthook
@@ -74,6 +75,17 @@ class CrashRecorder:
             threading.excepthook = self._previous_thread_hook
         self._signals.stop()
 
+    def keep_interrupt(self) -> None:
+        """Have the process end by SIGINT where a KeyboardInterrupt ends it, as Python has it.
+
+        Python forgets that as soon as any thread runs code that is text, and exits with 1: threads
+        of ours do that, as they import a module with a dataclass. Such code that ends by a
+        KeyboardInterrupt reminds it.
+        """
+        if self._is_interrupted:
+            with contextlib.suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")  # noqa: S102 - see above
+
     def remains(self) -> list[str]:
         """What `stop` will have to leave in the process, a sentence each."""
         found = []
@@ -95,6 +107,8 @@ class CrashRecorder:
             self._agent.ended_by(value)
             _leave_out_ours(value)
             self._write(self._folder.exception, "exception", value, traceback, thread)
+            is_end = getattr(sys, "last_value", None) is value  # as Python sets it, then
+            self._is_interrupted = is_end and kind is KeyboardInterrupt and _has_agent_threads()
         self._previous_hook(kind, value, traceback)
 
     def _raised_in_thread(self, args: threading.ExceptHookArgs) -> None:
@@ -130,6 +144,11 @@ class CrashRecorder:
         except Exception as error:  # noqa: BLE001 - never harm the host
             with contextlib.suppress(Exception):
                 self._agent.problems.append(f"a crash was not written down: {type(error).__name__}")
+
+
+def _has_agent_threads() -> bool:
+    """Whether threads of ours run, which may just be importing something."""
+    return any(t.name.startswith(AGENT_THREAD_PREFIX) for t in threading.enumerate())
 
 
 def _leave_out_ours(value: BaseException) -> None:

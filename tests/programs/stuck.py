@@ -17,6 +17,7 @@ import re
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable
 
 FREEING = ctypes.CDLL(None)
@@ -142,6 +143,7 @@ def record_lock() -> None:
     import fcntl
 
     file, (reader, writer) = os.memfd_create("locked"), os.pipe()
+    warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside a thread of the agent's
     if os.fork() == 0:
         _end_with_parent()
         fcntl.lockf(file, fcntl.LOCK_EX)

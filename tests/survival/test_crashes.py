@@ -24,7 +24,7 @@ from probing.ring import names
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import STAGES, STEPS
 from tests.harness.ring_writer import RingWriter, trace_writer
-from tests.harness.targets import Target, clean_env, program_path, wait_until
+from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
 FAULTHANDLER_TEXT = rb"""{"main": 4096, "agent": "/there/probing/agent/"}
 Fatal Python error: Segmentation fault
@@ -546,3 +546,18 @@ def test_any_bytes_give_a_record_or_none(
     assert (trace is None) == (record is None)
     if trace is not None:
         encode(trace)
+
+
+def test_an_interrupt_ends_a_process_though_code_is_run_meanwhile(tmp_path: Path) -> None:
+    """Python exits with 1 once any thread has run text, as ours do that are just importing."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        "import atexit, os, probing\n"
+        "probing.connect(os.getpid()).backtrace()\n"
+        "atexit.register(exec, '0')\n"
+        "raise KeyboardInterrupt\n"
+    )
+    argv = [sys.executable, "-m", "probing._run", str(script)]
+    env = clean_env(tmp_path / "home", PROBING="all")
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, timeout=DEADLINE_S)
+    assert done.returncode == -signal.SIGINT, done.stderr
