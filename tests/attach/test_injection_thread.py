@@ -112,8 +112,9 @@ def test_the_code_runs_while_the_main_thread_waits(
         sizes.append(len(memory_map(program.pid)))
     assert program.process.poll() is None
     assert "returned" not in program.output
-    # The C library keeps the stack and the arena of the first new thread for the next.
-    assert sizes[0] == sizes[1]
+    # The C library keeps the stack and the arena of the first new thread for the next; what lies side
+    # by side may become one.
+    assert sizes[1] <= sizes[0]
 
 
 def test_a_main_thread_that_waits_for_others_is_borrowed(start: Callable[..., Program]) -> None:
