@@ -112,8 +112,8 @@ def test_the_code_runs_while_the_main_thread_waits(
         sizes.append(len(memory_map(program.pid)))
     assert program.process.poll() is None
     assert "returned" not in program.output
-    # The C library keeps the stack and the arena of the first new thread for the next; what lies side
-    # by side may become one.
+    # The C library keeps the stack and the arena of the first new thread for the next; what lies
+    # side by side may become one.
     assert sizes[1] <= sizes[0]
 
 
