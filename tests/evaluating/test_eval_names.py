@@ -70,7 +70,7 @@ def test_what_code_assigns_is_its_own(asked: probing.Process) -> None:
     assert result.error is None, result.error
     assert result.value == "(11, None, 2, 2, True, 2)"
     assert sorted(result.hidden) == ["feed", "pause"]
-    assert asked.eval("pause").value == "0.003" or asked.eval("pause").value == "0.002"
+    assert asked.eval("pause").value in {"0.003", "0.01"}
     assert asked.eval("type(feed).__name__").value == "'DataLoader'"
     main = "vars(__import__('__main__'))"
     later = asked.eval(f"twice, total() if False else helper(), 'twice' in {main}")

@@ -39,8 +39,17 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Target:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A process that has failed in its backward pass and goes on; one test kills it."""
-    cwd = tmp_path_factory.mktemp("live")
+    """A process that has failed in its backward pass and goes on."""
+    yield from _failed(tmp_path_factory.mktemp("live"))
+
+
+@pytest.fixture
+def doomed(tmp_path: Path) -> Iterator[Target]:
+    """Another one, to be killed."""
+    yield from _failed(tmp_path)
+
+
+def _failed(cwd: Path) -> Iterator[Target]:
     target = start_program("ooms", "caught_backward", home=cwd / "home", cwd=cwd)
     target.wait_for_output("ready")
     yield target
@@ -162,11 +171,11 @@ def test_a_live_process_tells_what_to_do(live: Target) -> None:
     assert "there is no error 9" in wrong.stderr
 
 
-def test_a_killed_process_left_no_word(live: Target) -> None:
+def test_a_killed_process_left_no_word(doomed: Target) -> None:
     """After SIGKILL the run folder still has the report, and says how it ended, no more."""
-    folder = str(live.folder.path)
-    live.kill(signal.SIGKILL)
-    told = live.run(folder, "oom")
+    folder = str(doomed.folder.path)
+    doomed.kill(signal.SIGKILL)
+    told = doomed.run(folder, "oom")
     assert told.returncode == 0, told.stderr
     text = " ".join(told.stdout.split())
     assert "1024x1 -> 512x2" in text

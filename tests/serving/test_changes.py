@@ -51,6 +51,7 @@ def rows(asked: probing.Process, table: str = "probing.changes") -> list[dict[st
 @pytest.mark.torch
 def test_who_has_asked_for_what_is_on_record(asked: probing.Process) -> None:
     """Each request has a row: by whom, with which arguments, how it ended, and why not."""
+    before = len(rows(asked))  # other tests share the process
     asked.set("eval_timeout_s", "8")
     asked.arm("gradients", 1)
     asked.profile(1)
@@ -58,7 +59,7 @@ def test_who_has_asked_for_what_is_on_record(asked: probing.Process) -> None:
         asked.set("home", "/elsewhere")
     with pytest.raises(ProbingError):
         asked.cancel(99)
-    found = rows(asked)
+    found = rows(asked)[before:]
     assert [(row["name"], row["arguments"], row["state"]) for row in found] == [
         ("set", "eval_timeout_s=8", "done"),
         ("arm", "what='gradients', steps=1", "done"),
@@ -66,7 +67,7 @@ def test_who_has_asked_for_what_is_on_record(asked: probing.Process) -> None:
         ("set", "home=/elsewhere", "refused"),
         ("cancel", "eval 99", "refused"),
     ]
-    assert [row["change_id"] for row in found] == [1, 2, 3, 4, 5]
+    assert [row["change_id"] for row in found] == [before + number for number in range(1, 6)]
     assert {(row["uid"], row["pid"], row["address"]) for row in found} == {
         (os.getuid(), os.getpid(), None)
     }
