@@ -170,9 +170,11 @@ class GradientRows:
             self._run(self._await_closure if closes else self._sample, optimizer)
 
     def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """An optimizer has stepped."""
-        if has_closure(args, kwargs) and self._is_wanted():
-            self._run(self._sample, optimizer)
+        """An optimizer has stepped; one with a closure is sampled if awaited from its beginning."""
+        if self._passes_before is not None and has_closure(args, kwargs):
+            if self._is_wanted():
+                self._run(self._sample, optimizer)
+            self._passes_before = None
         if self._copies:
             self.guard.run(self._note_updates)
 

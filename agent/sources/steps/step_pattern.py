@@ -74,6 +74,7 @@ class StepPattern:
         self._since.append(who)
         if not self._follows(who):
             self._add(who, place)
+            self._leave_rest()
         ends = self._is_round() if self.period else self._is_complete(expected)
         if ends:
             self._end()
@@ -121,6 +122,16 @@ class StepPattern:
             border = self._borders[border - 1]
         is_longer = here > 0 and self._seen[border] == who
         self._borders.append(border + 1 if is_longer else 0)
+
+    def _leave_rest(self) -> None:
+        """Count to the step in progress only what has stepped since the loop began anew.
+
+        What stepped before is the rest of a step whose beginning was not seen.
+        """
+        if self.is_late and len(self._places) > 1:
+            one, other = self._places[-2:]
+            if _goes_back(one.line, other.line):
+                del self._since[:-1]
 
     def _is_complete(self, expected: Callable[[], set[int]]) -> bool:
         """Whether nobody is waited for any more; learns the pattern where there is one."""

@@ -92,6 +92,7 @@ def stepping(optimizer: torch.optim.Optimizer) -> Iterator[None]:
         optimizer.zero_grad()
         loss = loss_of()
         loss.backward()
+        time.sleep(0.02)  # most of a step: a command comes in the middle of one
         return float(loss)
 
     while True:

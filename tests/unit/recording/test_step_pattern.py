@@ -56,6 +56,25 @@ def test_a_late_start_finds_where_the_loop_begins() -> None:
     assert ends[-4:] == [False, True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([G, *[D, G] * 4], "212|12|12|12|"),
+        ([D, G] * 4, "12|12|12|12|"),
+        ([3, *[1, 2, 3] * 3], "3123|123|123|"),
+        ([2, 3, *[1, 2, 3] * 3], "23123|123|123|"),
+    ],
+)
+def test_a_late_start_begins_with_the_loop(steps: list[int], expected: str) -> None:
+    """The rest of the step that it came into ends no step, nor does what lies in two rounds."""
+    pattern, text = StepPattern(), ""
+    pattern.is_late = True
+    for who in steps:
+        ends = pattern.stepped(who, lambda: set(steps), Place(((7, 10 * who),)))
+        text += f"{who}{'|' if ends else ''}"
+    assert text == expected
+
+
 def test_a_long_training_keeps_its_pattern_cheap() -> None:
     """What is not foretold is asked for; what is, is not."""
     pattern = StepPattern()
