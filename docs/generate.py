@@ -24,7 +24,7 @@ import click
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.group import probing as cli
-from probing.cli.render.catalog import sql_type
+from probing.cli.render.process.catalog import sql_type
 from probing.errors import ProbingError, error_classes
 from probing.messages import (
     act as act_wire,

@@ -47,7 +47,7 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
 
 def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
     from ..ask.catalog import status_of
-    from ..render.catalog import render_columns, render_tables
+    from ..render.process.catalog import render_columns, render_tables
 
     now_ns = time.time_ns()
     if table is None:
@@ -58,7 +58,7 @@ def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
 
 def _plain(answer: TablesAnswer, table: Table | None) -> Any:
     from ..ask.catalog import status_of
-    from ..render.catalog import plain_table
+    from ..render.process.catalog import plain_table
 
     now_ns = time.time_ns()
     if table is None:

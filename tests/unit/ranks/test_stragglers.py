@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from probing.cli.render.stragglers import render_stragglers
+from probing.cli.render.ranks.stragglers import render_stragglers
 from probing.cluster.ranks.clocks import align_clocks
 from probing.cluster.ranks.reasons import reasons
 from probing.cluster.ranks.stragglers import find_stragglers

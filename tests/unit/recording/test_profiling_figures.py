@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from probing.cli.ask.profile_formats import PROFILE_FORMATS, choose_profile_format
-from probing.cli.render.chrome_trace import render_chrome_trace
-from probing.cli.render.flamegraph import render_flamegraph, render_speedscope
-from probing.cli.render.profile import profile_head, profile_sections
+from probing.cli.render.profiling.chrome_trace import render_chrome_trace
+from probing.cli.render.profiling.flamegraph import render_flamegraph, render_speedscope
+from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
     ModuleCall,
