@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....cluster.ranks.naming import rank_words
-from ....cluster.ranks.pace import LEAST_STEPS
+from ....cluster.ranks.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
 from ....cluster.ranks.reasons import reasons
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
@@ -60,15 +60,38 @@ def _verdict(report: StragglerReport) -> Iterator[str]:
     for pace in found:
         yield from _blame(pace)
     if not found:
-        apart = max(pace.own_s for pace in report.ranks) - min(pace.own_s for pace in report.ranks)
-        share = f" ({apart / report.step_s:.1%} of a step)" if report.step_s else ""
-        yield f"no straggler: the ranks' own times per step are at most {_time(apart)} apart{share}"
+        yield from _nobody(report)
     for pace in report.ranks:
         if pace.is_slow_at_times:
             yield (
                 f"{rank_words([pace.rank])} is slow at times: {_time(pace.excess_s)} more than"
                 f" others in {_of(pace.slow_steps, pace.steps)} steps"
             )
+
+
+def _nobody(report: StragglerReport) -> Iterator[str]:
+    """That there is none; or that of the slowest it is not certain."""
+    step_s = report.step_s or 0.0
+    doubtful = [
+        pace
+        for pace in report.ranks
+        if pace.excess_s > LEAST_SHARE * step_s and not pace.is_slow_at_times
+    ]
+    if doubtful:
+        worst = max(doubtful, key=lambda pace: pace.excess_s)
+        yield (
+            f"no straggler is certain: {rank_words([worst.rank])} needs {_time(worst.excess_s)}"
+            f" more of its own per step than others, slow in {_of(worst.slow_steps, worst.steps)}"
+            f" steps, but times vary too much to tell (z = {worst.z:.1f}, {Z_LIMIT} is needed)."
+            " Try a larger --last"
+        )
+        return
+    own: dict[int, list[float]] = {}
+    for pace in report.ranks:
+        own.setdefault(pace.cohort, []).append(pace.own_s)
+    apart = max(max(times) - min(times) for times in own.values())
+    share = f" ({apart / step_s:.1%} of a step)" if step_s else ""
+    yield f"no straggler: the ranks' own times per step are at most {_time(apart)} apart{share}"
 
 
 def _blame(pace: RankPace) -> Iterator[str]:

@@ -141,6 +141,19 @@ def test_a_rank_that_is_slow_at_times_is_told_apart() -> None:
     assert found.excess_s == pytest.approx(0.4, abs=0.01)
 
 
+def test_a_rank_that_may_be_slow_is_said_not_to_be_certain() -> None:
+    """Where steps vary by as much as a rank is behind, neither "straggler" nor "none" is said."""
+    noisy = find_stragglers(
+        ddp_job(3, noise_s=0.06, extra_s=lambda rank, _: 0.06 if rank == 2 else 0.0)
+    )
+    assert noisy.stragglers == ()
+    told = render_stragglers(noisy, width=110, color=False).splitlines()[0]
+    assert told.startswith("no straggler is certain: rank 2 needs ")
+    calm = find_stragglers(ddp_job(3, noise_s=0.001))
+    told = render_stragglers(calm, width=110, color=False).splitlines()[0]
+    assert told.startswith("no straggler: the ranks' own times per step are at most ")
+
+
 def test_a_slow_host_is_named() -> None:
     """Where all ranks of one host are slow, and no others, the host is named; half is enough."""
     job = ddp_job(8, hosts=2, extra_s=lambda rank, _: 0.1 if rank >= 4 else 0.0)
