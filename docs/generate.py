@@ -16,7 +16,7 @@ import dataclasses
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from probing.messages import (
 )
 from probing.messages.routes import NODE_ROUTES, ROUTES, Route, openapi
 from probing.settings import SETTINGS, Setting
-from probing.tables import TABLES, Column, Table
+from probing.tables import TABLES, Column
 
 DOCS = Path(__file__).resolve().parent
 
@@ -87,42 +87,40 @@ def tables_page() -> str:
             ),
         ),
     ]
-    places = _places()
-    common = [column for column, tables in places.items() if len(tables) >= _COMMON_FROM]
+    rows = {table: [_column(c) for c in table.columns] for table in TABLES}
+    places = collections.Counter(row for of_one in rows.values() for row in of_one)
+    common = [row for row, tables in places.items() if tables >= _COMMON_FROM]
+    first = {row: table for table in reversed(TABLES) for row in rows[table] if row not in common}
     parts += ["## Common columns", _COMMON_INTRO, _columns(common)]
     for table in TABLES:
-        own = [c for c in table.columns if c not in common and places[c][0] is table]
         parts += [f"## {table.full_name}", f"*{table.kind.capitalize()}.* {table.doc}"]
-        parts.append(_columns(own))
+        parts.append(_columns([row for row in rows[table] if first.get(row) is table]))
         for other in TABLES[: TABLES.index(table)]:
-            shared = [c for c in table.columns if c not in common and places[c][0] is other]
             link = f"[`{other.full_name}`](#{anchor(other.full_name)})"
+            shared = [row for row in rows[table] if first.get(row) is other]
             parts.append(_names(f"As in {link}", shared))
-        parts.append(_names("Common", [c for c in table.columns if c in common]))
+        parts.append(_names("Common", [row for row in rows[table] if row in common]))
     return page(parts)
 
 
-def _places() -> dict[Column, list[Table]]:
-    """Every column and the tables that have it, word for word."""
-    places: dict[Column, list[Table]] = {}
-    for table in TABLES:
-        for column in table.columns:
-            places.setdefault(column, []).append(table)
-    return places
+def _column(column: Column) -> tuple[str, ...]:
+    """A column and what it means."""
+    kind = sql_type(column)
+    return (
+        f"`{column.name}`",
+        f"{kind}, {column.unit}" if column.unit else kind,
+        _column_doc(column),
+    )
 
 
-def _columns(columns: Iterable[Column]) -> str:
-    """Columns and what they mean."""
-    rows = [
-        (f"`{c.name}`", f"{sql_type(c)}, {c.unit}" if c.unit else sql_type(c), _column_doc(c))
-        for c in columns
-    ]
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns and what they mean, if there are any."""
     return grid(("column", "type", "meaning"), rows) if rows else ""
 
 
-def _names(what: str, columns: Sequence[Column]) -> str:
+def _names(what: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Columns that another place of the page explains."""
-    return f"{what}: {', '.join(f'`{c.name}`' for c in columns)}." if columns else ""
+    return f"{what}: {', '.join(row[0] for row in rows)}." if rows else ""
 
 
 def _column_doc(column: Column) -> str:
