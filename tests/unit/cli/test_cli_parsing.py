@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from probing.cli.ask.catalog import find_table
 from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
+from probing.cli.commands.tables import find_table
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
 from probing.cli.target import Target
