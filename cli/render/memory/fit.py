@@ -5,11 +5,10 @@ Rules of this file: pure functions of their arguments.
 
 from __future__ import annotations
 
+from .... import units
 from ....messages.fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_fit(
@@ -32,7 +31,7 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     answer = found.answer
     most = answer.asked.shape.batch
     beyond = f"; {found.next_batch:,} does not fit" if found.next_batch else ""
-    limit = f"{render_bytes(found.limit_bytes)}, a margin of {found.margin:.0%} taken off"
+    limit = f"{units.size(found.limit_bytes)}, a margin of {found.margin:.0%} taken off"
     pairs = ", ".join(f"{size:,} x {times:,}" for size, times in found.pairs)
     samples = found.pairs[0][0] * found.pairs[0][1] if found.pairs else 0
     tried = ", ".join(f"{batch:,}" for batch in found.tried)
@@ -44,14 +43,6 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     ]
     shown = [_head(answer), _table(answer, width=width, color=color), "\n".join(text)]
     return "\n\n".join([*shown, "\n".join(_basis(answer))])
-
-
-def render_bytes(size: int) -> str:
-    """A size in the largest unit of which it has one: ``171.2 MiB``."""
-    value, place = float(size), 0
-    while abs(value) >= 1024 and place + 1 < len(_UNITS):
-        value, place = value / 1024, place + 1
-    return f"{value:.1f} {_UNITS[place]}" if place else f"{size} B"
 
 
 def _head(answer: FitAnswer) -> str:
@@ -81,13 +72,13 @@ def _table(answer: FitAnswer, *, width: int | None, color: bool) -> str:
     names = list(dict.fromkeys(part.category for peak in peaks for part in peak.parts))
     names.sort(key=lambda name: -max(size.get(name, 0) for size in sizes))
     rows: list[list[str | None]] = [
-        [name, *(render_bytes(size.get(name, 0)) for size in sizes)] for name in names
+        [name, *(units.size(size.get(name, 0)) for size in sizes)] for name in names
     ]
-    rows.append(["all tensors, at the peak", *(render_bytes(peak.bytes) for peak in peaks)])
+    rows.append(["all tensors, at the peak", *(units.size(peak.bytes) for peak in peaks)])
     fixed = answer.fixed_bytes
     if fixed is not None:
-        rows.append(["beside tensors", *(render_bytes(fixed) for _ in peaks)])
-        rows.append(["needed", *(render_bytes(peak.bytes + fixed) for peak in peaks)])
+        rows.append(["beside tensors", *(units.size(fixed) for _ in peaks)])
+        rows.append(["needed", *(units.size(peak.bytes + fixed) for peak in peaks)])
     rows.append(["the peak is in", *(peak.phase for peak in peaks)])
     headings = [Heading(name="memory")]
     headings += [Heading(name=name, is_number=True) for name, _ in named]
@@ -108,11 +99,11 @@ def _shape(peak: FitPeak) -> str:
 def _verdict(needed: int, limit: int | None, where: str) -> str:
     """Whether it fits."""
     if limit is None:
-        return f"needed: {render_bytes(needed)}; how much there is, is not known"
-    share = f"{needed / limit:.1%} of {render_bytes(limit)} ({where})"
+        return f"needed: {units.size(needed)}; how much there is, is not known"
+    share = f"{needed / limit:.1%} of {units.size(limit)} ({where})"
     if needed <= limit:
-        return f"it fits: {render_bytes(needed)} is {share}"
-    return f"it does not fit: {render_bytes(needed)} is {share}"
+        return f"it fits: {units.size(needed)} is {share}"
+    return f"it does not fit: {units.size(needed)} is {share}"
 
 
 def _basis(answer: FitAnswer) -> list[str]:
@@ -122,7 +113,7 @@ def _basis(answer: FitAnswer) -> list[str]:
     error = error_of(answer)
     checked = "not checked"
     if error is not None and answer.measured_bytes is not None:
-        measured = render_bytes(answer.measured_bytes)
+        measured = units.size(answer.measured_bytes)
         checked = f"{error:+.1%} for the step as it is, against {measured} that were measured"
         if any(part.category == MISSING for part in answer.now.parts):
             checked += "; what is missing is added, and taken to grow with the batch"

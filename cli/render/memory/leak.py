@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....diagnosis.leaks.series import LEAST_STEPS
 from ....diagnosis.leaks.words import SERIES_WAYS_OUT, TITLES
+from ....units import size, size_change
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 from .holder import holder_text, short_file
@@ -86,7 +87,7 @@ def _growth(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
     if not shown:
         return []
     cells = [
-        [name, size(first), size(last), _signed(last - first), f"{n:+,}" if n else "0"]
+        [name, size(first), size(last), size_change(last - first), f"{n:+,}" if n else "0"]
         for name, first, last, n in shown
     ]
     headings = (Heading(name=report.by), *_CATEGORIES[1:])
@@ -97,9 +98,9 @@ def _phases(report: LeakReport, *, width: int | None, color: bool) -> list[str]:
     """What each phase adds to the memory in use, or takes from it."""
     if not report.phases:
         return []
-    cells = [[each.name, _signed(each.bytes_per_step)] for each in report.phases]
+    cells = [[each.name, size_change(each.bytes_per_step)] for each in report.phases]
     total = sum(each.bytes_per_step for each in report.phases)
-    cells.append(["TOTAL", _signed(total)])
+    cells.append(["TOTAL", size_change(total)])
     headings = (
         Heading(name="phase"),
         Heading(name=f"{report.phases[0].figure}, per step", is_number=True),
@@ -135,7 +136,7 @@ def _series_cells(name: str, trend: Trend, flat: str) -> list[str | None]:
     return [
         name,
         kind,
-        "" if trend.kind == "unknown" else _signed(trend.slope),
+        "" if trend.kind == "unknown" else size_change(trend.slope),
         "" if trend.first_step is None else str(trend.first_step),
         "" if trend.r2 is None else f"{trend.r2:.3f}",
         str(trend.steps),
@@ -207,20 +208,3 @@ def _holder(row: Mapping[str, Any]) -> str:
     if row["name"] == "threads":
         return f"the newest, `{row['path']}`, runs {row['place'] or 'what is not known'}{at}"
     return f"the newest on `{row['path']}`: {row['place']}{at}"
-
-
-def _signed(number: float) -> str:
-    """A growth, with its sign."""
-    return "0" if not number else f"{'+' if number > 0 else '-'}{size(abs(number))}"
-
-
-def size(number: float) -> str:
-    """Bytes in the unit that leaves few digits: `4 B`, `1.06 MiB`."""
-    for limit, unit, name in (
-        (1 << 10, 1, "B"),
-        (1 << 20, 1 << 10, "KiB"),
-        (1 << 30, 1 << 20, "MiB"),
-    ):
-        if abs(number) < limit:
-            return f"{number / unit:.4g} {name}"
-    return f"{number / (1 << 30):.4g} GiB"

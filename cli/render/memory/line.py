@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .... import units
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
@@ -83,15 +84,15 @@ def render_memory_line(moment: MemoryMoment | None) -> str:
 def render_cleaned(cleaned: Cleaned) -> list[str]:
     """A line of before, one of after, and what was freed."""
     words = [
-        f"{size / 2**20 + 0.0:,.1f} MiB {name}".replace("-0.0 ", "0.0 ")
+        f"{units.size(freed)} {name}"
         for column, name in _FREED
-        if (size := cleaned.freed(column)) is not None
+        if (freed := cleaned.freed(column)) is not None
     ]
     lines = [render_memory_line(moment_of(row)) for row in (cleaned.before, cleaned.after)]
     took = cleaned.after["gc_ns"]
     if cleaned.garbage is not None and took is not None:
         found = plural(cleaned.garbage, "object")
-        words.append(f"the collector found {found} in {took * 1e-6:.0f} ms")
+        words.append(f"the collector found {found} in {units.duration(took * 1e-9)}")
     return [*lines, f"freed: {', '.join(words)}"]
 
 

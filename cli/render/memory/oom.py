@@ -9,10 +9,10 @@ import textwrap
 from datetime import datetime, timezone
 
 from ....diagnosis.out_of_memory import OomReport, Row
-from ....units import size
+from ....units import age, size
 from ..sections import Section, render_sections
 from ..table import Heading
-from ..text import escape_controls, plural, render_age
+from ..text import escape_controls, plural
 
 _NOTHING = "no out-of-memory error has been recorded"
 _BOUNDS = {
@@ -136,7 +136,7 @@ def _growth(report: OomReport, most: int) -> list[Section]:
             f"{row['step']}",
             f"+{size(row['growth_bytes'])}",
             size(row["allocated_bytes"]),
-            f"{render_age(row['age_s'])} before",
+            f"{age(row['age_s'])} before",
         )
         for row in shown
     )

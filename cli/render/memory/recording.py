@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....units import duration, size, size_change
 from ..sections import Section, render_sections
 from ..table import Heading
 from ..text import plural
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ....messages.allocation import RecordStatus
 
 _SITES, _MODULES = 12, 6
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def render_status(status: RecordStatus) -> str:
@@ -70,7 +70,7 @@ def _temporaries(history: History) -> Section | None:
     if not peaks:
         return None
     rows = [
-        (each.module or "ALL TOGETHER", render_bytes(each.peak_bytes), f"{each.count:,}")
+        (each.module or "ALL TOGETHER", size(each.peak_bytes), f"{each.count:,}")
         for each in peaks[: _MODULES + 1]
     ]
     left = len(peaks) - len(rows)
@@ -93,16 +93,16 @@ def render_difference(
     head = [
         _side("A", names[0], difference, 0),
         _side("B", names[1], difference, 1),
-        f"peak: {_signed(difference.peaks[1] - difference.peaks[0])}",
+        f"peak: {size_change(difference.peaks[1] - difference.peaks[0])}",
     ]
     sections = []
     for title, changes in (("category", difference.categories), ("place", difference.sites)):
         rows = tuple(
             (
                 change.name,
-                *(render_bytes(number) for number in change.peaks),
-                _signed(change.peaks[1] - change.peaks[0]),
-                _signed(change.lasts[1] - change.lasts[0]),
+                *(size(number) for number in change.peaks),
+                size_change(change.peaks[1] - change.peaks[0]),
+                size_change(change.lasts[1] - change.lasts[0]),
             )
             for change in changes[:_SITES]
         )
@@ -112,32 +112,11 @@ def render_difference(
     return render_sections(head, sections, width=width, color=color)
 
 
-def render_bytes(number: int) -> str:
-    """A number of bytes in the unit that fits."""
-    size = float(number)
-    for unit in _UNITS:
-        if abs(size) < 1024 or unit == _UNITS[-1]:
-            return f"{number} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
-
-
-def _signed(number: int) -> str:
-    """A difference."""
-    if number == 0:
-        return "0 B"
-    return f"{'+' if number > 0 else '-'}{render_bytes(abs(number))}"
-
-
 def _cost(step_s: float | None, plain_step_s: float | None) -> str:
     """What recording costs."""
     if step_s is None or plain_step_s is None:
         return ""
-    return f"a recorded step took {_time(step_s)}, one before {_time(plain_step_s)}"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+    return f"a recorded step took {duration(step_s)}, one before {duration(plain_step_s)}"
 
 
 def _head(recording: Recording) -> str:
@@ -152,9 +131,9 @@ def _head(recording: Recording) -> str:
 def _line(recording: Recording, history: History) -> str:
     """One device."""
     return (
-        f"{recording.devices[history.device]}: {render_bytes(history.first_bytes)} in use at the"
-        f" beginning, {render_bytes(history.peak_bytes)} at the peak,"
-        f" {render_bytes(history.last_bytes)} at the end"
+        f"{recording.devices[history.device]}: {size(history.first_bytes)} in use at the"
+        f" beginning, {size(history.peak_bytes)} at the peak,"
+        f" {size(history.last_bytes)} at the end"
     )
 
 
@@ -164,10 +143,10 @@ def _sites(recording: Recording, history: History, is_one_of_many: bool) -> Sect
     rows = tuple(
         (
             site.frame,
-            render_bytes(site.peak_bytes),
-            render_bytes(site.live_bytes),
+            size(site.peak_bytes),
+            size(site.live_bytes),
             f"{site.count:,}",
-            render_bytes(site.bytes),
+            size(site.bytes),
         )
         for site in history.sites[:_SITES]
     )
@@ -188,7 +167,7 @@ def _side(letter: str, name: str, difference: Difference, number: int) -> str:
     steps = difference.steps[number]
     shape = _shape(difference.peaks[number], difference.lows[number])
     covers = "" if steps is None else f"{plural(steps, 'step')}, "
-    return f"{letter} {name}: {covers}peak {render_bytes(difference.peaks[number])}, {shape}"
+    return f"{letter} {name}: {covers}peak {size(difference.peaks[number])}, {shape}"
 
 
 def _shape(peak: int, low: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from .... import units
 from ....diagnosis.activation_theory import FORMULA, bytes_of_layers
 from ....diagnosis.device_use import xid_lines
 from ....diagnosis.memory_report import room_of, scattered_bytes
@@ -26,8 +27,6 @@ Row = Mapping[str, Any]
 
 _NOW, _BEFORE_BACKWARD = MOMENTS
 _SHOWN_AS = {_NOW: "at step end", _BEFORE_BACKWARD: "before backward"}
-_MIB = 2**20
-_GIB = 2**30
 _NOTHING = "no tensor was seen"
 _ADAPTERS = "  of it adapters"
 
@@ -68,19 +67,19 @@ def _host(report: MemoryReport, row: Row) -> Iterator[str]:
     if resident is not None:
         base = next(iter(report.baseline.values()), None)
         tracked = _total(report, "cpu")
-        words = [f"{_size(resident)} resident"]
+        words = [f"{units.size(resident)} resident"]
         if tracked is not None:
-            words.append(f"{_size(tracked)} tensors")
-            words.append(f"{_size(max(resident - tracked, 0))} untracked")
+            words.append(f"{units.size(tracked)} tensors")
+            words.append(f"{units.size(max(resident - tracked, 0))} untracked")
         if base is not None and base["resident_bytes"] is not None:
-            words.append(f"{_size(base['resident_bytes'])} as the agent came")
+            words.append(f"{units.size(base['resident_bytes'])} as the agent came")
         yield f"process  {', '.join(words)}"
     if row["cgroup_bytes"] is not None:
         limit = row["cgroup_limit_bytes"]
-        of = "no limit" if limit is None else f"limit {_size(limit)}"
+        of = "no limit" if limit is None else f"limit {units.size(limit)}"
         kills = row["cgroup_oom_kills"]
         killed = f", {plural(kills, 'kill')} for want of memory" if kills else ""
-        yield f"cgroup   {_size(row['cgroup_bytes'])}, {of}{killed}"
+        yield f"cgroup   {units.size(row['cgroup_bytes'])}, {of}{killed}"
     if row["node_used_bytes"] is not None:
         yield f"node     {_of(row['node_used_bytes'], row['node_total_bytes'])}"
 
@@ -93,16 +92,16 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
     words = []
     allocated, reserved = row["allocated_bytes"], row["reserved_bytes"]
     if allocated is not None:
-        words.append(f"{_size(allocated)} allocated (peak {_size(row['peak_bytes'])})")
+        words.append(f"{units.size(allocated)} allocated (peak {units.size(row['peak_bytes'])})")
         tracked = _total(report, name)
         if tracked is not None:
-            words.append(f"{_size(allocated - tracked)} of it in no tensor")
-        words.append(f"{_size(reserved)} reserved")
+            words.append(f"{units.size(allocated - tracked)} of it in no tensor")
+        words.append(f"{units.size(reserved)} reserved")
     used = row["device_used_bytes"]
     if used is not None:
         words.append(f"{_of(used, row['device_total_bytes'])} in use on the device")
         if reserved is not None:
-            words.append(f"{_size(used - reserved)} untracked{_baseline(report, name)}")
+            words.append(f"{units.size(used - reserved)} untracked{_baseline(report, name)}")
     yield f"{name:<8} {', '.join(words)}"
     use = report.device
     if use is not None and use.sample is not None and use.sample["device"] == name:
@@ -113,8 +112,8 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
         free = sum(segment["free_bytes"] for segment in own)
         largest = max(segment["largest_free_bytes"] for segment in own)
         yield (
-            f"         {plural(len(own), 'segment')}: {_size(free)} free in them, the largest piece"
-            f" {_size(largest)}; {_size(scattered)} in smaller ones"
+            f"         {plural(len(own), 'segment')}: {units.size(free)} free in them, the largest"
+            f" piece {units.size(largest)}; {units.size(scattered)} in smaller ones"
         )
 
 
@@ -123,7 +122,7 @@ def _baseline(report: MemoryReport, name: str) -> str:
     row = report.baseline.get(name)
     if row is None or row["device_used_bytes"] is None or row["reserved_bytes"] is None:
         return ""
-    return f" ({_size(row['device_used_bytes'] - row['reserved_bytes'])} as it was first seen)"
+    return f" ({units.size(row['device_used_bytes'] - row['reserved_bytes'])} as it was first seen)"
 
 
 def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
@@ -136,7 +135,7 @@ def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
         now = row["resident_bytes"] if row["allocated_bytes"] is None else row["allocated_bytes"]
     ratio = f", {size / now:.2f} x what is in use now" if now else ""
     where = f"{peak['module']} ({peak['stage']}, step {peak['step']})"
-    yield f"peak     {_size(size)} in {where}{ratio}"
+    yield f"peak     {units.size(size)} in {where}{ratio}"
 
 
 def _sections(report: MemoryReport) -> list[Section]:
@@ -162,24 +161,29 @@ def _categories(report: MemoryReport, device: Device) -> Section:
     rows = []
     for category in CATEGORIES:
         own = [found[moment][category] for moment in moments]
-        cells = [cell for row in own for cell in (_size(row["bytes"]), f"{row['share']:.1%}")]
+        cells = [cell for row in own for cell in (units.size(row["bytes"]), f"{row['share']:.1%}")]
         name, largest = category.replace("_", " "), own[0]["largest"] or ""
         rows.append((name, *cells, str(own[0]["storages"]), largest))
         adapters = [row.get("adapter_bytes", 0) for row in own]  # an older agent does not tell
         if any(adapters):
             parts = [
-                (_size(size), f"{size * row['share'] / row['bytes']:.1%}" if row["bytes"] else "")
+                (
+                    units.size(size),
+                    f"{size * row['share'] / row['bytes']:.1%}" if row["bytes"] else "",
+                )
                 for size, row in zip(adapters, own, strict=True)
             ]
             rows.append((_ADAPTERS, *(cell for part in parts for cell in part), "", ""))
-    totals = [cell for m in moments for cell in (_size(device.total(m) or 0), "100.0%")]
+    totals = [cell for m in moments for cell in (units.size(device.total(m) or 0), "100.0%")]
     count = sum(row["storages"] for row in found[moments[0]].values())
     rows.append(("TOTAL", *totals, str(count), ""))
     room = room_of(device.name, report.newest.get(device.name))
     total = device.total(moments[0])
     notes = []
     if room and total:
-        notes.append(f"the tensors take {total / room:.1%} of the {_size(room)} that there are")
+        notes.append(
+            f"the tensors take {total / room:.1%} of the {units.size(room)} that there are"
+        )
     notes += _quantized(found[moments[0]].values())
     return Section(
         title=device.name, headings=tuple(headings), rows=tuple(rows), note="; ".join(notes)
@@ -192,14 +196,15 @@ def _quantized(rows: Any) -> Iterator[str]:
     size = sum(r["quantized_bytes"] for r in weights)
     whole = 2 * sum(r.get("quantized_numbers", r["quantized_bytes"]) for r in weights)
     if size:
-        yield f"quantized weights: {_size(size)}, in 16 bits they would take {_size(whole)}"
+        now, then = units.size(size), units.size(whole)
+        yield f"quantized weights: {now}, in 16 bits they would take {then}"
 
 
 def _tensors(report: MemoryReport) -> Section:
     """The largest storages."""
     rows = tuple(
         (
-            _size(row["bytes"]),
+            units.size(row["bytes"]),
             row["category"].replace("_", " "),
             ".".join(part for part in (row["module"], row["name"]) if part),
             f"{row['dtype']}[{row['shape']}]",
@@ -233,7 +238,7 @@ def _referrers(report: MemoryReport) -> Section:
     for tensor in report.tensors:
         found = (report.referrers or {}).get(tensor["address"], ())
         names = list(dict.fromkeys(holder_text(row) for row in found))
-        about = (_size(tensor["bytes"]), _tensor_name(tensor))
+        about = (units.size(tensor["bytes"]), _tensor_name(tensor))
         rows += [(*about, name) for name in names or ["gone by the end of the next step"]]
     headings = (
         Heading(name="size", is_number=True),
@@ -254,14 +259,16 @@ def _theory(report: MemoryReport) -> Section:
     model = report.transformer
     assert model is not None
     measured = bytes_of_layers(model, report.activations)
-    size = _size(model.layer_bytes)
+    size = units.size(model.layer_bytes)
     rows = [
-        (layer, size, _size(own) if own else "", _ratio(own, model.layer_bytes))
+        (layer, size, units.size(own) if own else "", _ratio(own, model.layer_bytes))
         for layer, own in measured.items()
     ]
     total = sum(measured.values())
     ratio = _ratio(total, model.all_bytes)
-    rows.append(("all layers", _size(model.all_bytes), _size(total) if total else "", ratio))
+    rows.append(
+        ("all layers", units.size(model.all_bytes), units.size(total) if total else "", ratio)
+    )
     headings = (
         Heading(name="layer"),
         Heading(name="formula", is_number=True),
@@ -295,14 +302,7 @@ def _total(report: MemoryReport, name: str) -> int | None:
     return None
 
 
-def _size(number: int) -> str:
-    """Bytes as MiB, large ones as GiB."""
-    if abs(number) >= 10 * _GIB:
-        return f"{number / _GIB:,.1f} GiB"
-    return f"{number / _MIB:,.1f} MiB"
-
-
 def _of(used: int, total: int | None) -> str:
     if not total:
-        return _size(used)
-    return f"{_size(used)} of {_size(total)} ({used / total:.0%})"
+        return units.size(used)
+    return f"{units.size(used)} of {units.size(total)} ({used / total:.0%})"

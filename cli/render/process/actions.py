@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import rank_set
 from ....cluster.ranks.naming import Rank, rank_words
+from ....units import age, duration
 from ..table import Heading, render_table
-from ..text import render_age
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ def render_act(act: Act) -> str:
     """What goes to stdout: each change on a line, from what to what."""
     lines = [_change(change) for change in act.changes] or ["nothing was changed"]
     at = "" if act.step is None else f" before step {act.step}"
-    paused = "" if act.pause_s is None else f"; training paused for {_short(act.pause_s)}"
+    paused = "" if act.pause_s is None else f"; training paused for {duration(act.pause_s)}"
     undo = f"; `act undo {act.number}` takes it back" if act.undo else ""
     return "\n".join([*lines, f"action {act.number} ({act.name}): {act.state}{at}{paused}{undo}"])
 
@@ -43,7 +43,7 @@ def _summary(who: str, acts: Sequence[Act]) -> str:
     at = f" before step{'s' if len(steps) > 1 else ''} {rank_set(steps)}" if steps else ""
     pauses = [act.pause_s for act in acts if act.pause_s is not None]
     longest = "at most " if len(pauses) > 1 else ""
-    paused = f"; training paused for {longest}{_short(max(pauses))}" if pauses else ""
+    paused = f"; training paused for {longest}{duration(max(pauses))}" if pauses else ""
     undo = "; `act undo` takes it back" if any(act.undo for act in acts) else ""
     return f"{who} ({acts[0].name}): {states}{at}{paused}{undo}"
 
@@ -72,8 +72,8 @@ def render_acts(acts: Sequence[Act], *, width: int | None) -> str:
             act.arguments,
             act.state or "waiting",
             None if act.step is None else str(act.step),
-            render_age(act.age_s),
-            None if act.pause_s is None else _short(act.pause_s),
+            age(act.age_s),
+            None if act.pause_s is None else duration(act.pause_s),
             "yes" if act.undo else "no",
             act.who,
             "; ".join(_change(change) for change in act.changes),
@@ -88,8 +88,3 @@ def _change(change: Change) -> str:
     if change.before is None:
         return f"{change.what}: {change.after}"
     return f"{change.what}: {change.before} -> {'off' if change.after is None else change.after}"
-
-
-def _short(seconds: float) -> str:
-    """A time; a short one to three digits."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else render_age(seconds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....units import duration
+
 if TYPE_CHECKING:
     from ....attach.attach import Attached
 
@@ -18,7 +20,6 @@ def render_attached(attached: Attached) -> str:
         if attached.has_torch
         else "it has not imported torch; what it trains is recorded once it has"
     )
-    how = (
-        f"by {attached.method} in {attached.seconds:.2f} s, held for {1e3 * attached.held_s:.1f} ms"
-    )
+    took, held = duration(attached.seconds), duration(attached.held_s)
+    how = f"by {attached.method} in {took}, held for {held}"
     return f"the agent is in {who} ({how}); {recording}"

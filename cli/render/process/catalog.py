@@ -7,8 +7,9 @@ from typing import Any
 
 from ....messages.common import TablesAnswer, TableStatus
 from ....tables import TABLES_BY_NAME, Column, Table
+from ....units import age
 from ..table import Heading, draw_table
-from ..text import render_age, render_count, wrap_doc
+from ..text import render_count, wrap_doc
 
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -89,7 +90,7 @@ def render_tables(answer: TablesAnswer, *, now_ns: int, width: int | None, color
             standing.name,
             standing.status.kind,
             render_count(standing.status.rows),
-            render_age(standing.oldest_s),
+            "" if standing.oldest_s is None else age(standing.oldest_s),
             render_count(standing.status.written),
             render_count(standing.lost),
         ]
@@ -127,7 +128,7 @@ def _counts(standing: Standing, width: int | None) -> list[str]:
         return []
     parts = [f"{render_count(status.rows)} rows held"]
     if standing.oldest_s is not None:
-        parts.append(f"the oldest from {render_age(standing.oldest_s)} ago")
+        parts.append(f"the oldest from {age(standing.oldest_s)} ago")
     for number, word in (
         (status.written, "written"),
         (status.overwritten, "overwritten by newer ones"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....units import duration
 from ..table import Heading, render_table
-from .evaluation import short_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ def render_jobs(jobs: Sequence[EvalJob]) -> str:
             str(job.number),
             job.who,
             job.state,
-            short_time(job.age_s),
+            duration(job.age_s),
             job.where,
             job.place,
             job.code.strip().replace("\n", " ; "),

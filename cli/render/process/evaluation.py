@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..text import render_age
+from ....units import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,10 @@ def eval_notes(result: EvalResult) -> list[str]:
         notes.append(f"left running in the process: the thread{_s(result.left)} {names}")
     notes += lost_notes([result])
     if not (result.output or result.value or result.error):
-        notes.append(f"done in {short_time(result.duration_s)}{_at(result)} (no output)")
+        notes.append(f"done in {duration(result.duration_s)}{_at(result)} (no output)")
     elif result.step is not None:
         held = "training held" if result.where == "safe point" else "beside the training"
-        notes.append(f"at step {result.step}, {held} for {short_time(result.duration_s)}")
+        notes.append(f"at step {result.step}, {held} for {duration(result.duration_s)}")
     return notes
 
 
@@ -58,11 +58,6 @@ def lost_notes(results: Sequence[EvalResult]) -> list[str]:
 
 def _s(items: Sequence[object]) -> str:
     return "" if len(items) == 1 else "s"
-
-
-def short_time(seconds: float) -> str:
-    """A time in milliseconds, or as an age."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else render_age(seconds)
 
 
 def _at(result: EvalResult) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ....units import age
 from ..table import Heading, render_table
-from ..text import escape_controls, render_age, render_count
+from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
     from ....client.listing import ProcessSummary
@@ -32,7 +33,7 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
             "" if process.rank is None else str(process.rank),
             process.state,
             render_count(process.step),
-            render_age(process.step_age_s),
+            "" if process.step_age_s is None else age(process.step_age_s),
             escape_controls(process.command),
         ]
         for process in processes

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....stacks.thread_waits import deadlock_text, deadlocks, wait_text
-from ..text import escape_controls, plural, render_age
+from ....units import age
+from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
     from ....messages.common import Backtrace, Frame, TaskStack, ThreadStack
@@ -113,7 +114,7 @@ def _facts(thread: ThreadStack) -> list[str]:
     if thread.holds_gil:
         facts.append("holds the GIL")
     if thread.cpu_s is not None:
-        facts.append(f"{render_age(thread.cpu_s)} of CPU")
+        facts.append(f"{age(thread.cpu_s)} of CPU")
     return facts
 
 

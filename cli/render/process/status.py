@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....units import duration
 from ...reports.status_report import SourceStatus, StatusReport
 from ..table import Heading, draw_table
 from ..text import escape_controls, wrap_doc
@@ -31,7 +32,7 @@ def _cost(report: StatusReport) -> str:
     """What recording costs."""
     if report.cost_s is None or report.share is None:
         return "no training step has been recorded to its end"
-    cost = f"recording costs {_time(report.cost_s)} of a step, {100 * report.share:.2g} %"
+    cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
     basis = f"(median of the last {report.steps}; estimated)"
     if report.limit is None:
         return f"{cost} {basis}"
@@ -59,7 +60,7 @@ def _table(sources: tuple[SourceStatus, ...], *, width: int | None, color: bool)
             source.source,
             source.state,
             source.table,
-            "" if source.cost_s is None else _time(source.cost_s),
+            "" if source.cost_s is None else duration(source.cost_s),
             "" if source.rows is None else f"{source.rows:,}",
             "" if source.dropped is None else f"{source.dropped:,}",
         ]
@@ -70,8 +71,3 @@ def _table(sources: tuple[SourceStatus, ...], *, width: int | None, color: bool)
     for line, source in zip(drawing.rows, sources, strict=True):
         lines += [line, *(wrap_doc(escape_controls(source.note), width) if source.note else [])]
     return lines
-
-
-def _time(seconds: float) -> str:
-    """A short time in a unit that fits."""
-    return f"{1e3 * seconds:.2f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.0f} us"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ....diagnosis.device_use import sample_words
+from ....units import duration
 from ..sections import Section
 from ..table import Heading
 from ..text import escape_controls, plural
@@ -39,9 +40,9 @@ def profile_head(profile: Profile, device: DeviceUse | None = None) -> list[str]
         device: What is on record of the device beside the profile.
     """
     count = len(profile.steps)
-    times = [render_ns(step.duration_ns) for step in profile.steps[:8]]
+    times = [_time(step.duration_ns) for step in profile.steps[:8]]
     each = f" in all ({', '.join(times)}{', …' if count > 8 else ''})" if count > 1 else ""
-    lines = [f"{steps_of(profile)}: {render_ns(profile.wall_ns)}{each}"]
+    lines = [f"{steps_of(profile)}: {_time(profile.wall_ns)}{each}"]
     if profile.phases:
         spent = ", ".join(
             f"{_PHASES.get(each.phase, each.phase)} {render_share(each.share, 1)}"
@@ -53,7 +54,7 @@ def profile_head(profile: Profile, device: DeviceUse | None = None) -> list[str]
         lines.insert(
             0,
             f"the training waits for data {render_share(waiting.share, 1)} of the time,"
-            f" {render_ns(waiting.time_ns / count)} a step: `dataloaders` says why; what"
+            f" {_time(waiting.time_ns / count)} a step: `dataloaders` says why; what"
             " follows is about the rest",
         )
     what = "the accelerator was busy" if profile.on == "device" else "operators ran on the CPU"
@@ -76,15 +77,15 @@ def _queues(profile: Profile) -> Iterator[str]:
     ]
     if queues.communication_ns:
         words.append(
-            f"communication took {render_ns(queues.communication_ns / steps)} a step, of it"
-            f" {render_ns(queues.exposed_ns / steps)} with nothing beside it"
+            f"communication took {_time(queues.communication_ns / steps)} a step, of it"
+            f" {_time(queues.exposed_ns / steps)} with nothing beside it"
         )
     yield "; ".join(words)
     if queues.launches:
         begins = (
             ""
             if queues.delay_ns is None
-            else (f"; a kernel begins {render_ns(queues.delay_ns)} after its launch, in the middle")
+            else (f"; a kernel begins {_time(queues.delay_ns)} after its launch, in the middle")
         )
         yield f"{_per_step(queues.launches, steps)} launches a step{begins}"
 
@@ -168,13 +169,8 @@ def samples_sections(samples: Samples) -> list[Section]:
     ]
 
 
-def render_ns(nanoseconds: float) -> str:
-    """A time in the unit that suits it, with three digits."""
-    for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if nanoseconds >= size:
-            value = nanoseconds / size
-            return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {unit}"
-    return f"{nanoseconds:.0f} ns"
+def _time(nanoseconds: float) -> str:
+    return duration(nanoseconds * 1e-9)
 
 
 def render_share(part: float, whole: float) -> str:
@@ -196,7 +192,7 @@ def _categories(profile: Profile) -> Section:
             (
                 each.category,
                 render_share(each.share, 1),
-                render_ns(each.time_ns / steps),
+                _time(each.time_ns / steps),
                 _per_step(each.calls, steps),
             )
             for each in profile.categories
@@ -219,7 +215,7 @@ def _kernels(profile: Profile, kernels: list[Kernel], noun: str, time: str) -> S
             (
                 each.name.removeprefix("autograd::engine::evaluate_function: "),
                 render_share(each.share, 1),
-                render_ns((each.self_cpu_ns or each.self_device_ns or 0) / steps),
+                _time((each.self_cpu_ns or each.self_device_ns or 0) / steps),
                 _per_step(each.calls, steps),
                 each.category,
             )
@@ -244,7 +240,7 @@ def _modules(profile: Profile) -> Section:
                 each.module or "(none)",
                 each.stage or "",
                 render_share(each.share, 1),
-                render_ns(each.time_ns / steps),
+                _time(each.time_ns / steps),
             )
             for each in profile.modules[:_ROWS]
         ),
@@ -270,7 +266,7 @@ def _module_kernels(profile: Profile) -> Section:
                 each.stage or "",
                 each.name,
                 render_share(each.share, 1),
-                render_ns(each.time_ns / steps),
+                _time(each.time_ns / steps),
                 _per_step(each.calls, steps),
             )
             for each in profile.module_kernels[:_ROWS]
@@ -282,7 +278,7 @@ def _module_kernels(profile: Profile) -> Section:
 def _gaps(profile: Profile) -> Section:
     idle_ns = profile.wall_ns - profile.busy_ns
     shown = profile.gaps[:_GAPS]
-    rest = f"; {render_ns(idle_ns / len(profile.steps))} of each step is in gaps"
+    rest = f"; {_time(idle_ns / len(profile.steps))} of each step is in gaps"
     return Section(
         title="Longest gaps",
         headings=(
@@ -294,7 +290,7 @@ def _gaps(profile: Profile) -> Section:
         ),
         rows=tuple(
             (
-                render_ns(gap.duration_ns),
+                _time(gap.duration_ns),
                 str(gap.step),
                 gap.before or "",
                 gap.after or "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ....cluster.ranks.naming import rank_words
 from ....cluster.ranks.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
 from ....cluster.ranks.reasons import reasons
+from ....units import duration
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
@@ -64,7 +65,7 @@ def _verdict(report: StragglerReport) -> Iterator[str]:
     for pace in report.ranks:
         if pace.is_slow_at_times:
             yield (
-                f"{rank_words([pace.rank])} is slow at times: {_time(pace.excess_s)} more than"
+                f"{rank_words([pace.rank])} is slow at times: {duration(pace.excess_s)} more than"
                 f" others in {_of(pace.slow_steps, pace.steps)} steps"
             )
 
@@ -80,7 +81,7 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
     if doubtful:
         worst = max(doubtful, key=lambda pace: pace.excess_s)
         yield (
-            f"no straggler is certain: {rank_words([worst.rank])} needs {_time(worst.excess_s)}"
+            f"no straggler is certain: {rank_words([worst.rank])} needs {duration(worst.excess_s)}"
             f" more of its own per step than others, slow in {_of(worst.slow_steps, worst.steps)}"
             f" steps, but times vary too much to tell (z = {worst.z:.1f}, {Z_LIMIT} is needed)."
             " Try a larger --last"
@@ -91,20 +92,20 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
         own.setdefault(pace.cohort, []).append(pace.own_s)
     apart = max(max(times) - min(times) for times in own.values())
     share = f" ({apart / step_s:.1%} of a step)" if step_s else ""
-    yield f"no straggler: the ranks' own times per step are at most {_time(apart)} apart{share}"
+    yield f"no straggler: the ranks' own times per step are at most {duration(apart)} apart{share}"
 
 
 def _blame(pace: RankPace) -> Iterator[str]:
     """What holds against one rank."""
     usual = pace.own_s - pace.excess_s
     yield (
-        f"{rank_words([pace.rank])} is a straggler: {_time(pace.own_s)} of its own per step where"
-        f" others need {_time(usual)} (+{_time(pace.excess_s)}, z = {pace.z:.0f}), in"
+        f"{rank_words([pace.rank])} is a straggler: {duration(pace.own_s)} of its own per step"
+        f" where others need {duration(usual)} (+{duration(pace.excess_s)}, z = {pace.z:.0f}), in"
         f" {_of(pace.slow_steps, pace.steps)} steps"
     )
     phases = sorted(pace.phases.items(), key=lambda item: -item[1])
     named = [
-        f"{_words(phase)} +{_time(above)}"
+        f"{_words(phase)} +{duration(above)}"
         for phase, above in phases
         if above > _PHASES_NAMED * pace.excess_s
     ]
@@ -115,7 +116,7 @@ def _blame(pace: RankPace) -> Iterator[str]:
     if pace.last_in and pace.late_s is not None:
         yield (
             f"  it was the last to arrive in {_of(pace.last_in, pace.collectives)} collectives,"
-            f" {_time(pace.late_s)} behind the others"
+            f" {duration(pace.late_s)} behind the others"
         )
 
 
@@ -128,12 +129,12 @@ def _table(paces: Sequence[RankPace], width: int | None, *, color: bool) -> str:
         [
             str(pace.rank),
             pace.host,
-            _time(pace.own_s),
-            f"{'-' if pace.excess_s < 0 else '+'}{_time(abs(pace.excess_s))}",
+            duration(pace.own_s),
+            f"{'-' if pace.excess_s < 0 else '+'}{duration(abs(pace.excess_s))}",
             f"{pace.z:.1f}",
             _of(pace.slow_steps, pace.steps),
             _of(pace.last_in, pace.collectives) if pace.collectives else None,
-            _time(pace.blocked_s),
+            duration(pace.blocked_s),
             _most(pace),
             *([_clock(pace)] if has_clocks else []),
         ]
@@ -149,8 +150,8 @@ def _facts(report: StragglerReport) -> Iterator[str]:
     """What was compared, and how sure it is."""
     if report.first_step is not None and report.step_s is not None:
         yield (
-            f"steps {report.first_step} to {report.last_step}, {_time(report.step_s)} each in the"
-            f" middle; own times spread by {_time(report.spread_s or 0.0)}"
+            f"steps {report.first_step} to {report.last_step}, {duration(report.step_s)} each in"
+            f" the middle; own times spread by {duration(report.spread_s or 0.0)}"
         )
     for number, cohort in enumerate(report.cohorts):
         if len(report.cohorts) > 1:
@@ -173,7 +174,7 @@ def _clocks(report: StragglerReport) -> Iterator[str]:
     clocks = report.clocks
     if clocks.error_s is not None:
         told = plural(clocks.meetings, "collective")
-        yield f"moments compared to within {_time(clocks.error_s)}, by the ends of {told}"
+        yield f"moments compared to within {duration(clocks.error_s)}, by the ends of {told}"
         if len(clocks.offsets_s) > 1:
             ahead = (f"{h} {o:+.6f} s" for h, o in sorted(clocks.offsets_s.items()))
             yield f"clocks aligned: {escape_controls(', '.join(ahead))}"
@@ -187,7 +188,7 @@ def _most(pace: RankPace) -> str | None:
         return None
     phase = max(pace.phases, key=lambda name: pace.phases[name])
     above = pace.phases[phase]
-    return f"{_words(phase)} +{_time(above)}" if above > 0 else None
+    return f"{_words(phase)} +{duration(above)}" if above > 0 else None
 
 
 def _clock(pace: RankPace) -> str | None:
@@ -201,13 +202,3 @@ def _words(phase: str) -> str:
 
 def _of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,}"
-
-
-def _time(seconds: float) -> str:
-    """A length of time with three digits."""
-    size = abs(seconds)
-    if size < 5e-8:
-        return "0"
-    if size >= 1:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if size >= 1e-3 else f"{seconds * 1e6:.3g} us"

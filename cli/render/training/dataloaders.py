@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....diagnosis.dataloading import sentence_of
+from ....units import age, duration, size
 from ..process.stacks import STATES, render_frames
 from ..table import Heading, draw_table
-from ..text import escape_controls, plural, render_age
+from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
     from ....diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
@@ -64,7 +65,7 @@ def _progress(loader: Loader) -> str:
     """How far a loader is, and how long it is waited for."""
     words = [f"{_batches(loader.batch)} given in this epoch, {loader.given:,} since the agent came"]
     if loader.mean_wait is not None and loader.last_wait is not None:
-        mean, last = _short(loader.mean_wait), _short(loader.last_wait)
+        mean, last = duration(loader.mean_wait), duration(loader.last_wait)
         words.append(f"waited for {mean} on average, {last} for the last")
     if loader.outstanding is not None:
         words.append(f"{loader.outstanding:,} outstanding")
@@ -78,8 +79,8 @@ def _row(worker: Worker) -> list[str | None]:
         str(worker.worker),
         None if worker.pid is None else str(worker.pid),
         state,
-        None if worker.cpu_s is None else render_age(worker.cpu_s),
-        None if resident is None else f"{resident / 2**20:,.0f} MiB",
+        None if worker.cpu_s is None else age(worker.cpu_s),
+        None if resident is None else size(resident),
         str(worker.tasks),
     ]
 
@@ -93,7 +94,3 @@ def _render_stall(stall: Stall) -> str:
 
 def _batches(count: int) -> str:
     return f"{count:,} batch{'' if count == 1 else 'es'}"
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else render_age(seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ....units import size
 from ..table import Heading, draw_table
 from ..text import escape_controls, plural, render_count
 
@@ -26,7 +27,6 @@ _HEADINGS = (
 )
 """The last one only where the modules of a model differ in it."""
 _SCALES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
-_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _NOTHING = "no model has been seen"
 
 
@@ -113,7 +113,7 @@ def _flops(row: Row) -> str:
     if row["flops"] is None:
         return ""
     mark = "≥ " if row["flops_is_lower_bound"] else ""
-    return f"{mark}{_scaled(row['flops'], _SCALES)}".rstrip()
+    return f"{mark}{_scaled(row['flops'])}".rstrip()
 
 
 def _sums(model: Model) -> Iterator[tuple[str, str]]:
@@ -127,10 +127,9 @@ def _sums(model: Model) -> Iterator[tuple[str, str]]:
     yield "buffers", f"{_count(facts['buffers'])}, {_size(facts['buffer_bytes'])}"
     if root is not None and root["flops"] is not None:
         least = "at least " if root["flops_is_lower_bound"] else ""
-        yield "forward", f"{least}{_scaled(root['flops'], _SCALES)}FLOPs in one call"
+        yield "forward", f"{least}{_scaled(root['flops'])}FLOPs in one call"
     if model.leaf_output_bytes is not None:
-        size = _size(model.leaf_output_bytes)
-        yield "outputs", f"{size} from the innermost modules in one call"
+        yield "outputs", f"{size(model.leaf_output_bytes)} from the innermost modules in one call"
 
 
 def _left_out(model: Model, hidden: tuple[str, ...]) -> Iterator[str]:
@@ -146,19 +145,14 @@ def _count(number: int | None) -> str:
 
 
 def _size(number: int | None) -> str:
-    """Bytes in the largest unit that fits."""
-    if number is None:
-        return "size not known"
-    if number < 2**10:
-        return plural(number, "byte")
-    return _scaled(number, _BINARY)
+    return "size not known" if number is None else size(number)
 
 
-def _scaled(number: int, scales: tuple[tuple[int, str], ...]) -> str:
+def _scaled(number: int) -> str:
     """A number with three digits and the unit that fits: `1.23 G`."""
-    for size, unit in scales:
-        if number >= size:
-            value = number / size
+    for scale, unit in _SCALES:
+        if number >= scale:
+            value = number / scale
             digits = 2 if value < 10 else 1 if value < 100 else 0
             return f"{value:.{digits}f} {unit}"
     return f"{number} "

@@ -13,9 +13,9 @@ import click
 import pytest
 
 from probing import __version__
-from probing.cli.ask.catalog import find_table
 from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
+from probing.cli.commands.tables import find_table
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
 from probing.cli.target import Target
