@@ -102,12 +102,15 @@ def test_the_code_runs_while_the_main_thread_waits(
     program = start("stuck", mode)
     mark = tmp_path / "ran"
     wait_until(lambda: program.state() == "S", "the wait")
+    threads = thread_count(program.pid)
     sizes = []
     for _ in range(2):
         for _ in range(5):
             program.inject(touch(mark))
             wait_until(mark.exists, "the code")
             mark.unlink()
+            # One that has not ended yet keeps its stack, and the next would need another.
+            wait_until(lambda: thread_count(program.pid) == threads, "the new thread to end")
         wait_until(lambda: not our_mappings(program.pid), "what was mapped to be gone")
         sizes.append(len(memory_map(program.pid)))
     assert program.process.poll() is None
@@ -133,6 +136,11 @@ def test_a_main_thread_that_waits_for_others_is_borrowed(start: Callable[..., Pr
 def memory_map(pid: int) -> list[str]:
     """The lines of a process's memory map."""
     return Path(f"/proc/{pid}/maps").read_text().splitlines()
+
+
+def thread_count(pid: int) -> int:
+    """How many threads a process has."""
+    return len(os.listdir(f"/proc/{pid}/task"))
 
 
 def our_mappings(pid: int) -> list[str]:

@@ -234,7 +234,7 @@ def test_the_command_prints_and_fails_as_the_code_does(training: Target) -> None
     done = training.run("eval", "print('hello')\n[1, 2]", "-t", str(training.pid))
     assert (done.returncode, done.stdout) == (0, "hello\n[1, 2]\n")
     assert re.fullmatch(
-        r"at step \d+, (training held|beside the training) for \S+ m?s\n", done.stderr
+        r"at step \d+, (training held|beside the training) for \S+ [mu]?s\n", done.stderr
     )
     done = training.run(str(training.pid), "eval", "print('before')\n1/0")
     assert (done.returncode, done.stdout) == (1, "before\n")

@@ -43,7 +43,7 @@ ROOT = frozenset({0})
 NOT_COME = ("Rank 1 has not come to", "held_rank.py", "ranks 0,2 have failed there")
 HELD = (
     Held(fault="saving", outcome="slow", kind="slow", named=ROOT,
-         says=("Rank 0 has been writing a checkpoint for", "MB/s", "ranks 1-2 wait for it")),
+         says=("Rank 0 has been writing a checkpoint for", "iB/s", "ranks 1-2 wait for it")),
     Held(fault="syncing", outcome="slow", kind="slow", named=ROOT, says=("Rank 0 has been w",)),
     Held(fault="evaluating", outcome="slow", kind="slow", named=ROOT,
          says=("Rank 0 has been computing for", "ranks 1-2 wait for it")),

@@ -169,7 +169,7 @@ def test_a_node_server_is_asked_once_for_all_of_its_ranks(ranks: Ranks) -> None:
             assert_same(far.rows.to_arrow(), near.rows.to_arrow(), in_order=True, why=sql)
             assert [o.state for o in far.outcomes] == ["answered"] * 4
             assert (far.moved_rows, far.notes) == (near.moved_rows, ())
-        with pytest.raises(ProbingError, match="MiB are allowed"):
+        with pytest.raises(ProbingError, match="B are allowed"):
             Union(members, budget_mib=0.0001).query("SELECT step, loss FROM python.steps")
     finally:
         server.reap()
