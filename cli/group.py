@@ -158,11 +158,13 @@ def _no_such_command(word: str) -> UsageError:
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    """Print the version of the installed package."""
+    """Print the version of the installed package, and how it records module calls."""
     if value and not ctx.resilient_parsing:
         from .._version import VERSION
+        from ..ring.native import IN_C
 
-        click.echo(f"probing {VERSION}")
+        way = "in C" if IN_C else "in Python: the C extension is not built"
+        click.echo(f"probing {VERSION} (module calls are recorded {way})")
         ctx.exit()
 
 

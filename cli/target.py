@@ -83,7 +83,7 @@ class Target:
         from ..client.connecting import connect
 
         if self.attaches:
-            from .render.attached import render_attached
+            from .render.process.attached import render_attached
 
             attached = connect(endpoint, token=self.token, timeout_s=self.limit_s).attach()
             if attached.method is not None:

@@ -11,20 +11,21 @@ thing is declared, never here.
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
-import inspect
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from markdown_parts import anchor, docstring, first_paragraph, first_sentence, grid, page, prose
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.group import probing as cli
-from probing.cli.render.catalog import sql_type
+from probing.cli.render.process.catalog import sql_type
 from probing.errors import ProbingError, error_classes
 from probing.messages import (
     act as act_wire,
@@ -40,7 +41,6 @@ from probing.settings import SETTINGS, Setting
 from probing.tables import TABLES, Column
 
 DOCS = Path(__file__).resolve().parent
-NOTICE = "<!-- Written by docs/generate.py from the declarations: change those, then run it. -->"
 
 
 _TABLES_INTRO = (
@@ -49,11 +49,17 @@ _TABLES_INTRO = (
     " the process is in. A *live* table is computed when it is asked for. `NULL` means: not"
     " measured."
 )
+_COMMON_FROM = 5  # as many tables share a column before it is explained apart from them
+_COMMON_INTRO = "Each table names which of these it has."
+_TARGET_OPTIONS = 5  # the first of those of `probing`: whom to ask, and how
+_CLI_COMMON = "Every command but {} takes these, too, before or behind its name; each takes `-h`."
+_CLI_SHARED = "Options of several commands, each of which names those that it has:"
 _HTTP_INTRO = (
     "The agent serves these on its unix socket and, when asked to, on TCP (then with the token in"
     " `Authorization: Bearer TOKEN`). Bodies are JSON; the rows of a query travel as an Arrow IPC"
     " stream. A GET changes nothing. `GET /v1/openapi.json` says the same to programs."
 )
+_BODIES_INTRO = "A `?` after a member: it may be left out. A `?` after its type: it may be null."
 _HTTP_ERRORS = (
     'An error has the same body on every route: `{"error": {"code", "status", "exit_code",'
     ' "message", "help", "detail"}}`. The codes are listed in [Errors](errors.md).'
@@ -73,19 +79,48 @@ def tables_page() -> str:
     parts = [
         "# Tables",
         _TABLES_INTRO,
-        _grid(
+        grid(
             ("table", "kind", "meaning"),
             (
-                (f"[`{t.full_name}`](#{_anchor(t.full_name)})", t.kind, _first_sentence(t.doc))
+                (f"[`{t.full_name}`](#{anchor(t.full_name)})", t.kind, first_sentence(t.doc))
                 for t in TABLES
             ),
         ),
     ]
+    rows = {table: [_column(c) for c in table.columns] for table in TABLES}
+    places = collections.Counter(row for of_one in rows.values() for row in of_one)
+    common = [row for row, tables in places.items() if tables >= _COMMON_FROM]
+    first = {row: table for table in reversed(TABLES) for row in rows[table] if row not in common}
+    parts += ["## Common columns", _COMMON_INTRO, _columns(common)]
     for table in TABLES:
         parts += [f"## {table.full_name}", f"*{table.kind.capitalize()}.* {table.doc}"]
-        rows = ((f"`{c.name}`", sql_type(c), c.unit or "", _column_doc(c)) for c in table.columns)
-        parts.append(_grid(("column", "type", "unit", "meaning"), rows))
-    return _page(parts)
+        parts.append(_columns([row for row in rows[table] if first.get(row) is table]))
+        for other in TABLES[: TABLES.index(table)]:
+            link = f"[`{other.full_name}`](#{anchor(other.full_name)})"
+            shared = [row for row in rows[table] if first.get(row) is other]
+            parts.append(_names(f"As in {link}", shared))
+        parts.append(_names("Common", [row for row in rows[table] if row in common]))
+    return page(parts)
+
+
+def _column(column: Column) -> tuple[str, ...]:
+    """A column and what it means."""
+    kind = sql_type(column)
+    return (
+        f"`{column.name}`",
+        f"{kind}, {column.unit}" if column.unit else kind,
+        _column_doc(column),
+    )
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns and what they mean, if there are any."""
+    return grid(("column", "type", "meaning"), rows) if rows else ""
+
+
+def _names(what: str, rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns that another place of the page explains."""
+    return f"{what}: {', '.join(row[0] for row in rows)}." if rows else ""
 
 
 def _column_doc(column: Column) -> str:
@@ -117,7 +152,7 @@ def settings_page() -> str:
         for s in SETTINGS
     )
     head = ("variable", "name", "type", "default", "live", "meaning")
-    return _page(["# Settings", intro, _grid(head, rows)])
+    return page(["# Settings", intro, grid(head, rows)])
 
 
 def _default(setting: Setting) -> str:
@@ -131,28 +166,53 @@ def _default(setting: Setting) -> str:
 
 def cli_page() -> str:
     """Every command and option."""
-    settings = cli.context_settings
-    context = click.Context(cli, info_name="probing", resilient_parsing=True, **settings)
-    parts = ["# Command line", _prose(cli.help), *_usage_and_options(cli, context)]
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
+    contexts = list(_contexts())
+    used = collections.Counter(row for context in contexts for row in _options(context))
+    everywhere = _options(contexts[0])
+    common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
+    parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
+    parts.append(grid(("option", "meaning"), everywhere))
+    target_options = {*everywhere[:_TARGET_OPTIONS]}
+    without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
+    parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]
+    parts.append(grid(("option", "meaning"), common))
+    for context in contexts[1:]:
+        depth = "##" if context.parent is contexts[0] else "###"
+        parts += [f"{depth} {context.command_path}", prose(context.command.help), _usage(context)]
+        rows = _options(context)
+        own = [row for row in rows if row not in everywhere and row not in common]
+        parts += [grid(("option", "meaning"), own)] if own else []
+        shared = ", ".join(row[0] for row in rows if row in common)
+        parts += [f"Common: {shared}."] if shared else []
+    return page([*parts, _WHICH_ERROR])
+
+
+def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
+    """A command's context, then those of the commands in it; at first that of `probing`."""
+    context = parent or click.Context(
+        cli, info_name="probing", resilient_parsing=True, **cli.context_settings
+    )
+    yield context
+    if not isinstance(context.command, click.Group):
+        return
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, info_name=name, parent=context, resilient_parsing=True)
-        parts += [f"## probing {name}", _prose(command.help), *_usage_and_options(command, inner)]
-        for word, one in getattr(command, "commands", {}).items():  # a group of its own
-            deep = click.Context(one, info_name=word, parent=inner, resilient_parsing=True)
-            parts += [f"### probing {name} {word}", _prose(one.help)]
-            parts += _usage_and_options(one, deep)
-    return _page([*parts, _WHICH_ERROR])
+        yield from _contexts(
+            click.Context(command, info_name=name, parent=context, resilient_parsing=True)
+        )
 
 
-def _usage_and_options(command: click.Command, context: click.Context) -> list[str]:
-    """The usage line and the table of options."""
-    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
-    records = [p.get_help_record(context) for p in command.get_params(context)]
-    rows = [(f"`{shown}`", _prose(meaning)) for shown, meaning in filter(None, records) if meaning]
-    parts = [f"```text\n{usage}\n```"]
-    return [*parts, _grid(("option", "meaning"), rows)] if rows else parts
+def _usage(context: click.Context) -> str:
+    """The usage line."""
+    words = (context.command_path, *context.command.collect_usage_pieces(context))
+    return f"```text\n{' '.join(words)}\n```"
+
+
+def _options(context: click.Context) -> list[tuple[str, str]]:
+    """The options and their meanings."""
+    records = [p.get_help_record(context) for p in context.command.get_params(context)]
+    return [(f"`{shown}`", prose(meaning)) for shown, meaning in filter(None, records) if meaning]
 
 
 def http_page() -> str:
@@ -163,7 +223,7 @@ def http_page() -> str:
         _HTTP_INTRO,
         _HTTP_ERRORS,
         "## Routes",
-        _grid(
+        grid(
             ("route", "request", "answer", "meaning"),
             (
                 (f"`{r.method} {r.path}`", _body(r.request), _answer(r), r.doc)
@@ -171,10 +231,11 @@ def http_page() -> str:
             ),
         ),
         "## Bodies",
+        _BODIES_INTRO,
     ]
     for name in sorted(set(schemas) - {"Error"}):
         parts += _body_section(_wire_class(name), schemas[name])
-    return _page(parts)
+    return page(parts)
 
 
 def _wire_class(name: str) -> type[Any]:
@@ -194,7 +255,7 @@ def _wire_class(name: str) -> type[Any]:
 
 def _body(cls: type[Any] | None) -> str:
     """A link to a body's section."""
-    return f"[{cls.__name__}](#{_anchor(cls.__name__)})" if cls is not None else ""
+    return f"[{cls.__name__}](#{anchor(cls.__name__)})" if cls is not None else ""
 
 
 def _answer(route: Route) -> str:
@@ -213,26 +274,23 @@ def _answer(route: Route) -> str:
 def _body_section(cls: type[Any], schema: dict[str, Any]) -> list[str]:
     """One body: what it is, and its members."""
     meanings = _attribute_docs(cls)
-    rows = (
-        (
-            f"`{name}`",
-            _json_type(member),
-            "yes" if name in schema["required"] else "no",
-            meanings.get(name, ""),
-        )
-        for name, member in schema["properties"].items()
-    )
-    head = ("member", "type", "required", "meaning")
-    return [f"### {cls.__name__}", _first_paragraph(cls), _grid(head, rows)]
+    lines = []
+    for name, member in schema["properties"].items():
+        mark = "" if name in schema["required"] else "?"
+        meaning = f": {meanings[name]}" if name in meanings else ""
+        lines.append(f"- `{name}{mark}`, {_json_type(member)}{meaning}")
+    return [f"### {cls.__name__}", first_paragraph(cls), "\n".join(lines)]
 
 
 def _json_type(schema: dict[str, Any]) -> str:
     """A JSON schema in a few words."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
-        return f"[{name}](#{_anchor(name)})"
+        return f"[{name}](#{anchor(name)})"
     if "anyOf" in schema:
-        return " or ".join(_json_type(member) for member in schema["anyOf"])
+        types = [_json_type(member) for member in schema["anyOf"]]
+        is_nullable = "null" in types
+        return " or ".join(name for name in types if name != "null") + "?" * is_nullable
     if schema["type"] == "array":
         return f"list of {_json_type(schema['items'])}"
     return str(schema["type"])
@@ -240,10 +298,11 @@ def _json_type(schema: dict[str, Any]) -> str:
 
 def _attribute_docs(cls: type[Any]) -> dict[str, str]:
     """What the docstring of a class says about its attributes."""
-    _, _, section = _docstring(cls).partition("Attributes:\n")
+    _, _, section = docstring(cls).partition("Attributes:\n")
     names = [field.name for field in dataclasses.fields(cls)]
     found = re.split(r"^ {4}(\w+): ", section, flags=re.MULTILINE)[1:]
-    docs = dict(zip(found[::2], (" ".join(text.split()) for text in found[1::2]), strict=True))
+    texts = (re.sub(r"\bNone\b", "null", " ".join(text.split())) for text in found[1::2])
+    docs = dict(zip(found[::2], (text.replace("``", "`") for text in texts), strict=True))
     if unknown := sorted(set(docs) - set(names)):
         raise LookupError(f"{cls.__name__} describes {unknown[0]}, which it does not have")
     return docs
@@ -262,7 +321,7 @@ def errors_page() -> str:
         (f"`{c.code}`", _class_of(c), str(c.status), str(c.exit_code), _error_doc(c))
         for c in classes
     )
-    return _page(["# Errors", intro, _grid(("code", "class", "HTTP", "exit", "meaning"), rows)])
+    return page(["# Errors", intro, grid(("code", "class", "HTTP", "exit", "meaning"), rows)])
 
 
 def _class_of(cls: type[ProbingError]) -> str:
@@ -273,58 +332,8 @@ def _class_of(cls: type[ProbingError]) -> str:
 
 def _error_doc(cls: type[ProbingError]) -> str:
     """What an error means, and what to do about it."""
-    meaning = _first_paragraph(cls)
+    meaning = first_paragraph(cls)
     return f"{meaning} {cls.help}".strip()
-
-
-def _docstring(cls: type[Any]) -> str:
-    """The docstring of a class."""
-    return inspect.getdoc(cls) or ""
-
-
-def _first_paragraph(cls: type[Any]) -> str:
-    """The first paragraph of a docstring, on one line."""
-    return " ".join(_docstring(cls).partition("\n\n")[0].replace("``", "`").split())
-
-
-def _first_sentence(text: str) -> str:
-    """A text up to its first full stop that ends a sentence."""
-    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
-
-
-def _prose(text: str | None) -> str:
-    """A help text as Markdown: paragraphs of one line, blocks marked by click kept as code."""
-    paragraphs = inspect.cleandoc(text or "").split("\n\n")
-    return "\n\n".join(_paragraph(paragraph) for paragraph in paragraphs)
-
-
-def _paragraph(text: str) -> str:
-    """One paragraph; what click must not wrap is code."""
-    if text.startswith("\b"):
-        return "```text\n" + inspect.cleandoc(text.removeprefix("\b\n")) + "\n```"
-    return " ".join(text.split())
-
-
-def _anchor(heading: str) -> str:
-    """The anchor that Markdown renderers give a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def _grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    lines = [head, tuple("---" for _ in head)]
-    lines += [tuple(_cell(text) for text in row) for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    """A text as it may stand in a cell."""
-    return text.replace("``", "`").replace("|", "\\|")
-
-
-def _page(parts: Iterable[str]) -> str:
-    """Parts with an empty line between them."""
-    return "\n\n".join((NOTICE, *filter(None, parts))) + "\n"
 
 
 def reliability_page() -> str:
@@ -332,7 +341,7 @@ def reliability_page() -> str:
     faults = runpy.run_path(str(DOCS.parent / "tests" / "faults.py"))
     rows = faults["rows"](faults["read_results"](faults["RESULTS"]))
     head = ("fault", "what is done", "what must come of it", "cases that hold", "figures (limit)")
-    return _page(["# Reliability, shown by attack", _RELIABILITY_INTRO, _grid(head, rows)])
+    return page(["# Reliability, shown by attack", _RELIABILITY_INTRO, grid(head, rows)])
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

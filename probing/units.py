@@ -1,16 +1,58 @@
 """Quantities as people write them.
 
-Rules of this file: pure functions; the one place that turns bytes and seconds into words.
+Rules of this file: pure functions; the one place that turns bytes and seconds into words. What is
+not known, or no number, is a dash.
 """
 
 from __future__ import annotations
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+import math
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_TIMES = (("ns", 1e9), ("us", 1e6), ("ms", 1e3))
+_LONG_TIMES = ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h"), (math.inf, 86_400, "d"))
+_UNKNOWN = "-"
 
 
-def size(amount: float) -> str:
-    """Bytes as people say them: `1.50 GiB`."""
+def size(amount: float | None) -> str:
+    """Bytes: `12 B`, `1.50 GiB`, `171.2 MiB`."""
+    if amount is None or not math.isfinite(amount):
+        return _UNKNOWN
     number, unit = float(amount), 0
-    while abs(number) >= (999.5 if unit else 1024) and unit < len(_UNITS) - 1:
+    while abs(number) >= (1023.95 if unit else 1023.5) and unit < len(_SIZES) - 1:
         number, unit = number / 1024, unit + 1
-    return f"{number:.0f} bytes" if unit == 0 else f"{number:.3g} {_UNITS[unit]}"
+    if unit == 0:
+        return f"{number:.0f} B" if number.is_integer() or abs(number) >= 100 else f"{number:.2g} B"
+    return f"{number:,.{2 if abs(number) < 9.995 else 1}f} {_SIZES[unit]}"
+
+
+def size_change(amount: float) -> str:
+    """Bytes with their sign: `+1.50 GiB`, `-12 B`; `0 B` where nothing changed."""
+    return f"+{size(amount)}" if amount > 0 else size(amount)
+
+
+def duration(seconds: float | None) -> str:
+    """A measured length of time, three digits of it: `750 us`, `12.3 s`; a long one as `age`."""
+    if seconds is None or not math.isfinite(seconds):
+        return _UNKNOWN
+    length = abs(seconds)
+    if length < 5e-10:
+        return "0 s"
+    for unit, per_second in _TIMES:
+        if length * per_second < 999.5:
+            return f"{seconds * per_second:.3g} {unit}"
+    return f"{seconds:.3g} s" if length < _LONG_TIMES[0][0] else _long_time(seconds)
+
+
+def age(seconds: float | None) -> str:
+    """How long ago something was, or lasts: `0.4 s`, `12 s`, `3 min`; never negative."""
+    if seconds is None or not math.isfinite(seconds):
+        return _UNKNOWN
+    seconds = max(0.0, seconds)
+    return f"{seconds:.1f} s" if seconds < 9.95 else _long_time(seconds)
+
+
+def _long_time(seconds: float) -> str:
+    """A length of time in the largest unit that keeps two digits."""
+    _, one_s, unit = next(each for each in _LONG_TIMES if abs(seconds) < each[0])
+    return f"{seconds / one_s:.0f} {unit}"

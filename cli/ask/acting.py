@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from .. import terminal
-from ..render.actions import act_notes, render_act, render_together
+from ..render.process.actions import act_notes, render_act, render_together
 from .asking import Replies, tell_notes
 from .many import membership_of, tell_coverage
 

@@ -17,8 +17,8 @@ from ...cluster.union.budget import DEFAULT_BUDGET_MIB
 from ...cluster.union.query import Union, UnionAnswer
 from ...errors import Unreachable
 from .. import terminal
-from ..render.coverage import render_coverage
-from ..render.union import render_moved, render_plan
+from ..render.ranks.coverage import render_coverage
+from ..render.ranks.union import render_moved, render_plan
 from ..target import Target
 from .many import membership_of
 from .ranks import failures

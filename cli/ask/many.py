@@ -39,7 +39,7 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
 def tell_coverage(outcomes: Sequence[Outcome[Any]]) -> Coverage:
     """Put the errors of those that failed and the footer on stderr."""
     from ...cluster.job.asking import Coverage
-    from ..render.coverage import render_coverage
+    from ..render.ranks.coverage import render_coverage
 
     coverage = Coverage.of(outcomes)
     terminal.tell(render_coverage(coverage))

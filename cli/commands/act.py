@@ -236,7 +236,7 @@ def undo(context: click.Context, *, number: int | None, alone: bool, style: str)
 @click.pass_context
 def list_(context: click.Context, *, style: str) -> None:
     """Show the last actions, what is in force, and what can be undone."""
-    from ..render.actions import render_acts
+    from ..render.process.actions import render_acts
 
     code = show(
         asked_target(context),

@@ -63,7 +63,7 @@ def command(
     def ask(process: Process) -> ArmedAnswer:
         return process.armed() if what is None else process.arm(what, asked)
 
-    from ..render.numerics import render_armed
+    from ..render.training.numerics import render_armed
 
     context.exit(show(target, style, ask, lambda found, _: render_armed(found.armed)))
 
@@ -71,7 +71,7 @@ def command(
 def _watch(target: Target, steps: int, style: str) -> int:
     """Wait for what is found, and show it."""
     from ...diagnosis.arming import watch_numbers
-    from ..render.numerics import progress_of, render_finding
+    from ..render.training.numerics import progress_of, render_finding
 
     def ask(process: Process) -> tuple[str, Watch]:
         with telling(target, progress_of) as tell:

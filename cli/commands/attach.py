@@ -6,7 +6,7 @@ import click
 
 from ...attach.injectors.names import AUTO, NAMES
 from ..ask.asking import show
-from ..render.attached import render_attached
+from ..render.process.attached import render_attached
 from ..target import target_options, target_with
 
 

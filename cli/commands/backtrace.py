@@ -10,7 +10,7 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..ask.asking import Replies, show, tell_notes
-from ..render.stacks import render_backtrace, render_folded
+from ..render.process.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, style_option, target_options
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks
     from ...cluster.ranks.stack_classes import merge_stacks
     from ..ask.many import tell_coverage
     from ..ask.ranks import asking_of, exit_code
-    from ..render.stack_classes import render_folded_classes, render_stack_classes
+    from ..render.ranks.stack_classes import render_folded_classes, render_stack_classes
 
     stacks, outcomes = gather_stacks(asking_of(target), looks=looks, native=native)
     merged = merge_stacks(stacks, looks=looks, by_line=lines, native=native)

@@ -31,7 +31,7 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
     one; NAME=VALUE changes one in the running process, where it can be changed at run time.
     """
     from ...settings import find
-    from ..render.settings import render_settings
+    from ..render.process.settings import render_settings
 
     target = asked_target(context)
     word, assigns, value = (setting or "").partition("=")

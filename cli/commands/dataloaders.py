@@ -29,7 +29,7 @@ def command(context: click.Context, *, style: str) -> None:
     turn it is and where that worker is, and its stack follows.
     """
     from ...diagnosis.dataloading import report_on
-    from ..render.dataloaders import render_loaders
+    from ..render.training.dataloaders import render_loaders
 
     def render(report: LoaderReport, screen: Screen) -> str:
         return render_loaders(report, width=screen.width, color=screen.color)

@@ -30,7 +30,7 @@ def command(context: click.Context, *, parameters: bool, style: str) -> None:
     from ...cluster.ranks.gather_facts import gather_facts
     from ...cluster.ranks.naming import rank_words
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
-    from ..render.differences import render_differences
+    from ..render.ranks.differences import render_differences
 
     asking = asking_of(asked_target(context))
     told, outcomes = gather_facts(asking, with_parameters=parameters)

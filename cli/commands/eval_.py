@@ -16,7 +16,7 @@ from .. import terminal
 from ..ask.asking import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
 from ..render.errors import render_failure
-from ..render.evaluation import eval_notes, lost_notes, render_repeated, render_result
+from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
 from ..target import asked_target, attach_option, style_option, target_options
 
@@ -164,7 +164,7 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     from ...cluster.ranks.evaluations import fold_results
     from ...cluster.ranks.gather_evaluations import gather_results
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
-    from ..render.evaluations import plain_results, render_results
+    from ..render.ranks.evaluations import plain_results, render_results
 
     results, outcomes, why = gather_results(
         asking_of(target),

@@ -45,7 +45,7 @@ def memory_viz(*, file: str, output: str | None) -> None:
     would run code as it is opened is refused.
     """
     from ..ask.output import write_file
-    from ..render.memory_viz import render_page
+    from ..render.memory.recording_page import render_page
 
     page = output or str(Path(file).with_suffix(".html"))
     if Path(page) == Path(file):
@@ -64,7 +64,7 @@ def diff(*, before: str, after: str) -> None:
     two does not matter. The largest difference at the peak comes first.
     """
     from ...allocations import compare, shared_devices
-    from ..render.memory_recording import render_difference
+    from ..render.memory.recording import render_difference
 
     screen = terminal.screen()
     both = _read(before), _read(after)
@@ -87,7 +87,7 @@ def checkpoint(*, file: str, style: str) -> None:
     nothing that it holds is run, and classes of a script are only named.
     """
     from ...diagnosis.checkpoints import read_checkpoint
-    from ..render.checkpoint import render_checkpoint
+    from ..render.training.checkpoint import render_checkpoint
 
     content = read_checkpoint(file)
     if style == "json":

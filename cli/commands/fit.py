@@ -97,7 +97,7 @@ def command(
 
         return find_largest(try_batch, memory=limit, margin=margin)
 
-    from ..render.fit import render_fit, render_largest
+    from ..render.memory.fit import render_fit, render_largest
 
     def draw(answer: FitAnswer, screen: Screen) -> str:
         return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
@@ -142,7 +142,7 @@ def _predictor(
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
     """A prediction beside what a real step takes, and meanwhile how far that is."""
     from ...diagnosis.fit_measured import checked
-    from ..render.memory_recording import render_progress
+    from ..render.memory.recording import render_progress
 
     with telling(target, render_progress) as tell:
         return checked(process, answer, timeout_s=target.timeout_s, tell=tell)
@@ -151,7 +151,7 @@ def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
 def _measured(process: Process, target: Target) -> MeasuredFit:
     """What steps of a process take, and meanwhile how far that is."""
     from ...diagnosis.fit_measured import measure
-    from ..render.memory_recording import render_progress
+    from ..render.memory.recording import render_progress
 
     with telling(target, render_progress) as tell:
         return measure(process, timeout_s=target.timeout_s, tell=tell)

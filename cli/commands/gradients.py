@@ -40,8 +40,8 @@ def command(context: click.Context, *, steps: int, rows: int, style: str) -> Non
     python.gradients. For these steps the training waits for its device; Ctrl-C ends it.
     """
     from ...diagnosis.arming import sample_gradients
-    from ..render.gradients import render_gradients
-    from ..render.numerics import progress_of
+    from ..render.training.gradients import render_gradients
+    from ..render.training.numerics import progress_of
 
     target = asked_target(context)
 

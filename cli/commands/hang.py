@@ -38,7 +38,7 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
     has crashed, 7 a job is slow; of several jobs, the gravest of these in the order 1, 6, 7.
     """
     from ...diagnosis.hang.diagnosis import diagnose
-    from ..render.hang import render_verdicts
+    from ..render.ranks.hang import render_verdicts
 
     target = asked_target(context)
     membership = membership_of(target)

@@ -29,7 +29,7 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
     if action is not None and number is None:
         raise UsageError("say which: `jobs cancel ID`; `jobs` shows the numbers.")
 
-    from ..render.eval_jobs import render_jobs
+    from ..render.process.eval_jobs import render_jobs
 
     code = show(
         target,

@@ -33,7 +33,7 @@ def command(context: click.Context, *, samples: int, style: str) -> None:
     one. Where the script has a tokenizer among its global names, its texts stand beside the
     numbers. The format `text` shows runs of ignored and trained labels, `table` every token.
     """
-    from ..render.labels import render_label_table, render_labels
+    from ..render.training.labels import render_label_table, render_labels
 
     target = asked_target(context)
 

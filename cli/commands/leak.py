@@ -45,8 +45,8 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     of each of these steps; Ctrl-C ends it.
     """
     from ...diagnosis.leaking import find_leaks
-    from ..render.leak import render_leak
-    from ..render.numerics import progress_of
+    from ..render.memory.leak import render_leak
+    from ..render.training.numerics import progress_of
 
     target = asked_target(context)
 

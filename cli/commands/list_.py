@@ -47,7 +47,7 @@ def command(
         shown = [dataclasses.asdict(process) for process in processes]
         terminal.write_json(shown)
     elif processes:
-        from ..render.processes import render_processes
+        from ..render.process.processes import render_processes
 
         screen = terminal.screen()
         terminal.write(render_processes(processes, width=screen.width, color=screen.color))
@@ -99,7 +99,7 @@ def _list_job(target: Target, job: str, style: str) -> None:
     if style == "json":
         terminal.write_json(dataclasses.asdict(membership))
         return
-    from ..render.members import render_members
+    from ..render.ranks.members import render_members
 
     screen = terminal.screen()
     terminal.write(render_members(membership, width=screen.width, color=screen.color))

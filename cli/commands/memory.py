@@ -109,7 +109,7 @@ def command(
     def ask(process: Process) -> MemoryReport:
         return _ask(process, target, top, theory=theory, referrers=referrers)
 
-    from ..render.memory import memory_markdown, render_memory
+    from ..render.memory.report import memory_markdown, render_memory
 
     code = show(
         target,

@@ -37,7 +37,7 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
     done that for want of memory.
     """
     from ...diagnosis.out_of_memory import report_on
-    from ..render.oom import render_oom
+    from ..render.memory.oom import render_oom
 
     target = asked_target(context)
 

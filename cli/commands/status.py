@@ -27,7 +27,7 @@ def command(context: click.Context, *, style: str) -> None:
     accelerator is in use, what that does. A process that does not answer, or has ended, still tells
     what its files hold.
     """
-    from ..render.status import render_status
+    from ..render.process.status import render_status
     from ..reports.status_report import report_on
 
     def render(report: StatusReport, screen: Screen) -> str:

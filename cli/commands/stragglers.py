@@ -31,7 +31,7 @@ def command(context: click.Context, *, last: int, style: str) -> None:
     from ...cluster.ranks.gather_times import gather_times
     from ...cluster.ranks.stragglers import find_stragglers
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
-    from ..render.stragglers import render_stragglers
+    from ..render.ranks.stragglers import render_stragglers
 
     times, outcomes = gather_times(asking_of(asked_target(context)), last=last)
     report = find_stragglers(times)

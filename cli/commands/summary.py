@@ -40,7 +40,7 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
     def ask(process: Process) -> Summary:
         return _ask(process, target, depth)
 
-    from ..render.summary import render_summary, summary_markdown
+    from ..render.training.summary import render_summary, summary_markdown
     from ..reports.model_summary import plain_summary
 
     code = show(

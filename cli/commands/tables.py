@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...errors import UsageError
+from ...messages.common import TableStatus
+from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
 from ..ask.asking import show
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
     from ...messages.common import TablesAnswer
-    from ...tables import Table
     from ..terminal import Screen
 
 
@@ -30,8 +33,6 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
     TABLE, list its columns with type, unit and meaning. A recorded table is kept in the
     process's run folder and outlives it; a live one is made when it is asked.
     """
-    from ..ask.catalog import find_table
-
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
 
@@ -46,8 +47,7 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
 
 
 def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
-    from ..ask.catalog import status_of
-    from ..render.catalog import render_columns, render_tables
+    from ..render.process.catalog import render_columns, render_tables
 
     now_ns = time.time_ns()
     if table is None:
@@ -57,10 +57,31 @@ def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
 
 
 def _plain(answer: TablesAnswer, table: Table | None) -> Any:
-    from ..ask.catalog import status_of
-    from ..render.catalog import plain_table
+    from ..render.process.catalog import plain_table
 
     now_ns = time.time_ns()
     if table is None:
         return [plain_table(status, now_ns=now_ns) for status in answer.tables]
     return plain_table(status_of(table, answer), now_ns=now_ns)
+
+
+def find_table(name: str) -> Table:
+    """The table of that name, with the schema or without.
+
+    Raises:
+        UsageError: There is none.
+    """
+    short = name.removeprefix(f"{SCHEMA}.").removeprefix(f"{OWN_SCHEMA}.")
+    if short in TABLES_BY_NAME:
+        return TABLES_BY_NAME[short]
+    near = difflib.get_close_matches(short.lower(), TABLES_BY_NAME, n=1)
+    hint = f" Did you mean {TABLES_BY_NAME[near[0]].full_name}?" if near else ""
+    raise UsageError(
+        f"there is no table {name!r}.{hint}", help="`probing ENDPOINT tables` lists all tables."
+    )
+
+
+def status_of(table: Table, answer: TablesAnswer) -> TableStatus:
+    """How that table stands; an agent of another version may not have it."""
+    unknown = TableStatus(name=table.name, kind=table.kind)
+    return next((status for status in answer.tables if status.name == table.name), unknown)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...errors import ProbingError, Unreachable
 from .. import terminal
-from ..render.evaluation import eval_notes, render_result
+from ..render.process.evaluation import eval_notes, render_result
 from ..render.text import escape_lines
 from ..target import Target
 
@@ -121,13 +121,13 @@ class Prompt:
         )
 
     def _backtrace(self, _: str) -> None:
-        from ..render.stacks import render_backtrace
+        from ..render.process.stacks import render_backtrace
 
         trace = self._process.backtrace()
         terminal.write(render_backtrace(trace))
 
     def _jobs(self, _: str) -> None:
-        from ..render.eval_jobs import render_jobs
+        from ..render.process.eval_jobs import render_jobs
 
         terminal.write(render_jobs(self._process.jobs().jobs))
 

@@ -45,19 +45,6 @@ def as_json(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def render_age(seconds: float | None) -> str:
-    """A length of time in the largest unit that keeps two digits: `0.4 s`, `12 s`, `3 min`."""
-    if seconds is None:
-        return ""
-    seconds = max(0.0, seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} d"
-
-
 def render_count(number: int | None) -> str:
     """A count with its thousands set apart; nothing where it is not known."""
     return "" if number is None else f"{number:,}"

@@ -44,7 +44,7 @@ def clean_and_show(target: Target, wanted: tuple[str, ...], *, out: bool) -> int
         The exit code.
     """
     from ...diagnosis.memory_cleaning import clean_memory
-    from ..render.memory_line import render_cleaned
+    from ..render.memory.line import render_cleaned
 
     def ask(process: Process) -> Cleaned:
         return clean_memory(process, wanted, timeout_s=target.timeout_s)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...errors import ProbingError, ProcessEnded
 from ...tables import SOURCES
 from .. import terminal
 from ..ask.asking import Replies, tell_notes
-from ..render.memory_line import render_memory_line
+from ..render.memory.line import MemoryMoment, render_memory_line
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -35,40 +34,6 @@ _SINCE = """
         SELECT max(allocated_bytes) FROM python.torch_trace
         WHERE start_ns > (SELECT time_ns FROM python.memory WHERE seq = {seq}))
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryMoment:
-    """A row of python.memory.
-
-    Attributes:
-        since_bytes: The most that was seen in use since the line before: on a device, of what its
-            allocator has handed out, else of the resident set. None for a first line.
-    """
-
-    step: int
-    micro_batch: int | None
-    phase: str
-    label: str | None
-    device: str
-    allocated_bytes: int | None
-    peak_bytes: int | None
-    reserved_bytes: int | None
-    peak_reserved_bytes: int | None
-    device_used_bytes: int | None
-    resident_bytes: int | None
-    cgroup_bytes: int | None
-    cgroup_limit_bytes: int | None
-    node_used_bytes: int | None
-    node_total_bytes: int | None
-    seq: int
-    since_bytes: int | None = None
-
-
-def moment_of(row: Mapping[str, Any]) -> MemoryMoment:
-    """A whole row of the table."""
-    names = [field.name for field in dataclasses.fields(MemoryMoment)]
-    return MemoryMoment(**{name: row[name] for name in names if name in row})
 
 
 def newest_moment(process: Process) -> MemoryMoment | None:

@@ -40,7 +40,7 @@ def change_recordings(target: Target, state: str, steps: int | None) -> int:
     Returns:
         The exit code.
     """
-    from ..render.memory_recording import render_status
+    from ..render.memory.recording import render_status
 
     replies = Replies(target, lambda process: process.record_allocations(state, steps=steps))
     for reply in replies:
@@ -74,7 +74,7 @@ def take_snapshots(target: Target, given: str, steps: int | None, awaited: Await
     """
     from ...allocations import write_snapshot
     from ..ask.output import write_file
-    from ..render.memory_recording import render_recording
+    from ..render.memory.recording import render_recording
 
     def ask(process: Process) -> tuple[Recording, Card]:
         return _snapshot(process, target, steps, awaited), process.status()
@@ -113,7 +113,7 @@ def file_for(given: str, recording: Recording, card: Card, *, is_single: bool) -
 
 def _snapshot(process: Process, target: Target, steps: int | None, awaited: Awaited) -> Recording:
     """The recording, and meanwhile how far it is."""
-    from ..render.memory_recording import render_progress
+    from ..render.memory.recording import render_progress
 
     with telling(target, render_progress) as tell:
         first = _wait(process, target, awaited)

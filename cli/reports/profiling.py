@@ -13,9 +13,9 @@ from ...diagnosis.device_use import DeviceUse, device_use
 from ...errors import UsageError
 from ...profiling import stacks_of
 from ..ask.asking import telling
-from ..render.chrome_trace import render_chrome_trace
-from ..render.flamegraph import render_flamegraph, render_speedscope
-from ..render.profile import (
+from ..render.profiling.chrome_trace import render_chrome_trace
+from ..render.profiling.flamegraph import render_flamegraph, render_speedscope
+from ..render.profiling.tables import (
     profile_head,
     profile_sections,
     samples_head,

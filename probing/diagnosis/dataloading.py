@@ -17,6 +17,7 @@ from ..errors import ProbingError
 from ..messages.common import Backtrace, LiveRows, ThreadStack
 from ..stacks import waits
 from ..tables import DATALOADERS
+from ..units import age
 
 STALL_S = 1.0
 """How long a batch must have been waited for before the wait counts as a stall."""
@@ -163,7 +164,7 @@ def sentence_of(stall: Stall) -> str:
     who = "the training"
     if stall.thread is not None and not stall.thread.is_main:
         who = f'thread {stall.thread.thread_id} "{stall.thread.name}"'
-    since = "" if loader.waited is None else f" {_length(loader.waited)}"
+    since = "" if loader.waited is None else f" {age(loader.waited)}"
     says = f"loader {loader.loader}: {who} has waited{since} for "
     if not loader.workers:
         return f"{says}a batch that it makes itself{_place(stall, 'in')}"
@@ -186,10 +187,3 @@ def _place(stall: Stall, joint: str) -> str:
     file = waits.library_path(frame.file) or frame.file.rpartition("/")[2]
     doing = f": {stall.stack.waiting}" if stall.stack.waiting else ""
     return f", {joint} {frame.func} ({file}:{frame.lineno}){doing}"
-
-
-def _length(seconds: float) -> str:
-    """A length of time that is a second at least."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -6,13 +6,12 @@ to be told, and no line. A figure that was not measured is left out; what is old
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ProbingError
-from ..units import size
+from ..units import age, duration, size
 
 if TYPE_CHECKING:
     from ..client.base import Process
@@ -154,11 +153,6 @@ def use_of(rows: Sequence[Row]) -> DeviceUse | None:
     )
 
 
-def plain_use(use: DeviceUse | None) -> dict[str, Any] | None:
-    """The same for JSON."""
-    return None if use is None else dataclasses.asdict(use)
-
-
 def sample_words(row: Row) -> str:
     """What a device did when it was looked at last."""
     words = []
@@ -178,8 +172,8 @@ def sample_words(row: Row) -> str:
         if rate is not None:
             words.append(f"{name} {size(rate)}/s")
     words += _damage(row)
-    age = f", {_age(row['age_s'])} ago" if row["age_s"] > _OLD_S else ""
-    return f"device {row['device']}: {', '.join(words) or 'tells nothing of itself'}{age}"
+    ago = f", {age(row['age_s'])} ago" if row["age_s"] > _OLD_S else ""
+    return f"device {row['device']}: {', '.join(words) or 'tells nothing of itself'}{ago}"
 
 
 def xid_lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -187,7 +181,7 @@ def xid_lines(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         known = _XIDS.get(row["xid"])
         words = f" ({known})" if known else ""
-        yield f"the driver told of error XID {row['xid']}{words} {_age(row['age_s'])} ago"
+        yield f"the driver told of error XID {row['xid']}{words} {age(row['age_s'])} ago"
 
 
 def _damage(row: Row) -> Iterator[str]:
@@ -202,12 +196,12 @@ def _steps(use: DeviceUse) -> Iterator[str]:
     row = use.steps
     if row is None:
         return
-    parts = [f"{stage} {_time(s)}" for stage, s in use.stages.items() if stage != "replay"]
+    parts = [f"{stage} {duration(s)}" for stage, s in use.stages.items() if stage != "replay"]
     of_it = f" ({', '.join(parts)})" if parts else ""
     bound = ""
     if row["judged"]:
         bound = f"; host-bound: {row['host_bound']} of the last {row['judged']}"
-    yield f"a step takes {_time(row['device_s'])} on the device{of_it}{bound}"
+    yield f"a step takes {duration(row['device_s'])} on the device{of_it}{bound}"
 
 
 def _collectives(use: DeviceUse) -> Iterator[str]:
@@ -218,7 +212,7 @@ def _collectives(use: DeviceUse) -> Iterator[str]:
     number = round(row["number"])
     yield (
         f"{number} collective{'' if number == 1 else 's'} of it take{'s' if number == 1 else ''}"
-        f" {_time(row['seconds'])} there, waiting for other ranks included: {size(row['bytes'])}"
+        f" {duration(row['seconds'])} there, waiting for other ranks included: {size(row['bytes'])}"
         f"{rate}"
     )
 
@@ -228,20 +222,8 @@ def _replays(use: DeviceUse) -> Iterator[str]:
     if row is None:
         return
     seconds = use.stages.get("replay")
-    each = "" if seconds is None else f", {_time(seconds)} of a step"
+    each = "" if seconds is None else f", {duration(seconds)} of a step"
     yield (
         f"{row['replays']:,} replay{'' if row['replays'] == 1 else 's'} of"
         f" {row['graphs']} CUDA graph{'' if row['graphs'] == 1 else 's'} on record{each}"
     )
-
-
-def _time(seconds: float) -> str:
-    """A length of time with three digits."""
-    if seconds >= 1:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
-
-
-def _age(seconds: float) -> str:
-    """How long ago something was."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..messages.common import LiveRows
 from ..tables import HOST_MEMORY
+from ..units import size
 from . import process
 from .cgroup import CgroupPaths, find_cgroup, parse_pressure
 from .kernel_files import read_text, sizes_in
@@ -48,10 +49,10 @@ def sentence_of(used_bytes: int, limit_bytes: int) -> str | None:
     """What to say about a cgroup; None while it is far from its limit."""
     if used_bytes < NEAR_LIMIT * limit_bytes:
         return None
-    used, limit = used_bytes / 2**30, limit_bytes / 2**30
     return (
-        f"its memory cgroup uses {used:.3g} GiB of {limit:.3g} GiB ({used / limit:.0%}): at the"
-        " limit the kernel kills without a word; python.host_memory tells who takes it"
+        f"its memory cgroup uses {size(used_bytes)} of {size(limit_bytes)}"
+        f" ({used_bytes / limit_bytes:.0%}): at the limit the kernel kills without a word;"
+        " python.host_memory tells who takes it"
     )
 
 
@@ -153,9 +154,9 @@ def _shm_bytes(pid: int, seen: set[tuple[int, int]]) -> int | None:
     held = _open_files(pid)
     if held is None:
         return None
-    for key, size in _mapped_files(pid).items():
-        held.setdefault(key, size)
-    new = {key: size for key, size in held.items() if key not in seen}
+    for key, mapped in _mapped_files(pid).items():
+        held.setdefault(key, mapped)
+    new = {key: mapped for key, mapped in held.items() if key not in seen}
     seen.update(new)
     return sum(new.values())
 

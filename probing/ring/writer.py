@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from ..errors import RingError
 from ..tables import Table
+from ..units import size
 from .format import (
     DROPPED,
     HEADER_SIZE,
@@ -169,8 +170,8 @@ def limit_rings(total_bytes: int, free_bytes: int | None = None) -> str | None:
     if not halvings or free_bytes is None:
         return None
     return (
-        f"every table holds 1/{1 << halvings} of its rows, because only {free_bytes / 2**20:.3g}"
-        f" MiB are free there, of which no more than 1/{_SHARE} is taken unless PROBING_RINGS_MIB"
+        f"every table holds 1/{1 << halvings} of its rows, because only {size(free_bytes)}"
+        f" are free there, of which no more than 1/{_SHARE} is taken unless PROBING_RINGS_MIB"
         " says how much"
     )
 

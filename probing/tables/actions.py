@@ -14,9 +14,9 @@ ACTION_STATES = ("done", "in force", "undone", "refused", "timed out", "failed",
 ACTIONS = Table(
     name="actions",
     kind="recorded",
-    doc="Changes made to the running training by `act`, a row each: who, when, what, what it was"
-    " before, and how long the training stood still for it. The row stands before the action is"
-    " applied, so that one without a state is of an action which has not come to its end.",
+    doc="One row per change by `act`: who, when, what, what it was before, and how long the"
+    " training paused. It is written before the action is applied: a row without a state has"
+    " not come to its end.",
     columns=(
         count("action_id", "Its number, as `act list` has it.", bits=32),
         text("name", "The action, as the command calls it."),
@@ -29,14 +29,14 @@ ACTIONS = Table(
         choice(
             "state",
             ACTION_STATES,
-            "`in force` until it is undone, replaced or given up; `done` for one that is over;"
-            " `refused`, `timed out` and `failed` ones have changed nothing; an `overwritten` one"
-            " was to be undone when nothing was left of it. NULL until it is known.",
+            "`in force` until undone, replaced or given up; `done`: over; `refused`, `timed"
+            " out`, `failed`: nothing was changed; `overwritten`: nothing of it was left to undo."
+            " NULL until known.",
             closing=True,
         ),
         text(
             "changes",
-            "What it has changed, from what to what; NULL when there is no more room for texts.",
+            "What it has changed, from what to what; NULL when there is no room for texts.",
             closing=True,
         ),
         text("notes", "What it has told beside that.", closing=True),

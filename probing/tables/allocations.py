@@ -27,39 +27,37 @@ _DEVICE = text("device", "`cpu`, or the accelerator, such as `cuda:0`.")
 _STREAM = count("stream", "The accelerator's stream that it is for; NULL on the CPU.")
 _MODULE = text(
     "module",
-    "The module that was running, in a backward pass the one whose work it undoes; of a"
-    " parameter, its state and its gradient the one that holds it. NULL where it is not"
-    " known.",
+    "The module that was running, or whose work the backward pass undoes; of a parameter, its"
+    " state and gradient the module that holds it. NULL where unknown.",
 )
 _CATEGORY = choice(
     "category",
     CATEGORIES,
-    "What the memory was for, told by who held it at the end of a step; what was gone"
-    " by then is an activation if it was made before a backward pass and freed in it."
-    " NULL else.",
+    "What the memory was for, by its holder at the end of a step; what was gone by then is an"
+    " activation if made before a backward pass and freed in it. Else NULL.",
 )
 _FRAME = text(
     "frame",
-    "The innermost frame of the program's own code, as `file:line function`; NULL where"
-    " no stack is known, as of all that is older than the recording.",
+    "The innermost frame of the program's own code, as `file:line function`; NULL without a"
+    " stack, as for all that is older than the recording.",
 )
 _FRAMES = text("frames", "The whole stack, one frame a line, the innermost first.")
 
 ALLOC_EVENTS = Table(
     name="alloc_events",
     kind="live",
-    doc="What the allocator did during the last recording (`memory --record`, `memory --snapshot`),"
-    " in the order of time, at most the newest 100 000. Computed from the file of that recording,"
-    " without the process; no rows before the first.",
+    doc="What the allocator did during the last recording (`memory --record`, `memory"
+    " --snapshot`), by time, the newest 100 000. Read from that recording's file; no rows"
+    " before the first.",
     columns=(
         count("step", "The training step; NULL where that is not known."),
         moment("time_ns", "When, since the epoch."),
         choice(
             "action",
             ALLOC_ACTIONS,
-            "What: memory is handed out (`alloc`) and given back (`free_requested`, then"
-            " `free_completed`), the driver asked for more or given some back (`segment_...`), or"
-            " out of memory (`oom`).",
+            "Memory is handed out (`alloc`) or given back (`free_requested`, then"
+            " `free_completed`), taken from or returned to the driver (`segment_...`), or out of"
+            " memory (`oom`).",
         ),
         _ADDRESS,
         _BYTES,
@@ -75,8 +73,8 @@ ALLOC_EVENTS = Table(
 ALLOC_BLOCKS = Table(
     name="alloc_blocks",
     kind="live",
-    doc="The memory that was in use when the last recording of allocations ended, older memory"
-    " among it: one row per block. Computed as python.alloc_events is.",
+    doc="The memory in use when the last recording of allocations ended, older memory included:"
+    " one row per block. Read as python.alloc_events is.",
     columns=(
         _ADDRESS,
         _BYTES,

@@ -15,16 +15,16 @@ CHANGES = Table(
     name="changes",
     schema=OWN_SCHEMA,
     kind="recorded",
-    doc="What was asked of the agent beside code and actions, and is more than to read: a row each,"
-    " who, when, what, how it ended. The row stands before it is done, so that one without a state"
-    " is of what has not come to its end. Code is in python.evals, actions are in python.actions.",
+    doc="One row per request that is more than reading, beside code (python.evals) and actions"
+    " (python.actions): who, when, what, how it ended. It is written before it is done: a row"
+    " without a state has not come to its end.",
     columns=(
         count("change_id", "Its number.", bits=32),
         text(
             "name",
-            "What was asked for: `attach` and `detach`, `set` of a setting, `arm`, `profile`,"
+            "What was asked for: `attach`, `detach`, `set` of a setting, `arm`, `profile`,"
             " `record` and `snapshot` of allocations, `fit`, `cancel` of an eval. The audit event"
-            " is called the same, with `probing.` before it.",
+            " has the same name after `probing.`.",
         ),
         text(
             "arguments",
@@ -33,8 +33,8 @@ CHANGES = Table(
         choice(
             "state",
             CHANGE_STATES,
-            "How it ended: `vetoed` by an audit hook of the process; `refused` as it was asked"
-            " for, or as things were; `failed` in the doing, or given up. NULL until then.",
+            "How it ended: `vetoed` by an audit hook; `refused` when asked for or as things"
+            " were; `failed` in the doing, or given up. NULL until then.",
             closing=True,
         ),
         text("error", "Why it was not done.", closing=True),

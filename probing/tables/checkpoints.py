@@ -13,8 +13,8 @@ SAVED_BY = ("torch.save", "torch.distributed.checkpoint")
 CHECKPOINTS = Table(
     name="checkpoints",
     kind="recorded",
-    doc="One row for each call of `torch.save` and of torch.distributed.checkpoint's `save` and"
-    " `async_save`, whatever is saved. A row is open while the file is written.",
+    doc="One row per call of `torch.save`, and of `save` and `async_save` of"
+    " torch.distributed.checkpoint. A row is open while the file is written.",
     columns=(
         STEP._replace(doc="The last step that had ended."),
         text("path", "Where it was written; NULL of what is no file by a name."),

@@ -19,8 +19,8 @@ _WHAT = (
     ),
     text(
         "shapes",
-        "The sizes of the tensors that this rank gives (for `recv`, takes), such as `[64,128]`;"
-        " several are separated by `;`, and of many the first eight are named.",
+        "The sizes of the tensors that this rank gives (for `recv`, takes), such as `[64,128]`,"
+        " separated by `;`, the first eight.",
     ),
     text("dtypes", "Their data type; several types are separated by `;`."),
 )
@@ -28,36 +28,35 @@ _WHAT = (
 COLLECTIVES = Table(
     name="collectives",
     kind="recorded",
-    doc="Every collective and every message between two ranks, from its entry on: an open row"
-    " (`duration IS NULL`) is one that this rank has entered and that has not ended, so that it"
-    " waits for others, or one begun with `async_op` that is under way.",
+    doc="Every collective and every message between two ranks. An open row (`duration IS NULL`)"
+    " is one that this rank has entered and that has not ended: it waits for others, or runs"
+    " with `async_op`.",
     columns=(
         STEP,
         GROUP_NAME,
         count("group_size", "How many ranks the group has.", bits=32),
         count(
             "seq",
-            "The number of the collective within its group, from 1: the same on all ranks for the"
-            " same collective. Where the agent came later, it goes on from the backend's number,"
-            " which is that only if no messages were exchanged in the group before. For `send` and"
-            " `recv`, the number of the message from this sender to this receiver.",
+            "The collective's number within its group, from 1, the same on all ranks. Where the"
+            " agent came later, it continues the backend's number, which is the same only if the"
+            " group had exchanged no messages. For `send` and `recv`, the message's number from"
+            " this sender to this receiver.",
         ),
         *_WHAT,
         size("bytes", "The size of those tensors."),
         text(
             "reduce_op",
-            "`sum`, `avg`, `max`, ..., as the backend is told: DistributedDataParallel divides its"
-            " gradients first and has them summed, unless a hook says otherwise. NULL for one that"
-            " reduces nothing, and where a torch does not tell what its C++ calls for.",
+            "`sum`, `avg`, `max`, ..., as the backend is told: DistributedDataParallel divides"
+            " its gradients and sums them, unless a hook differs. NULL without a reduction, and"
+            " where torch does not tell it of calls from C++.",
         ),
         count(
             "root",
-            "The rank that sends to all or receives from all, counted in the whole job; NULL where"
-            " there is none.",
+            "The rank in the whole job that sends to all or receives from all; NULL without one.",
         ),
         count(
             "peer",
-            "The other rank of a `send` or `recv`, counted in the whole job; NULL for a"
+            "The other rank of a `send` or `recv`, as numbered in the whole job; NULL for a"
             " collective, and while it may be any.",
         ),
         flag(
@@ -66,30 +65,28 @@ COLLECTIVES = Table(
         ),
         text(
             "caller",
-            "The line of the program, as `file.py:123`; where none of its lines led to it, that of"
-            " the library.",
+            "The line of the program, as `file.py:123`; else that of the library.",
         ),
         DURATION,
         count(
             "wait_ns",
-            "How long the program was kept waiting for it; NULL where that is not known. Of one"
-            " that a device does, no longer than it took to queue it: the device waits.",
+            "How long the program waited for it; NULL where unknown. On a device only the time"
+            " to queue it: the device waits.",
             unit="ns",
             closing=True,
         ),
         seconds(
             "device_s",
-            "What it took on the accelerator, waiting there for other ranks included: in the"
-            " steps that python.device_times has, of one that its caller waits for at once, and"
-            " that was not gathered with others. The rank that comes last waits for none, so that"
-            " the least of all ranks is the transfer.",
+            "Its time on the accelerator, waiting for other ranks included, in the steps of"
+            " python.device_times, where the caller waits at once and it was not coalesced. The"
+            " least of all ranks is the transfer, since the last rank waits for none.",
             closing=True,
         ),
         size(
             "growth_bytes",
-            "By how much the memory in use had grown in it, below 0 where it had shrunk: what the"
-            " allocator of the accelerator had handed out, on the CPU the resident set. Of each"
-            " call while `probing PID leak` watches, else of one now and then; NULL of the others.",
+            "How much memory in use grew in it (negative: shrank): the accelerator allocator's,"
+            " on the CPU the resident set. Of each call while `probing PID leak` watches, else"
+            " now and then; otherwise NULL.",
             closing=True,
         ),
         text("error", "What it failed with; NULL if it did not.", closing=True),
@@ -112,8 +109,7 @@ PROCESS_GROUPS = Table(
         count("group_rank", "Which of them this process is, from 0."),
         text(
             "ranks",
-            "All of them, as they are counted in the whole job: `0,1,2,3`; of very many, ranges:"
-            " `0-511`.",
+            "Its ranks in the whole job: `0,1,2,3`; of very many, ranges: `0-511`.",
         ),
         seconds("timeout_s", "How long its collectives may take, before torch gives up."),
         moment("created_ns", "When it was first seen."),
@@ -123,17 +119,16 @@ PROCESS_GROUPS = Table(
 FLIGHT_RECORDER = Table(
     name="flight_recorder",
     kind="live",
-    doc="What torch's own flight recorder has of the last collectives, whoever called for them:"
-    " also from before the agent came. It is on where TORCH_FR_BUFFER_SIZE is above 0, and has no"
-    " rows where it is off.",
+    doc="The last collectives in torch's own flight recorder, also from before the agent came."
+    " Empty unless TORCH_FR_BUFFER_SIZE is above 0.",
     columns=(
         count("record_id", "Its number in this process, from 0; those of NCCL are counted apart."),
         GROUP_NAME,
         text("description", "What the group is for."),
         count(
             "backend_seq",
-            "The number that the backend gives it within its group. Backends count some"
-            " collectives twice, and messages, too, so it is not `seq` of python.collectives.",
+            "The backend's number for it within its group. It counts some collectives twice and"
+            " messages too, so it is not `seq` of python.collectives.",
         ),
         text("backend", "Such as `gloo` or `nccl`."),
         *_WHAT,
@@ -154,8 +149,8 @@ FLIGHT_RECORDER = Table(
         moment("completed_ns", "When it was seen to have ended; NULL where that is not told."),
         seconds(
             "device_s",
-            "What it took on the device, waiting for others there included; NULL unless NCCL times"
-            " it: TORCH_NCCL_ENABLE_TIMING=1.",
+            "Its time on the device, waiting for others included; NULL unless NCCL times it:"
+            " TORCH_NCCL_ENABLE_TIMING=1.",
         ),
     ),
 )

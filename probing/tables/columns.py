@@ -9,8 +9,8 @@ from .records import Column, Scaled, count, flag, moment, size, text
 
 STEP = count(
     "step",
-    "The training step: grows by one each time the optimizer has stepped; in a process that"
-    " never steps an optimizer, each time the root module has been called.",
+    "The training step: grows by one as the optimizer steps; without an optimizer, with each"
+    " call of the root module.",
     bits=32,
 )
 SEQ = count("seq", "The row's number in this table since the process started, counted from 1.")
@@ -19,9 +19,8 @@ MODEL = Column(
     name="model",
     type="text",
     part_of="root",
-    doc="The root module it belongs to, by its name in `python.models`: the variable that held it"
-    " when it was first called, where that is known, else its class; with a number for the second"
-    " of a name and those that follow.",
+    doc="The root module's name in `python.models`: the variable that held it at its first call,"
+    " else its class; numbered where several share a name.",
 )
 DURATION = Column(
     name="duration",
@@ -41,9 +40,8 @@ START_NS = moment("start_ns", "When it started, since the epoch.")
 DURATION_NS = count("duration_ns", "`duration` as the exact integer.", unit="ns", closing=True)
 ALLOCATED_BYTES = size(
     "allocated_bytes",
-    "Memory in use as it ended: what the accelerator's allocator has handed out;"
-    " in a process that uses none, the resident set. Sampled every few"
-    " milliseconds, not at each row.",
+    "Memory in use at the end: the accelerator allocator's, else the resident set. Sampled every"
+    " few milliseconds, not at each row.",
     closing=True,
 )
 THREAD = count("thread_id", "The thread it ran in, by its number in the kernel.", bits=32)

@@ -13,15 +13,15 @@ ENVIRONMENT_KINDS = ("environment", "version", "torch", "place")
 ENVIRONMENT = Table(
     name="environment",
     kind="live",
-    doc="What the process runs in that can make it compute something else than another rank:"
-    " environment variables of torch, NCCL, gloo, CUDA, OpenMP and Python, versions of the packages"
-    " that are imported, switches of torch, host and device.",
+    doc="What can make the process compute something else than another rank: environment"
+    " variables of torch, NCCL, gloo, CUDA, OpenMP and Python, versions of imported packages,"
+    " torch switches, host and device.",
     columns=(
         choice(
             "kind",
             ENVIRONMENT_KINDS,
-            "`environment` for a variable, `version` of a package, `torch` for a switch or number"
-            " of torch's, `place` for what differs between ranks by its nature.",
+            "`environment`: a variable; `version` of a package; `torch`: a switch or number of"
+            " torch; `place`: what differs between ranks by nature.",
         ),
         text("name", "Its name."),
         text("value", "Its value; NULL for a secret."),
@@ -31,8 +31,7 @@ ENVIRONMENT = Table(
         ),
         text(
             "fingerprint",
-            "Of a secret, 16 bits that tell whether it is the same on another rank of the job;"
-            " NULL for anything else.",
+            "Of a secret, 16 bits that tell whether another rank has the same; else NULL.",
         ),
     ),
 )
@@ -40,24 +39,24 @@ ENVIRONMENT = Table(
 PARAMETER_CHECKSUMS = Table(
     name="parameter_checksums",
     kind="live",
-    doc="A checksum of the bits of each parameter and each buffer of the models that are trained,"
-    " the options of the optimizers' groups, and checksums of the states of random generators,"
-    " taken by the training thread at the end of a step; where that makes no progress, as it"
-    " stands. Ranks that hold the same parameters have the same checksums after the same step.",
+    doc="Checksums of the bits of each parameter and buffer of the trained models, the"
+    " optimizers' options, and checksums of random generators' states, taken by the training"
+    " thread at the end of a step, or as things are where it makes no progress. Equal"
+    " parameters have equal checksums after the same step.",
     columns=(
         count("step", "The last step that was over; NULL where none is counted."),
         choice(
             "kind",
             CHECKSUM_KINDS,
-            "`parameter`; `buffer`; `statistic` for a buffer in which a normalization counts the"
-            " batches of its own rank; `optimizer` for an option of a group; `random` for the"
-            " state of a generator.",
+            "`parameter`; `buffer`; `statistic`: a buffer in which a normalization counts its"
+            " own rank's batches; `optimizer`: an option of a group; `random`: a generator's"
+            " state.",
         ),
         text("root", "The class of the root module, or of the optimizer, that it belongs to."),
         text(
             "parameter",
-            "Its qualified name in the root; of an option its group and name; of a state whose"
-            " generator it is.",
+            "Its qualified name in the root; of an option its group and name; of a state its"
+            " generator.",
         ),
         text("shape", "Its size, such as `[64,128]`; that of a shard."),
         text("dtype", "Its type."),
@@ -65,9 +64,9 @@ PARAMETER_CHECKSUMS = Table(
         flag("is_shard", "Whether other ranks hold other parts of it, so that theirs differ."),
         text(
             "checksum",
-            "`crc32:` and 8 digits in main memory, `sums:` and 16 on a device, where it is made of"
-            " sums; of an option its value; NULL where the parameter holds no plain numbers, or is"
-            " on a device while the training stands still.",
+            "`crc32:` and 8 digits in main memory, `sums:` and 16 on a device; of an option its"
+            " value; NULL where the parameter holds no plain numbers, or is on a device while the"
+            " training stands still.",
         ),
     ),
 )

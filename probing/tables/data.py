@@ -10,16 +10,15 @@ from .records import Table, count, flag, seconds, size, text
 
 _LOADER = count(
     "loader",
-    "The number of the `DataLoader`, counted from 0 in the order in which the agent has met them.",
+    "The number of the `DataLoader`, from 0 in the order in which the agent met them.",
     bits=32,
 )
 
 BATCHES = Table(
     name="batches",
     kind="recorded",
-    doc="Every wait for a batch of a `torch.utils.data.DataLoader`, in any thread. A row is written"
-    " when the wait begins and completed when the batch is there, so an open row is a wait that is"
-    " going on. The last wait of an epoch brings no batch: see `exhausted`.",
+    doc="Every wait for a batch of a `torch.utils.data.DataLoader`, in any thread. An open row"
+    " is a wait in progress. The last wait of an epoch brings no batch: see `exhausted`.",
     columns=(
         STEP,
         _LOADER,
@@ -27,13 +26,13 @@ BATCHES = Table(
         DURATION,
         count(
             "worker",
-            "The worker process that made it, by its number in the loader; of a batch that has not"
-            " come, the one whose turn it is. NULL without workers, and where it is not known.",
+            "The number of the worker process that made it, or whose turn it is; NULL without"
+            " workers or where unknown.",
         ),
         count(
             "samples",
-            "The samples in it: the first size of its tensors. NULL where they have none, and"
-            " where the loader does not collate and they do not show one.",
+            "Its samples: the first size of its tensors. NULL without one, and where an"
+            " uncollated batch does not show it.",
             closing=True,
         ),
         count(
@@ -49,8 +48,8 @@ BATCHES = Table(
         text(
             "tensors",
             "Names, types and sizes of its tensors, such as `input_ids: int64[4,128], labels:"
-            " int64[4,128]`. Of the first 512 kinds of batches all sizes are given, of the next"
-            " 512 only the first, such as `int64[4,?]`, and none of others.",
+            " int64[4,128]`; after 512 kinds of batches only the first, such as `int64[4,?]`,"
+            " after 1,024 none.",
             closing=True,
         ),
         text(
@@ -77,9 +76,8 @@ BATCHES = Table(
 DATALOADERS = Table(
     name="dataloaders",
     kind="live",
-    doc="Every iterator of a `torch.utils.data.DataLoader` that is alive, one row for each of its"
-    " worker processes, or a single one without workers. The loader's columns are the same in all"
-    " rows of it.",
+    doc="Every live iterator of a `torch.utils.data.DataLoader`: one row per worker process, or"
+    " one without workers; the loader's columns repeat in each.",
     columns=(
         _LOADER,
         text("dataset", "The class of its dataset."),
@@ -106,8 +104,8 @@ DATALOADERS = Table(
         flag("waiting", "Whether a thread waits for its next batch right now."),
         seconds(
             "waited",
-            "For how long it has waited; NULL when none does, and when the wait began before the"
-            " agent came.",
+            "For how long it has waited; NULL when it does not wait, or waited before the agent"
+            " came.",
         ),
         count("thread_id", "The thread that waits; NULL when none does."),
         count(
@@ -124,7 +122,7 @@ DATALOADERS = Table(
         count("pid", "The worker's process."),
         text(
             "state",
-            "The kernel's word for it: R running, S sleeping, D uninterruptible, T stopped, Z"
+            "The kernel's state of it: R running, S sleeping, D uninterruptible, T stopped, Z"
             " ended; NULL when it is gone.",
         ),
         size("resident_bytes", "The worker's resident set, what it shares with others included."),

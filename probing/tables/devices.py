@@ -11,9 +11,9 @@ from .records import Table, count, number, size, text
 DEVICES = Table(
     name="devices",
     kind="recorded",
-    doc="What NVML tells of the device that the training uses, about once a second, from a thread"
-    " of the agent's own. Empty without an accelerator, and without the package nvidia-ml-py; a"
-    " figure that the device does not tell, as a MIG slice tells few, is NULL.",
+    doc="What NVML tells of the training's device, about once a second, from a thread of the"
+    " agent. Empty without an accelerator and without the package nvidia-ml-py; what the"
+    " device does not tell, as a MIG slice, is NULL.",
     columns=(
         STEP,
         text("device", "As torch counts it in this process: `cuda:0`."),
@@ -29,7 +29,7 @@ DEVICES = Table(
         size("total_bytes", "What the device has.", closing=True),
         size(
             "own_bytes",
-            "What this process has of it, as the driver sees it; NULL where that counts processes"
+            "This process's share of it, as the driver sees it; NULL where that counts processes"
             " otherwise, as in some containers.",
             closing=True,
         ),
@@ -40,8 +40,8 @@ DEVICES = Table(
         count("memory_mhz", "The clock of its memory.", unit="MHz", closing=True),
         text(
             "throttled",
-            "What holds its clocks down, such as `power cap` or `hardware thermal`; several are"
-            " separated by `;`. NULL where nothing does, or that is not told.",
+            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated by"
+            " `;`. NULL without any or where not told.",
             closing=True,
         ),
         count("temperature_c", "How hot it is.", unit="C", closing=True),
@@ -57,7 +57,7 @@ DEVICES = Table(
         ),
         count(
             "xid",
-            "The number of an error that the driver has told since the row before; NULL for none.",
+            "The number of an error that the driver told since the previous row, else NULL.",
             closing=True,
         ),
         *(

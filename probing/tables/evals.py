@@ -21,23 +21,22 @@ EVAL_STATES = (
 EVALS = Table(
     name="evals",
     kind="recorded",
-    doc="Code that was run in the process by `eval` and its like, a row each time: who, when, what,"
-    " how long, how it ended. The row stands before the code runs, so that one without an end is"
-    " that of code which has not come back. An eval that is repeated has one row.",
+    doc="One row per `eval` or the like: who, when, what, how long, how it ended. It is written"
+    " before the code runs: a row without an end is code that has not returned. A repeated"
+    " eval has one row.",
     columns=(
         count("eval_id", "Its number, as `probing PID jobs` has it.", bits=32),
         count(
             "step",
-            "The training step at that moment, the last one where it was repeated; NULL where none"
-            " is counted, and while the code waits or runs.",
+            "The training step then, the last one where repeated; NULL where none is counted,"
+            " and while the code waits or runs.",
             closing=True,
         ),
         choice(
             "state",
             EVAL_STATES,
-            "How it ended: `raised` by an exception of its own; `interrupted` by its time limit;"
-            " `vetoed` by an audit hook of the process; `not run` when no safe point came. NULL"
-            " until then.",
+            "How it ended: `raised` an exception; `interrupted` by its time limit; `vetoed` by"
+            " an audit hook; `not run` without a safe point. NULL until then.",
             closing=True,
         ),
         text("error_type", "The exception that ended it, if any.", closing=True),
@@ -46,7 +45,7 @@ EVALS = Table(
         text("address", "The address it came from, if by TCP."),
         text(
             "code",
-            "The code, at most 1,000 characters of it; NULL when there is no more room for texts.",
+            "The code, its first 1,000 characters; NULL when there is no room for texts.",
         ),
         text("code_sha256", "The first 16 digits of the SHA-256 of all the code; NULL as `code`."),
         count("code_bytes", "How long the code is."),

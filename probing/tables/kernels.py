@@ -13,9 +13,9 @@ KERNEL_CATEGORIES = ("gemm", "attention", "communication", "memory", "other")
 KERNELS = Table(
     name="kernels",
     kind="live",
-    doc="What the steps of the last `profile` were spent on: one row per kernel of the accelerator"
-    " and one per operator. Computed from the file of that profile, without the process; no rows"
-    " before the first profile.",
+    doc="What the steps of the last `profile` were spent on: one row per kernel of the"
+    " accelerator and one per operator. Read from that profile's file; no rows before the"
+    " first.",
     columns=(
         text("name", "The operator's or kernel's name, as torch has it."),
         choice(

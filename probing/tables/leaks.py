@@ -28,17 +28,17 @@ _CATEGORY = choice("category", CATEGORIES, "What the storages are used for; see 
 HOLDER_COLUMNS = (
     flag(
         "has_graph",
-        "Whether one of them has an autograd graph, so that it keeps alive what led to it. NULL"
-        " where no Python object of it was found.",
+        "Whether one of them keeps an autograd graph alive. NULL where no Python object of it"
+        " was found.",
     ),
     choice(
         "holder",
         HOLDERS,
-        "From where one of them is referred to: a `global` variable of a module, an `attribute` of"
-        " a torch module, a `class` attribute, a `closure`, a `local` variable of a function under"
-        " way, the `traceback` of an exception that is kept, the autograd `graph` of another one;"
-        " a `cycle` that only the garbage collector will free, `native` code or what Python's"
-        " garbage collector does not know, such as a NumPy array; or `unknown`.",
+        "What refers to one of them: a `global` variable, an `attribute` of a torch module, a"
+        " `class` attribute, a `closure`, a `local` variable of a running function, the"
+        " `traceback` of a kept exception, another one's autograd `graph`; a `cycle` that only"
+        " the garbage collector frees, `native` code or objects that the garbage collector does"
+        " not know, such as a NumPy array; or `unknown`.",
     ),
     text("path", "That reference, such as `trainer.losses[...]`."),
     text("place", "Whose it is, such as `__main__`, or the function's name."),
@@ -54,9 +54,9 @@ HOLDER_COLUMNS = (
 LEAK_STEPS = Table(
     name="leak_steps",
     kind="live",
-    doc="One row per watched step and category: what was in memory as the step ended, counted"
-    " storage by storage; and the counts that grow with the commonest mistakes. The first row of"
-    " each category is from before the watched steps.",
+    doc="One row per watched step and category: what was in memory as the step ended, by"
+    " storage; and counts that grow with common mistakes. The first row of each category is"
+    " from before the watch.",
     columns=(
         STEP,
         _CATEGORY,
@@ -66,8 +66,8 @@ LEAK_STEPS = Table(
         count("hooks", "Hooks on those modules and on their parameters, likewise."),
         flag(
             "stale_gradients",
-            "Whether the step's first backward pass found gradients of the step before. NULL where"
-            " it was not seen, and with several optimizers.",
+            "Whether the step's first backward pass found the previous step's gradients. NULL"
+            " where not seen, and with several optimizers.",
         ),
         count("graph_pools", "Memory pools of CUDA graphs; NULL without an accelerator in use."),
         size("graph_pool_bytes", "What those have reserved of the device."),
@@ -75,8 +75,8 @@ LEAK_STEPS = Table(
         count("threads", "Threads of Python, without the agent's."),
         size(
             "worker_bytes",
-            "What the worker processes have of their own, those of data loaders among them; NULL"
-            " where there are none, or some have gone.",
+            "The worker processes' own memory, data loaders' included; NULL without any, or"
+            " where some have gone.",
         ),
         seconds("cost_s", "How long the training was held to count them."),
     ),
@@ -85,15 +85,15 @@ LEAK_STEPS = Table(
 LEAK_GROWTH = Table(
     name="leak_growth",
     kind="live",
-    doc="What has changed in the watched steps: one row per category, module, type and device of"
-    " which there is more or less after them than before. Every storage is counted, so that they"
-    " add up to what all tensors together have grown by.",
+    doc="What changed over the watched steps: one row per category, module, type and device with"
+    " more or less than before. Every storage counts, so the rows add up to the growth of all"
+    " tensors.",
     columns=(
         _CATEGORY,
         text(
             "module",
-            "The module that they belong to, by its name in its root; of what autograd has saved"
-            " in the watched steps, the innermost in whose call that was. NULL where it is none.",
+            "The module that they belong to, by its name in its root; for saved activations the"
+            " innermost in whose call they were saved. NULL without one.",
         ),
         text("dtype", "The type of the numbers."),
         text("device", "Where they lie, such as `cuda:0`."),
@@ -107,16 +107,16 @@ LEAK_GROWTH = Table(
 LEAKS = Table(
     name="leaks",
     kind="live",
-    doc="One row per kind of storage that was new in several of the watched steps and never went,"
-    " the largest growth first; and one per count that grew instead: of hooks, of descriptors and"
-    " threads that stay, of items in a collection of Python, and what worker processes have.",
+    doc="One row per kind of storage that was new in several watched steps and stayed, largest"
+    " growth first; and one per count that grew: hooks, descriptors, threads, items of a"
+    " Python collection, memory of worker processes.",
     columns=(
         _CATEGORY,
         text("module", "The module that they belong to, by its name in its root; else NULL."),
         text(
             "name",
-            "What that module, or the optimizer, calls the newest of them; `hooks`, `descriptors`,"
-            " `threads`, `items` or `workers` of what is no storage; else NULL.",
+            "What that module or optimizer calls the newest of them; `hooks`, `descriptors`,"
+            " `threads`, `items` or `workers` where it is no storage; else NULL.",
         ),
         text("shape", "Type and sizes, such as `float32[8,128]`."),
         text("device", "Where they lie, such as `cuda:0`."),

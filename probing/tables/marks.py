@@ -35,7 +35,7 @@ METRICS = Table(
         text("name", "What the script calls it."),
         number(
             "value",
-            "The number; NULL for what is none, and while it is on its way from a device.",
+            "The number; NULL where it is none, or still on its way from a device.",
             closing=True,
         ),
         THREAD,

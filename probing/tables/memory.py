@@ -25,21 +25,20 @@ PROCESS_ROLES = ("trainer", "data_worker", "probing", "child")
 MEMORY = Table(
     name="memory",
     kind="recorded",
-    doc="Memory in use at the phases of each step and each of its micro-batches, written by the"
-    " training thread. Where the steps are so short that this would cost more than a twentieth of"
-    " the setting `overhead`, only some of them have rows, and those after a step in which more was"
-    " in use than ever before. Peaks are read, and reset only by a `mark`"
-    " that asks for it.",
+    doc="Memory in use at the phases of each step and micro-batch, written by the training"
+    " thread. Where that would cost more than a twentieth of the setting `overhead`, only"
+    " some steps have rows, and those after a new peak. Peaks are read, and reset only by a"
+    " `mark` that asks for it.",
     columns=(
         STEP,
         count("micro_batch", "The micro-batch of the step, counted from 0; NULL outside of any."),
         choice(
             "phase",
             MEMORY_PHASES,
-            "`attach`: recording begins, or a device is first seen in use: the baseline."
-            " `before_forward`, `after_forward` (the backward pass begins, or the last root module"
-            " has returned), `after_backward`: once per micro-batch. `after_step`: the step has"
-            " ended. `mark`: `probing.see_memory(label)`, or a person cleans up: `memory --gc`.",
+            "`attach`: recording begins, or a device is first in use: the baseline."
+            " `before_forward`, `after_forward` (the backward pass begins, or the last root"
+            " module has returned), `after_backward`: once per micro-batch. `after_step`: the"
+            " step has ended. `mark`: `probing.see_memory(label)` or `memory --gc`.",
         ),
         text("label", "What the script calls a `mark`."),
         text(
@@ -58,16 +57,16 @@ MEMORY = Table(
         size("peak_reserved_bytes", "The most of that, as `peak_bytes`.", closing=True),
         size(
             "device_used_bytes",
-            "In use on the whole device, by all programs, as NVML tells it: as python.devices has"
-            " it last, so about a second old. NULL without the package nvidia-ml-py.",
+            "In use on the whole device, by all programs, as in python.devices: about a second"
+            " old. NULL without the package nvidia-ml-py.",
             closing=True,
         ),
         size("device_total_bytes", "What the device has, as NVML tells it.", closing=True),
         size("resident_bytes", "The process's resident set.", closing=True),
         size(
             "cgroup_bytes",
-            "In use in the process's memory cgroup, file cache included; 100 ms old at most. The"
-            " cgroup is the one, of its own and those around it, with the tightest limit.",
+            "In use in the process's memory cgroup (of its own and the enclosing ones that with"
+            " the tightest limit), file cache included; 100 ms old at most.",
             closing=True,
         ),
         size(
@@ -77,8 +76,7 @@ MEMORY = Table(
         ),
         count(
             "cgroup_oom_kills",
-            "Processes that the kernel has killed in that cgroup for want of memory. One second"
-            " old at most.",
+            "Processes in that cgroup killed by the kernel OOM killer. One second old at most.",
             closing=True,
         ),
         size(
@@ -100,9 +98,9 @@ MEMORY = Table(
 HOST_MEMORY = Table(
     name="host_memory",
     kind="live",
-    doc="Host memory of the trainer and of all processes that it has started, as the kernel tells"
-    " it now. Needs no help of the process: also answers while it hangs. Reading the proportional"
-    " figures of a process with very much memory takes a moment in which it can map none.",
+    doc="Host memory of the trainer and all processes that it has started, from the kernel, now."
+    " It answers also during a hang. While the proportional figures are read, which takes a"
+    " moment with very much memory, the process can map none.",
     columns=(
         count("pid", "The process."),
         choice(
@@ -115,8 +113,8 @@ HOST_MEMORY = Table(
         size("resident_bytes", "Its resident set, what it shares with others included."),
         size(
             "proportional_bytes",
-            "The same, each shared page divided by the number of processes that share it: adds up"
-            " to what the job takes.",
+            "Resident, each shared page divided by its number of processes: adds up to what the"
+            " job takes.",
         ),
         size("shared_bytes", "Of the resident set, what is shared with other processes."),
         size("private_bytes", "Of the resident set, what is not: what its end would free."),
@@ -128,15 +126,14 @@ HOST_MEMORY = Table(
         ),
         size(
             "shm_bytes",
-            "Files in /dev/shm that it has open or mapped, the rings of probing included; each"
-            " file counts for the first process of the job that holds it.",
+            "Files in /dev/shm that it has open or mapped, probing's rings included; each counts"
+            " for the job's first process that holds it.",
         ),
         count("threads", "How many threads it has."),
         size("cgroup_bytes", "In use in its memory cgroup, as in python.memory."),
         size(
             "cgroup_working_bytes",
-            "The same without the file cache that the kernel can drop: once this is at the limit,"
-            " it kills.",
+            "In use without droppable file cache: once this is at the limit, the kernel kills.",
         ),
         size("cgroup_limit_bytes", "What that cgroup may use; NULL where it has no limit."),
         count(
@@ -146,7 +143,7 @@ HOST_MEMORY = Table(
         number(
             "pressure_some",
             "The share of the last ten seconds in which some process waited for memory: in its"
-            " cgroup where the kernel tells that, else in the machine.",
+            " cgroup, else in the machine.",
         ),
         number("pressure_full", "The same, in which all of them waited at once."),
     ),

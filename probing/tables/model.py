@@ -12,8 +12,8 @@ _MODEL_ID = count(
     "The root module's number: those that are alive, counted from 0 as they were first called.",
 )
 _NAMED = (
-    "the variable that held it when it was first called, where that is known, else its class; with"
-    " a number for the second of a name and those that follow"
+    "the variable that held it at its first call, else its class; numbered where several share a"
+    " name"
 )
 _MODEL = text("model", "The name of the root, as `python.models` has it.")
 _CLASS = text("class", "The module's class.")
@@ -30,23 +30,22 @@ _DEVICE = text("device", "The devices that those are on, separated by commas; NU
 MODELS = Table(
     name="models",
     kind="live",
-    doc="Every root module that has been called since the agent came and is still alive: models,"
-    " and also what else is called from outside of any module, such as a loss function. Where none"
-    " has been called, those with parameters that the process holds.",
+    doc="Every root module called since the agent came and still alive: models, and others"
+    " called from outside of any module, such as a loss function. Where none was called,"
+    " those with parameters that the process holds.",
     columns=(
         _MODEL_ID,
         _MODEL._replace(doc=f"Its name: {_NAMED}."),
         text("class", "The class of the module inside all wrappers."),
         text(
             "wrappers",
-            "The classes of the wrappers around it (DDP, FSDP, torch.compile), outermost first,"
-            " separated by ` > `; NULL without any.",
+            "The classes of its wrappers (DDP, FSDP, torch.compile), outermost first, separated"
+            " by ` > `; NULL without any.",
         ),
         count("modules", "How many modules it consists of, itself too."),
         count(
             "parameters",
-            "How many numbers its parameters hold; a shared parameter counts once. NULL while one"
-            " of them has no shape yet.",
+            "Its number of parameters, shared ones counted once. NULL while one has no shape yet.",
         ),
         _TRAINABLE,
         number("trainable_share", "`trainable` divided by `parameters`; NULL without parameters."),
@@ -63,11 +62,10 @@ MODELS = Table(
 MODULES = Table(
     name="modules",
     kind="live",
-    doc="Every module of every root in `python.models`. `module` and `root` join it with"
-    " `python.torch_trace`. From `calls` on, the columns are what was observed in one forward call"
-    " of the root: a question that names one of them waits for the next call, ten seconds at most."
-    " They are NULL where none came, inside what torch.compile has compiled, and where a module was"
-    " not called.",
+    doc="Every module of every root in `python.models`; `module` and `root` join it with"
+    " `python.torch_trace`. The columns from `calls` on were observed in one forward call of"
+    " the root: a question that names one waits for the next call, ten seconds at most. They"
+    " are NULL where none came, inside compiled code, and where a module was not called.",
     columns=(
         text("module", "The qualified name in its root, as `python.torch_trace` has it."),
         _CLASS,
@@ -79,8 +77,8 @@ MODULES = Table(
         ),
         count(
             "parameters",
-            "How many numbers the parameters of it and all below it hold; a shared parameter"
-            " counts once. NULL while one of them has no shape yet.",
+            "The number of parameters in it and below, shared ones counted once. NULL while one"
+            " has no shape yet.",
         ),
         count("own_parameters", "How many of them are its own and not those of a module below."),
         _TRAINABLE,
@@ -97,8 +95,8 @@ MODULES = Table(
         ),
         text(
             "input_shapes",
-            "The shapes of the tensors that its most recent call was given, such as `[8, 128]`;"
-            " named where they were given by name or stood in a dictionary.",
+            "The shapes of the tensors that its last call was given, such as `[8, 128]`; with"
+            " names where they had some.",
         ),
         text("input_dtypes", "The types of those tensors."),
         size(
@@ -114,16 +112,15 @@ MODULES = Table(
         size("output_bytes", "What the returned tensors take."),
         count(
             "flops",
-            "Floating-point operations of all its calls in that forward, a multiplication and an"
-            " addition counted as two: by formula for linear, convolution, recurrent, attention,"
-            " embedding and normalisation layers; for every other module the sum over the calls"
-            " inside it and over the functions that it calls itself: fused attention, linear,"
-            " matmul and its kin. NULL where no formula is known.",
+            "Floating-point operations of its calls in that forward, a multiply-add counted as"
+            " two: by formula for linear, convolution, recurrent, attention, embedding and"
+            " normalisation layers, else the sum over the modules inside and over its own calls"
+            " of fused attention, linear, matmul and the like. NULL where no formula is known.",
         ),
         flag(
             "flops_is_lower_bound",
-            "Whether `flops` may be too small: the module's own code, such as the operator `@`, or"
-            " a module inside it for which no formula is known, may compute more.",
+            "Whether `flops` may be too small: its own code, such as the operator `@`, or a"
+            " module inside without a formula may compute more.",
         ),
         count("observed_step", "The training step in which it was observed; NULL when it was not."),
     ),
@@ -137,8 +134,8 @@ OBSERVED_COLUMNS = frozenset(
 OPTIMIZERS = Table(
     name="optimizers",
     kind="live",
-    doc="One row per parameter group of every optimizer that has stepped since the agent came and"
-    " is still alive; where none has stepped, of those that the process holds.",
+    doc="One row per parameter group of every live optimizer that has stepped since the agent"
+    " came; where none has, of those that the process holds.",
     columns=(
         count(
             "optimizer_id",
@@ -147,15 +144,14 @@ OPTIMIZERS = Table(
         text("optimizer", "The optimizer's class."),
         text(
             "name",
-            "What it is called in `python.optimizer_steps` and by `act`: the variable that held it"
-            " when it first stepped, where that is known, else its class; with a number for the"
-            " second of a name and those that follow.",
+            "Its name in `python.optimizer_steps` and for `act`: the variable that held it at"
+            " its first step, else its class; numbered where several share a name.",
         ),
         count("param_group", "The group's place in `param_groups`."),
         number(
             "lr",
-            "The learning rate now; NULL where it is a tensor on an accelerator, which cannot be"
-            " read without waiting for it.",
+            "The learning rate now; NULL where it is a tensor on an accelerator, which would"
+            " have to be waited for.",
         ),
         number("weight_decay", "NULL where it has none, as with `lr`."),
         text(
@@ -165,9 +161,9 @@ OPTIMIZERS = Table(
         number("momentum", "SGD's momentum; NULL where it has none."),
         number(
             "clip",
-            "The norm that gradients are clipped to: by the optimizer itself (`max_grad_norm` of"
-            " the group), else by the script's last call of `clip_grad_norm_`, where that took"
-            " this group's parameters, or all of the optimizer's; NULL where neither is so.",
+            "The norm that gradients are clipped to: the group's `max_grad_norm`, else that of"
+            " the script's last `clip_grad_norm_` on this group's or all of the optimizer's"
+            " parameters; NULL without either.",
         ),
         count("tensors", "How many parameter tensors are in the group."),
         count("parameters", "How many numbers they hold; NULL while one of them has no shape yet."),

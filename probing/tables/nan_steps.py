@@ -14,20 +14,19 @@ NAN_OUTCOMES = ("warned", "skipped", "raised", "stepped")
 NAN_STEPS = Table(
     name="nan_steps",
     kind="recorded",
-    doc="One row per optimizer step that `probing PID act nan-guard` has found bad: its loss or its"
-    " gradients were NaN or infinite as the optimizer was about to use them. A step that a gradient"
-    " scaler leaves out never comes to the optimizer and has no row; `skipped` of python.steps"
-    " counts those.",
+    doc="One row per optimizer step whose loss or gradients `probing PID act nan-guard` found"
+    " NaN or infinite. Steps skipped by a gradient scaler have no row: see `skipped` of"
+    " python.steps.",
     columns=(
         STEP,
         count("action_id", "The guard, in python.actions.", bits=32),
         choice(
             "outcome",
             NAN_OUTCOMES,
-            "`warned`: the optimizer has stepped with it. `skipped`: it has changed nothing, and"
-            " the gradients are 0. `raised`: the training got probing.nan_guard.NonFiniteStep."
-            " `stepped`: it was to be skipped, but this optimizer changes parameters that have no"
-            " gradient. NULL where the step has not ended.",
+            "`warned`: the optimizer stepped. `skipped`: nothing changed, the gradients are 0."
+            " `raised`: the training got probing.nan_guard.NonFiniteStep. `stepped`: it was to be"
+            " skipped, but this optimizer changes parameters without gradients. NULL until the"
+            " step has ended.",
             closing=True,
         ),
         count(
@@ -37,8 +36,7 @@ NAN_STEPS = Table(
         ),
         number(
             "loss",
-            "The loss of the last backward pass, without its scale; NULL where it was not known"
-            " yet.",
+            "The loss of the last backward pass, unscaled; NULL where it was not known yet.",
             closing=True,
         ),
         count(

@@ -13,20 +13,19 @@ _TAKEN = moment("start_ns", "When it was measured.")
 GRADIENTS = Table(
     name="gradients",
     kind="recorded",
-    doc="One row per parameter and sampled step: its gradient as the optimizer is about to use it,"
-    " so after unscaling and clipping; of a step with a closure, and without any optimizer of"
-    " torch, as its last backward pass has left it. Written for the steps that `probing PID"
-    " gradients` asks for, and every `gradients_every` steps where that setting is not 0. In the"
-    " first case the device is waited for and every element is looked at; in the second it is never"
-    " waited for, and elements are looked at only on a CPU, where a norm is not finite. Sparse"
-    " gradients and subclasses of Tensor, such as DTensor, are left out; the command counts them. A"
-    " step that a gradient scaler leaves out has no rows.",
+    doc="One row per parameter and sampled step: its gradient as the optimizer uses it, after"
+    " unscaling and clipping; with a closure, or without a torch optimizer, as the last"
+    " backward pass left it. Written for steps that `probing PID gradients` asks for (it"
+    " waits for the device and looks at every element), and every `gradients_every` steps"
+    " (never waits; looks at elements only on a CPU, where a norm is not finite). Sparse"
+    " gradients and Tensor subclasses such as DTensor are left out; the command counts them."
+    " A step skipped by a gradient scaler has no rows.",
     columns=(
         STEP,
         text(
             "parameter",
-            "The parameter's name in its root, such as `blocks.3.attn.qkv.weight`; in no known"
-            " module, its place in the optimizer.",
+            "The parameter's name in its root, such as `blocks.3.attn.qkv.weight`; else its"
+            " place in the optimizer.",
             closing=True,
         ),
         number(
@@ -36,8 +35,8 @@ GRADIENTS = Table(
         ),
         number(
             "unclipped_norm",
-            "The same before `clip_grad_norm_` of the script; NULL where it does not clip, and in"
-            " steps that were not asked for one by one.",
+            "The norm before the script's `clip_grad_norm_`; NULL without clipping, and in steps"
+            " that were not asked for one by one.",
             closing=True,
         ),
         number(
@@ -59,9 +58,9 @@ GRADIENTS = Table(
         ),
         number(
             "update_ratio",
-            "The norm of what the optimizer's step changed, by `weight_norm`. NULL where it was"
-            " not asked for, where the copies would take more than 256 MiB or an eighth of the"
-            " device's free memory, and where the weights are all 0.",
+            "The norm of the optimizer's change by `weight_norm`. NULL where not asked for,"
+            " where the copies would take over 256 MiB or an eighth of the device's free memory,"
+            " and where all weights are 0.",
             closing=True,
         ),
         count("numel", "Elements of the parameter.", closing=True),
@@ -82,8 +81,8 @@ NUMERIC_KINDS = ("input", "intermediate", "output", "parameter", "loss", "grad")
 NUMERICS = Table(
     name="numerics",
     kind="recorded",
-    doc="Where values became NaN or infinite, in the steps that `probing PID arm nan` watched: the"
-    " first finding and what followed in the rest of its step, 64 rows at most, in order.",
+    doc="Where values became NaN or infinite in the steps that `probing PID arm nan` watched:"
+    " the first finding and what followed in its step, at most 64 rows, in order.",
     columns=(
         STEP,
         text(
@@ -95,18 +94,18 @@ NUMERICS = Table(
         choice(
             "role",
             ROLES,
-            "`producer`: what it was given was finite, what it made is not, and no module in it"
-            " did that. `propagator`: it was given such values, or one inside it made them."
-            " `given`: they came from outside of any module, such as from the data; of a"
-            " `parameter`: it held them before the watch began.",
+            "`producer`: finite inputs, non-finite results, made by no module inside it."
+            " `propagator`: it was given such values, or a module inside it made them. `given`:"
+            " they came from outside of any module, such as the data; a `parameter` held them"
+            " before the watch began.",
             closing=True,
         ),
         choice(
             "what",
             NUMERIC_KINDS,
             "What is not finite: an `input` or `output` of the module, an `intermediate` value"
-            " that its own code hands to a module inside it, a `parameter` or buffer of it, or the"
-            " `loss`. Backwards, the gradient of such an input (`grad`), intermediate value or"
+            " that its code hands to a module inside it, a `parameter` or buffer, or the `loss`."
+            " In a backward pass, the gradient of that input (`grad`), intermediate value or"
             " parameter.",
             closing=True,
         ),

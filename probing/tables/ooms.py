@@ -18,10 +18,9 @@ OOM_BOUNDS = ("device", "address_space", "machine")
 OOMS = Table(
     name="ooms",
     kind="recorded",
-    doc="One row per error for want of memory, written before the error reaches the script, so also"
-    " where the script recovers from it. On CUDA torch's allocator tells of it; on the CPU it is"
-    " seen as it leaves a module, the backward pass or the optimizer's step, and anywhere else only"
-    " where it ends the process or a thread.",
+    doc="One row per out-of-memory error, written before it reaches the script. CUDA: told by"
+    " torch's allocator. CPU: seen as the error leaves a module, the backward pass or the"
+    " optimizer's step; elsewhere only where it ends the process or a thread.",
     columns=(
         STEP,
         count(
@@ -30,9 +29,9 @@ OOMS = Table(
         choice(
             "phase",
             OOM_PHASES,
-            "`forward` and `backward` (recomputed activations are part of that), `optimizer`;"
-            " `data`: while a batch was made; `loss`: after the model's call, outside of any"
-            " module; `other`: anywhere else.",
+            "`forward`, `backward` (recomputed activations included), `optimizer`; `data`: while"
+            " a batch was made; `loss`: after the model's call, outside of any module; `other`:"
+            " elsewhere.",
             closing=True,
         ),
         text("device", "`cpu`, or a device such as `cuda:0`.", closing=True),
@@ -50,8 +49,8 @@ OOMS = Table(
         choice(
             "bounded_by",
             OOM_BOUNDS,
-            "`device`: the device's memory. For the host, `address_space`: the limit of the"
-            " process's address space (`ulimit -v`), where there is one; else `machine`.",
+            "`device`: the device's memory. On the host `address_space` (`ulimit -v`), where"
+            " limited; else `machine`.",
             closing=True,
         ),
         size(
@@ -63,8 +62,8 @@ OOMS = Table(
         size("resident_bytes", "The process's resident set.", closing=True),
         text(
             "module",
-            "The innermost module that was being called, or whose backward pass was under way;"
-            " NULL where there was none.",
+            "The innermost module being called, or whose backward pass was under way; NULL"
+            " without one.",
             closing=True,
         ),
         text("root", "The class of the root module it belongs to.", closing=True),
@@ -84,8 +83,8 @@ _WHEN = moment("time_ns", "When it was written.")
 OOM_CATEGORIES = Table(
     name="oom_categories",
     kind="recorded",
-    doc="What the tensors alive at an error of python.ooms were: one row per category and device,"
-    " the largest first. None where looking for them failed, for which there may be no memory.",
+    doc="What the tensors alive at an error of python.ooms were: one row per category and"
+    " device, largest first; none where the memory did not suffice to look.",
     columns=(
         _OOM,
         text("category", "As in python.tensors.", closing=True),
@@ -101,9 +100,9 @@ OOM_CATEGORIES = Table(
 OOM_GROWTH = Table(
     name="oom_growth",
     kind="recorded",
-    doc="The last 50 calls before an error of python.ooms by the end of which the memory in use had"
-    " been seen to grow, the newest first. Memory is sampled every few milliseconds: a row has what"
-    " was gained since the sample before.",
+    doc="The last 50 calls before an error of python.ooms in which memory grew, newest first."
+    " Memory is sampled every few milliseconds: a row has the growth since the previous"
+    " sample.",
     columns=(
         _OOM,
         STEP._replace(doc="The training step of the call."),

@@ -15,9 +15,9 @@ OVERHEAD = Table(
     name="overhead",
     schema=OWN_SCHEMA,
     kind="recorded",
-    doc="What recording each training step has cost the training thread, collectives apart. What is"
-    " done a few times per step and what hooks do is measured; module calls are counted, and their"
-    " cost is estimated from a part of it that is measured now and then.",
+    doc="What recording each step cost the training thread, without collectives. Per-step work"
+    " and hooks are measured; the cost of module calls is estimated from occasional"
+    " measurements.",
     columns=(
         STEP,
         DURATION._replace(doc="How long the step took."),
@@ -31,7 +31,7 @@ OVERHEAD = Table(
         ),
         count(
             "thinned",
-            "Modules that are left out of the record of this step: the smallest. `probing ENDPOINT"
+            "The smallest modules, left out of the record of this step; `probing ENDPOINT"
             " status` names them.",
             closing=True,
         ),
@@ -52,14 +52,13 @@ SOURCES = Table(
         choice(
             "state",
             SOURCE_STATES,
-            "`on`; `off`: paused by the setting `recording`; `failed`: switched off because it"
-            " failed; `absent`: this torch has nothing of the kind.",
+            "`on`; `off`: paused by the setting `recording`; `failed`: switched off after"
+            " failures; `absent`: not in this torch.",
         ),
         text("table", "The table that its rows are in."),
         seconds(
             "cost_s",
-            "What it has cost in the last step that was looked at; NULL where that is not told"
-            " apart.",
+            "Its cost in the last step looked at; NULL where not told apart.",
         ),
         count("faults", "How often it has failed."),
         text("note", "What it leaves out, or how it failed last."),

@@ -11,9 +11,8 @@ from .records import Table, count, size, text
 REFERRERS = Table(
     name="referrers",
     kind="live",
-    doc="Who refers to the storages that `memory --referrers` has asked about last: one row per"
-    " tensor over them, with the nearest reference that has a name. Looked for at the ends of"
-    " steps.",
+    doc="Who refers to the storages that `memory --referrers` asked about last: one row per"
+    " tensor over them, with the nearest named reference. Looked for at the ends of steps.",
     columns=(
         count("address", "Where the storage begins, as in python.tensors."),
         text("device", "Where it lies; NULL of one that is gone."),

@@ -11,9 +11,9 @@ from .records import Table, count, text
 SAMPLES = Table(
     name="samples",
     kind="recorded",
-    doc="Where each thread of the program was, so many times per second as the setting"
-    " `sampling_hz` says; empty while that is 0. Taken by a thread of the agent, which has to wait"
-    " for the interpreter's lock as any other: while C code holds it, there is no sample.",
+    doc="Where each thread of the program was, `sampling_hz` times per second; empty while that"
+    " setting is 0. A thread of the agent takes samples, so there are none while C code holds"
+    " the GIL.",
     columns=(
         STEP,
         text("thread", "The thread's name.", closing=True),
@@ -22,8 +22,8 @@ SAMPLES = Table(
         count("lineno", "The line that was being executed.", closing=True),
         text(
             "stack",
-            "All functions from the outermost on, each with its file, separated by `;` as flame"
-            " graphs want them; the 64 innermost. NULL once 5,000 different ones have been seen.",
+            "All functions, outermost first, each with its file, separated by `;` as flame"
+            " graphs need; the 64 innermost. NULL after 5,000 different stacks.",
             closing=True,
         ),
         THREAD,

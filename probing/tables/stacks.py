@@ -16,17 +16,16 @@ STACK_SOURCES = ("agent", "py-spy", "agent+py-spy", "proc", "crash", "open rows"
 _SOURCE = choice(
     "source",
     STACK_SOURCES,
-    "Where it comes from: the `agent` inside the process; `py-spy` from outside; both,"
-    " `agent+py-spy`; only what the kernel tells, `proc`; for a process that has ended,"
-    " the file that it left at its `crash`, or the calls that had not returned, `open"
-    " rows`.",
+    "Who took it: the `agent` inside the process; `py-spy` from outside; both, `agent+py-spy`;"
+    " the kernel alone, `proc`; for an ended process the file written at its `crash`, or the"
+    " calls that had not returned, `open rows`.",
 )
 
 BACKTRACE = Table(
     name="backtrace",
     kind="live",
-    doc="The stack of every Python thread at the moment of the question, main thread first. The"
-    " agent's own threads and frames are left out.",
+    doc="The stack of every Python thread now, main thread first, without the agent's own"
+    " threads and frames.",
     columns=(
         text("func", "The function's qualified name."),
         text("file", "The source file, as the code object names it."),
@@ -38,8 +37,8 @@ BACKTRACE = Table(
         choice(
             "kind",
             ("python", "native", "module"),
-            "Whether the frame is `python` or `native` code, or a `module` of torch whose call had"
-            " not returned when the process ended.",
+            "Whether the frame is `python` or `native` code, or a `module` of torch whose call"
+            " was open when the process ended.",
         ),
         _SOURCE,
     ),
@@ -65,24 +64,22 @@ THREADS = Table(
         count("lineno", "The line being executed there."),
         text(
             "waiting",
-            "What it waits for or does, in words, such as `waiting for a lock`; NULL where that is"
-            " not known.",
+            "What it waits for or does, such as `waiting for a lock`; NULL where unknown.",
         ),
         flag(
             "holds_gil",
-            "Whether it holds the interpreter lock (GIL); NULL where that is not known, as to the"
-            " agent.",
+            "Whether it holds the GIL; NULL where unknown, as to the agent.",
         ),
         text(
             "wchan",
-            "The function of the kernel that it sleeps in; NULL when it is awake or the kernel"
-            " does not tell.",
+            "The kernel function that it sleeps in; NULL when it is awake or the kernel does not"
+            " tell.",
         ),
         text(
             "awaits",
-            "What it waits for that another thread has, such as `the lock self._lock`, `the import"
-            " of module x` or `thread x to end`; NULL where it waits for no such thing, or the"
-            " agent did not look.",
+            "What another thread has that it waits for, such as `the lock self._lock`, `the"
+            " import of module x` or `thread x to end`; NULL where there is none or the agent did"
+            " not look.",
         ),
         count(
             "holder_thread_id",

@@ -11,15 +11,13 @@ from .records import Table, count, number, seconds, text
 OPTIMIZER_STEPS = Table(
     name="optimizer_steps",
     kind="recorded",
-    doc="One row per step of an optimizer, with the loss and the gradients that were its own. A"
-    " step of the training has as many as its optimizers make; those that step inside one backward"
-    " pass share a row.",
+    doc="One row per step of an optimizer, with its own loss and gradients. Optimizers that step"
+    " inside one backward pass share a row.",
     columns=(
         STEP,
         text(
             "optimizer",
-            "Which optimizer: the name of the variable that holds it, where that is known, else"
-            " its class.",
+            "The variable that holds the optimizer, else its class.",
             closing=True,
         ),
         text("class", "Its class.", closing=True),
@@ -30,14 +28,14 @@ OPTIMIZER_STEPS = Table(
         ),
         text(
             "model",
-            "The models whose parameters it steps, of those that were called in the step, by their"
-            " names in `python.modules`.",
+            "The models called in the step whose parameters it steps, by their names in"
+            " `python.modules`.",
             closing=True,
         ),
         number(
             "loss",
-            "What `backward()` was called on since the optimizer before had stepped, as"
-            " `python.steps` has it; that of the one before, where there was no pass in between.",
+            "What `backward()` was called on since the previous optimizer stepped, as in"
+            " `python.steps`; without a pass in between, the previous one's.",
             closing=True,
         ),
         number("lr", "The rate of its first parameter group.", closing=True),
@@ -56,9 +54,9 @@ OPTIMIZER_STEPS = Table(
 EVALUATIONS = Table(
     name="evaluations",
     kind="recorded",
-    doc="One row per evaluation inside a training: calls of models that train nothing, one behind"
-    " the other, with the loading of their data between them. They are no steps, and their time is"
-    " part of none. A row grows with each call, until the training goes on.",
+    doc="One row per evaluation inside a training: consecutive calls of models that train"
+    " nothing, and the loading of their data. Their time is in no step. A row grows until the"
+    " training goes on.",
     columns=(
         STEP._replace(doc="The step of the training that comes next."),
         DURATION,

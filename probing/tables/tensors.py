@@ -27,36 +27,34 @@ begins, when the forward pass has saved all that it saves."""
 _MOMENT = choice(
     "moment",
     MOMENTS,
-    "`now`: at the end of a step, or where the process stands if it makes none;"
-    " `before_backward`: as the first backward pass of the next step begins, when all"
-    " activations are there.",
+    "`now`: at the end of a step, or as things are where none ends; `before_backward`: as the"
+    " first backward pass of the next step begins, with all activations.",
 )
 _STEP = count("step", "The step in progress then; NULL where none is counted.")
 _DEVICE = text("device", "Where it lies, such as `cpu` or `cuda:0`.")
 _CATEGORY = choice(
     "category",
     CATEGORIES,
-    "What it is used for, by who holds it: `parameters` are registered by a module or"
-    " stepped by an optimizer, `gradients` their `.grad`, `optimizer_state` what an"
-    " optimizer keeps of them; `buffers` are registered by a module; `inputs` came out"
-    " of a data loader or into a root module, or are held by a dataset; `activations`"
-    " are what autograd saved for the backward pass; `temporary` what else functions"
-    " under way hold in variables; `other` all the rest that Python knows of.",
+    "What it is used for, by its holder: `parameters`: registered by a module or stepped by an"
+    " optimizer; `gradients`: their `.grad`; `optimizer_state`; `buffers`: registered by a"
+    " module; `inputs`: from a data loader, into a root module, or held by a dataset;"
+    " `activations`: saved by autograd for the backward pass; `temporary`: other variables of"
+    " running functions; `other`: the rest that Python knows.",
 )
 _MODULE = text(
     "module",
-    "The module that it belongs to, by its name in its root: of a parameter, its"
-    " gradient and its optimizer state the one that registered it, of an activation the"
-    " one in whose call it was saved; NULL where there is none.",
+    "The module that it belongs to, by its name in its root: the one that registered the"
+    " parameter (also of its gradient and optimizer state), or in whose call the activation was"
+    " saved; NULL without one.",
 )
 
 TENSORS = Table(
     name="tensors",
     kind="live",
-    doc="Every storage of memory that tensors hold, once, at its full size, whatever part of it"
-    " views show: tied weights and aliases share one. The training is held for a moment at the end"
-    " of a step, and looked into again as the next backward pass begins. Not shown are tensors"
-    " without memory, such as those of the device `meta`.",
+    doc="Every storage that tensors hold, once, at its full size; tied weights and views share"
+    " one. The training is held for a moment at the end of a step, and again as the next"
+    " backward pass begins. Tensors without memory, such as on the device `meta`, are not"
+    " shown.",
     columns=(
         _MOMENT,
         _STEP,
@@ -65,8 +63,8 @@ TENSORS = Table(
         _MODULE,
         text(
             "name",
-            "What the module calls it (`weight`), of optimizer state with its key"
-            " (`weight.exp_avg`); NULL where it has no name.",
+            "The module's name for it (`weight`), with the key of optimizer state"
+            " (`weight.exp_avg`); NULL without one.",
         ),
         text("dtype", "The type of the tensor that decides the category."),
         text("shape", "That tensor's sizes, such as `1000,128`."),
@@ -77,20 +75,18 @@ TENSORS = Table(
         ),
         count(
             "tensor_id",
-            "The `id()` of a tensor over it while that lives, of that one where Python has it;"
-            " NULL of one that only autograd holds.",
+            "The `id()` of a live tensor over it; NULL where only autograd holds it.",
         ),
         count("address", "Where the storage begins."),
         count(
             "age_steps",
-            "Before how many steps it came; 0: in the step in progress. NULL where it was not seen"
-            " to come: the steps that `leak` watches, and those of a recording of allocations,"
-            " make it known, and `before_backward` shows what came since the step began.",
+            "How many steps ago it came; 0: in the step in progress. NULL where that was not"
+            " seen: `leak`, recordings of allocations and `before_backward` see it.",
         ),
         text(
             "frame",
-            "The line of the program that made it, as `file:line function`. NULL where no"
-            " recording of allocations (`memory --record on`) has seen it made.",
+            "The line of the program that made it, as `file:line function`. NULL unless a"
+            " recording of allocations (`memory --record on`) saw it.",
         ),
     ),
 )
@@ -98,8 +94,8 @@ TENSORS = Table(
 MEMORY_CATEGORIES = Table(
     name="memory_categories",
     kind="live",
-    doc="python.tensors added up by what it is used for. Of each moment and device, the categories"
-    " sum to exactly what all storages take.",
+    doc="python.tensors added up by category. Per moment and device the categories sum to what"
+    " all storages take.",
     columns=(
         _MOMENT,
         _STEP,
@@ -114,13 +110,12 @@ MEMORY_CATEGORIES = Table(
         ),
         count(
             "quantized_numbers",
-            "How many numbers those are, however they are packed: in 16 bits each would take two"
-            " bytes.",
+            "How many numbers those hold; in 16 bits each would take two bytes.",
         ),
         size(
             "adapter_bytes",
-            "What of it belongs to adapters, such as LoRA: parameters that are trained in a model"
-            " most of which is not, their gradients, and what optimizers keep of them.",
+            "Its bytes of adapters, such as LoRA: parameters trained in a model most of which is"
+            " not, their gradients and optimizer state.",
         ),
         text("largest", "The three largest of at least 1 MiB, by name and size; NULL without any."),
         seconds("held", "How long the training stood still to be looked at."),
@@ -130,13 +125,13 @@ MEMORY_CATEGORIES = Table(
 ACTIVATIONS = Table(
     name="activations",
     kind="live",
-    doc="What autograd has saved for the backward pass of the next step, as it begins, by the"
-    " module in whose call it was saved first. Parameters and inputs are not counted.",
+    doc="What autograd has saved as the backward pass of the next step begins, by the module in"
+    " whose call it was saved first; without parameters and inputs.",
     columns=(
         STEP._replace(bits=64),
         _MODULE._replace(
-            doc="The innermost module in whose call it was saved; NULL outside of any, such as in"
-            " the computation of the loss."
+            doc="The innermost module in whose call it was saved; NULL outside of any, such as"
+            " in the loss."
         ),
         _DEVICE,
         size("bytes", "What its storages take."),
@@ -167,8 +162,7 @@ MEMORY_SEGMENTS = Table(
         flag("expandable", "Whether it can grow."),
         text(
             "graph_pool",
-            "The pool of a CUDA graph that it belongs to, such as `0:3`; NULL for the one that all"
-            " others share.",
+            "The pool of a CUDA graph that it belongs to, such as `0:3`; NULL for the shared one.",
         ),
     ),
 )

@@ -26,22 +26,22 @@ TORCH_TRACE = Table(
     name="torch_trace",
     kind="recorded",
     doc="Every call of every torch module, every optimizer step and every whole step. A row is"
-    " written when the call starts and completed when it ends, so an open row (`duration IS NULL`)"
-    " is what the process is inside of right now, or was when it died.",
+    " opened when the call starts and completed when it ends: an open row (`duration IS"
+    " NULL`) is a call in progress, or one that the process died in.",
     columns=(
         STEP,
         text(
             "module",
-            "The module's qualified name in its root, such as `blocks.3.attn`; the class name for"
-            " a root and for an optimizer. Wrappers (DDP, FSDP, torch.compile, activation"
-            " checkpointing) leave no trace in it. A shared module goes by its first name.",
+            "The module's qualified name in its root, such as `blocks.3.attn`, without wrappers"
+            " (DDP, FSDP, torch.compile, activation checkpointing); of a shared module the first"
+            " name; of a root or an optimizer the class.",
         ),
         choice(
             "stage",
             STAGES,
-            "`forward`, `backward`, `optimizer` (the optimizer's step), `step` (from the end of"
-            " one optimizer step to the end of the next) or `replay` (the call that queues a CUDA"
-            " graph, whose name is its number in the order of the captures).",
+            "`forward`, `backward`, `optimizer` (its step), `step` (from one end of an optimizer"
+            " step to the next) or `replay` (queueing a CUDA graph; its name is the number of the"
+            " capture).",
         ),
         DURATION,
         ALLOCATED,
@@ -74,8 +74,8 @@ STEP_PHASES = (
 
 _LOSS = number(
     "loss",
-    "What `backward()` was called on, without the scale of a gradient scaler; the sum,"
-    " where it was called several times. On a device it arrives with the next step.",
+    "What `backward()` was called on, without the gradient scaler's scale; summed over several"
+    " calls. On a device it arrives with the next step.",
     closing=True,
 )
 _SAMPLES = count(
@@ -90,25 +90,25 @@ _MICRO_BATCH_PHASES = (
     seconds("data_wait_s", "Waiting for a DataLoader's next batch.", closing=True),
     seconds(
         "to_device_s",
-        "From the batch's arrival to the call of the model: the copy to the device, and what else"
-        " the script does there.",
+        "From the batch's arrival to the call of the model: the copy to the device, and other"
+        " work of the script.",
         closing=True,
     ),
     seconds("forward_s", "In calls of root modules.", closing=True),
     seconds(
         "loss_s",
-        "From the return of a root module to the next one, or to the backward pass: the loss,"
-        " where it is no module.",
+        "From the return of a root module to the next one or to the backward pass: the loss,"
+        " unless it is a module.",
         closing=True,
     ),
     seconds("backward_s", "In backward passes, recomputation included.", closing=True),
     seconds(
         "gradient_sync_s",
-        "Waiting for other ranks in backward passes, and from there to the optimizer: for the"
-        " collectives that the training thread waits for itself, and for DistributedDataParallel,"
-        " from its reducer's last call to the end of the pass. No part of `backward_s` nor of"
-        " `gradients_s`. NULL where there was none, or where it cannot be told apart: what a"
-        " device waits for is part of `device_s` alone.",
+        "Waiting for other ranks from the start of the backward pass to the optimizer: in"
+        " collectives that the training thread waits for, and for DistributedDataParallel from"
+        " its reducer's last call to the end of the pass. Not in `backward_s` or `gradients_s`."
+        " NULL where there was none or it cannot be told apart; a device's waiting is in"
+        " `device_s` alone.",
         closing=True,
     ),
 )
@@ -116,22 +116,21 @@ _MICRO_BATCH_PHASES = (
 STEPS = Table(
     name="steps",
     kind="recorded",
-    doc="One row per training step: its loss and what it spent its time on. The last one is open:"
-    " it is the step in progress. Times are those of the training thread, so work that is queued on"
-    " a device counts where the thread waits for it; a phase that there was not is NULL. The phases"
-    " add up to `duration`.",
+    doc="One row per training step: its loss and what it spent its time on. The row of the step"
+    " in progress is open. Times are the training thread's: queued device work counts where"
+    " the thread waits for it. The phases add up to `duration`; a phase that did not occur is"
+    " NULL.",
     columns=(
         STEP,
         DURATION,
         _LOSS._replace(
-            doc="The mean of the micro-batches' losses; their sum, where each was divided by their"
-            " number. On a device it arrives with the next step. NULL where optimizers stepped by"
-            " losses of their own, which `python.optimizer_steps` has."
+            doc="The mean of the micro-batches' losses; their sum, where each was divided by"
+            " their number. On a device it arrives with the next step. NULL where optimizers"
+            " have losses of their own: see `python.optimizer_steps`."
         ),
         number(
             "first_loss",
-            "The loss of the first micro-batch: what `optimizer.step(closure)` gives back. Whole,"
-            " also where it was divided to be a share of the step's.",
+            "The first micro-batch's loss, which `optimizer.step(closure)` returns; undivided.",
             closing=True,
         ),
         number(
@@ -142,14 +141,13 @@ STEPS = Table(
         flag("loss_finite", "Whether all its losses are neither infinite nor NaN.", closing=True),
         number(
             "grad_norm",
-            "The norm of all gradients before clipping: that of `clip_grad_norm_`, where the"
-            " script calls it; else taken every few steps, as far as the budget goes.",
+            "The norm of all gradients before clipping: from the script's `clip_grad_norm_`,"
+            " else every few steps as the budget allows.",
             closing=True,
         ),
         number(
             "clipped_norm",
-            "The same after clipping by `clip_grad_norm_`: what the optimizer has used. NULL where"
-            " the script does not clip.",
+            "The norm after the script's `clip_grad_norm_`; NULL without clipping.",
             closing=True,
         ),
         number(
@@ -162,17 +160,16 @@ STEPS = Table(
         number("tokens_per_s", "`tokens` by `duration`.", unit="1/s", closing=True),
         number(
             "flops",
-            "Floating-point operations, estimated for a model that is trained on tokens: 6 for"
-            " each token and each parameter that is not an embedding's (arXiv:2001.08361, 2.1).",
+            "Estimated floating-point operations of a model trained on tokens: 6 per token and"
+            " non-embedding parameter (arXiv:2001.08361, 2.1).",
             closing=True,
         ),
         number(
             "mfu",
-            "Model FLOPs utilization: `flops` by `duration` and by what the device does at best in"
-            " the precision that the model is multiplied in, from its maker's data sheet: that of"
-            " autocast, else of its weights (16 bits, TF32 where the script allows it, 32 bits);"
-            " of a MIG slice, its share of that. FP8 inside of modules is not seen. NULL on a"
-            " processor, on an unknown device, and where the precision cannot be told.",
+            "Model FLOPs utilization: `flops` by `duration` and the device's data-sheet peak in"
+            " the precision of autocast, else of the weights (16 bits, TF32 where allowed, 32"
+            " bits); of a MIG slice, its share. FP8 inside modules is not seen. NULL on a CPU, an"
+            " unknown device or an unknown precision.",
             closing=True,
         ),
         count("micro_batches", "How many there were.", closing=True),
@@ -186,16 +183,15 @@ STEPS = Table(
         seconds("other_s", "Everything else.", closing=True),
         seconds(
             "device_s",
-            "What the accelerator took from the end of the step before to the end of this one, by"
+            "The accelerator's time from the end of the previous step to the end of this one, by"
             " events in its current stream; NULL without one. It arrives with the next step.",
             closing=True,
         ),
         flag(
             "host_bound",
-            "Whether the accelerator had done all that was queued before this step when the host"
-            " had queued the step: then it waits for the host, not the host for it. So it is in"
-            " each step of a script that waits for its device in each, as by `loss.item()`. NULL"
-            " without an accelerator.",
+            "Whether the accelerator had finished all earlier work by the time the host had"
+            " queued the step, and so waited for the host. Always true where the script waits for"
+            " the device in each step, as by `loss.item()`. NULL without an accelerator.",
             closing=True,
         ),
         number("amp_scale", "What a gradient scaler multiplied the loss with.", closing=True),
@@ -207,14 +203,13 @@ STEPS = Table(
         ALLOCATED,
         text(
             "optimizer",
-            "The class of the optimizer that ended it; NULL for a step of inference, for one"
-            " without an optimizer, and for the step in progress.",
+            "The class of the optimizer that ended it; NULL for inference, without an optimizer,"
+            " and for the step in progress.",
             closing=True,
         ),
         count(
             "optimizer_steps",
-            "How many steps of optimizers it has, each a row of `python.optimizer_steps`; NULL"
-            " where there was none.",
+            "Its optimizer steps, each a row of `python.optimizer_steps`; NULL without any.",
             closing=True,
         ),
         text(
@@ -236,8 +231,7 @@ STEPS = Table(
         ),
         count(
             "major_faults",
-            "Page faults of the training thread that waited for a device: memory was read back"
-            " from swap, or a file from disk.",
+            "Page faults of the training thread that read from a device: swap, or a file on disk.",
             closing=True,
         ),
         count(
@@ -247,8 +241,7 @@ STEPS = Table(
         ),
         count(
             "involuntary_switches",
-            "How often the kernel took the processor away from the training thread, for another"
-            " thread or process.",
+            "How often the kernel preempted the training thread for another thread or process.",
             closing=True,
         ),
         FAILED,
@@ -263,8 +256,8 @@ STEPS = Table(
 MICRO_BATCHES = Table(
     name="micro_batches",
     kind="recorded",
-    doc="One row per micro-batch: from the wait for its data, or the first call of a module, to the"
-    " end of its backward pass. A step has as many as it accumulates gradients of.",
+    doc="One row per micro-batch, from the wait for its data, or the first module call, to the"
+    " end of its backward pass.",
     columns=(
         STEP,
         count("micro_batch", "Which of the step it is, from 0.", bits=32),

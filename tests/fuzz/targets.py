@@ -62,8 +62,8 @@ class Scratch:
 
     def __init__(self) -> None:
         base = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        self._held = tempfile.TemporaryDirectory(dir=base)
-        self.folder = ProcessFolder(Path(self._held.name), (1 << 22) + 1, 1)
+        self.held = tempfile.TemporaryDirectory(dir=base)
+        self.folder = ProcessFolder(Path(self.held.name), (1 << 22) + 1, 1)
 
 
 _scratch: list[Scratch] = []
@@ -74,6 +74,12 @@ def _folder() -> ProcessFolder:
     if not _scratch:
         _scratch.append(Scratch())
     return _scratch[0].folder
+
+
+def clean() -> None:
+    """Remove that folder."""
+    while _scratch:
+        _scratch.pop().held.cleanup()
 
 
 def read_header(data: bytes) -> None:

@@ -140,14 +140,16 @@ def test_only_settings_that_exist_are_mentioned() -> None:
 
 
 @pytest.fixture(scope="module")
-def generate() -> ModuleType:
+def generate() -> Iterator[ModuleType]:
     """The program that writes the reference pages."""
     spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_the_reference_is_fresh(generate: ModuleType) -> None:

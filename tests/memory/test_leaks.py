@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import probing
-from probing.cli.render.leak import render_leak
+from probing.cli.render.memory.leak import render_leak
 from probing.diagnosis.leaking import find_leaks
 from probing.diagnosis.leaks.growth import PHASES
 from probing.diagnosis.leaks.report import LeakReport

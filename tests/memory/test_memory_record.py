@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("torch", reason="the program that is watched trains with it")
 
 import probing
+from probing.cli.render.memory.line import moment_of
 from probing.cli.reports.memory_cleaning import clean_and_show
-from probing.cli.reports.memory_line import moment_of, newest_moment, show_line, with_peak_since
+from probing.cli.reports.memory_line import newest_moment, show_line, with_peak_since
 from probing.cli.target import Target as Aim
 from probing.client.base import Process
 from probing.diagnosis.memory_cleaning import clean_memory

@@ -215,7 +215,7 @@ def test_a_process_killed_by_its_cgroup(tmp_path: Path) -> None:
         assert re.search(r"what it held Its resident set went from .* per step along a line", text)
         assert "1. Find what is kept from step to step first: `probing PID leak`" in text
         assert "Raise the limit where the job is started" in text
-        assert "the limit of its cgroup, 900 MiB, is what was reached" in text
+        assert "the limit of its cgroup, 900.0 MiB, is what was reached" in text
         limit = "The kernel killed it because its cgroup reached its limit: it held"
         assert limit in text or "The kernel killed it for want of memory: its cgroup" in text
         rows = rows_of(target, LAST_MEMORY)

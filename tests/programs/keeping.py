@@ -114,9 +114,8 @@ def kept_loss(trainer: Trainer) -> None:
 
 def uneven(trainer: Trainer) -> None:
     trainer.step()
-    trainer.passing = torch.zeros(
-        trainer.steps * 7919 % 65536
-    )  # of another size at each step's end
+    # Of another size at each step's end, and in no eight steps of a larger one each time.
+    trainer.passing = torch.zeros(trainer.steps * 40503 % 65536)
     shelf.append(torch.zeros(256))
 
 

@@ -51,7 +51,7 @@ HELD = (
          says=("Rank 0 has been waiting for", "for processes of its own, which compute",
                "in pack_checkpoint")),
     Held(fault="trickling", outcome="slow", kind="slow", named=ROOT,
-         says=("Rank 0 has been writing", "kB/s", "in save_beside")),
+         says=("Rank 0 has been writing", "KiB/s", "in save_beside")),
     Held(fault="leaving", outcome="crashed", kind="ended", named=ROOT,
          says=("Rank 0 had not come to all_reduce", "where ranks 1-2 were",
                "it ended in an orderly way")),

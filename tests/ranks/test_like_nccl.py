@@ -29,7 +29,7 @@ def test_a_collective_is_open_until_the_device_is_past_it(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those that were gathered, which end as one; what the device hangs in stays open."""
-    target = program("like_nccl", PROBING_OVERHEAD="90")
+    target = program("like_nccl", PROBING_OVERHEAD="100000")
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     target.wait_for_output("queued")
     process = probing.connect(target.pid)

@@ -50,6 +50,7 @@ class Nodes:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.ranks: list[Target] = []
         self.servers: list[Target] = []
+        self._folder, self._stack = folder, stack
         for rank in range(NODES * EACH):
             home, cwd = folder / f"home{rank // EACH}", folder / f"rank{rank}"
             cwd.mkdir()
@@ -59,18 +60,28 @@ class Nodes:
             self.ranks.append(target)
             stack.callback(target.reap)
         for number in range(NODES):
-            cwd = folder / f"node{number}"
-            cwd.mkdir()
-            argv = [sys.executable, "-m", "probing.cluster.node", "--listen", "127.0.0.1:0"]
-            env = {"PYTHONPATH": str(ROOT), "PROBING_TOKEN": TOKEN}
-            env["PROBING_QUERY_TIMEOUT_S"] = str(PATIENCE_S)
-            self.servers.append(Target(argv, folder / f"home{number}", cwd, **env))
-            stack.callback(self.servers[-1].reap)
+            self.servers.append(self._started(number))
         for target in self.ranks:
             target.wait_for_output("ready")
             target.wait_for_agent()
         for server in self.servers:
             server.wait_for_output("listening on")
+
+    def _started(self, number: int) -> Target:
+        """The node server of a machine, which begins to serve."""
+        cwd = self._folder / f"node{number}"
+        cwd.mkdir(exist_ok=True)
+        argv = [sys.executable, "-m", "probing.cluster.node", "--listen", "127.0.0.1:0"]
+        env = {"PYTHONPATH": str(ROOT), "PROBING_TOKEN": TOKEN}
+        env["PROBING_QUERY_TIMEOUT_S"] = str(PATIENCE_S)
+        server = Target(argv, self._folder / f"home{number}", cwd, **env)
+        self._stack.callback(server.reap)
+        return server
+
+    def replace(self, number: int) -> None:
+        """Start another node server in the place of one that is gone."""
+        self.servers[number] = self._started(number)
+        self.servers[number].wait_for_output("listening on")
 
     @property
     def addresses(self) -> list[str]:
@@ -138,6 +149,7 @@ def test_who_is_gone_costs_nobody_else(nodes: Nodes) -> None:
     members = nodes.members()
     nodes.servers[0].kill()
     outcomes = _asked(members, PATIENCE_S)
+    nodes.replace(0)
     assert Coverage.of(outcomes).words() == "asked 6 ranks: 4 answered, ranks 0-1 failed"
 
 

@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A training that captures a step, replays it, and goes on."""
     cwd: Path = tmp_path_factory.mktemp("trained")
     target = start_program(
-        "on_fake_cuda", "train", home=cwd / "home", cwd=cwd, PROBING_OVERHEAD="90"
+        "on_fake_cuda", "train", home=cwd / "home", cwd=cwd, PROBING_OVERHEAD="100000"
     )
     seen_by(target)
     yield target
@@ -140,7 +140,7 @@ def test_all_sources_stay_on(trained: Target, monkeypatch: pytest.MonkeyPatch) -
 
 def test_forked_children_end_well(program: Callable[..., Target]) -> None:
     """Workers of loaders, and children that end as a program does, destroy nothing of CUDA's."""
-    target = program("on_fake_cuda", "fork", PROBING_OVERHEAD="90")
+    target = program("on_fake_cuda", "fork", PROBING_OVERHEAD="100000")
     seen = seen_by(target)
     assert seen == {"children": [0, 0], "contexts": [1]}
     assert "abort" not in target.output.lower()
@@ -166,7 +166,7 @@ def test_devices_of_other_makers_are_recorded_as_far_as_torch_tells(
     kind: str, maker: str, program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Losses and times on the device; of the device as a whole, a sentence that says why not."""
-    target = program("on_fake_cuda", "other", kind, PROBING_OVERHEAD="90")
+    target = program("on_fake_cuda", "other", kind, PROBING_OVERHEAD="100000")
     seen = seen_by(target)
     assert (seen["waits"], seen["contexts"]) == ([], [1])
     told = rows_of(

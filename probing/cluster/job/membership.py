@@ -95,12 +95,6 @@ class Membership:
         """Those that can be asked."""
         return tuple(member for member in self.members if member.state == "seen")
 
-    @property
-    def missing_ranks(self) -> tuple[int, ...]:
-        """The expected ranks that were not seen."""
-        missing = (m.rank for m in self.members if m.state == "missing" and m.rank is not None)
-        return tuple(sorted(missing))
-
 
 def member_of(card: Card, endpoint: str, *, is_alive: bool) -> Member:
     """The member that a card describes."""

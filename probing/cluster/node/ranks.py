@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -33,8 +32,6 @@ T = TypeVar("T")
 
 _PIECE = 1 << 16
 _AGENT = "http://localhost"
-_OK = 200
-_TABLE = re.compile(r"[a-z_]+(@[0-9]+)?")
 _THREADS = 64
 """Each waits for one process at a time; a hung one takes seconds."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...units import duration
 from .pace import RankPace
 
 _SHARE = 0.1
@@ -28,7 +29,7 @@ def reasons(pace: RankPace) -> Iterator[str]:
     yield from _clock(pace)
     collected = costs.get("gc_s", 0.0)
     if collected >= _SHARE * excess:
-        yield f"garbage collection took {_ms(collected)} more than on others"
+        yield f"garbage collection took {duration(collected)} more than on others"
     faults = costs.get("major_faults", 0.0)
     if faults >= _LEAST_FAULTS:
         yield f"{faults:,.0f} more page faults were read from a disk"
@@ -37,7 +38,7 @@ def reasons(pace: RankPace) -> Iterator[str]:
         return
     if computed - collected >= _MOST * excess:
         yield (
-            f"its thread computed for {_ms(computed - collected)} more: more work, or a slower"
+            f"its thread computed for {duration(computed - collected)} more: more work, or a slower"
             " processor"
         )
     elif not pace.on_device and excess - max(computed, collected) >= _MOST * excess:
@@ -60,15 +61,12 @@ def _off_processor(pace: RankPace, seconds: float) -> Iterator[str]:
         return
     if taken >= _LEAST_SWITCHES:
         yield (
-            f"the processor was taken from its thread {taken:,.0f} times more, for {_ms(seconds)}:"
-            " other threads or processes want it, or its CPU limit is reached (throttled)"
+            f"the processor was taken from its thread {taken:,.0f} times more, for"
+            f" {duration(seconds)}: other threads or processes want it,"
+            " or its CPU limit is reached (throttled)"
         )
     elif left < _LEAST_SWITCHES:
         yield (
-            f"for {_ms(seconds)} its thread neither computed nor waited: the machine under it was"
-            " held up (steal), or stood still"
+            f"for {duration(seconds)} its thread neither computed nor waited: the machine under it"
+            " was held up (steal), or stood still"
         )
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"

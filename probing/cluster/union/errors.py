@@ -6,6 +6,7 @@ Rules of this file: as those of `probing.errors`, whose tree they belong to.
 from __future__ import annotations
 
 from ...errors import SqlError, Unreachable
+from ...units import size
 
 
 class UnionTooLarge(SqlError):
@@ -20,8 +21,8 @@ class UnionTooLarge(SqlError):
 
     def __init__(self, *, estimate: int, rows: int, ranks: int, budget: int) -> None:
         super().__init__(
-            f"the statement would move about {_mib(estimate)} ({rows:,} rows of {ranks:,}"
-            f" processes), and {_mib(budget)} are allowed"
+            f"the statement would move about {size(estimate)} ({rows:,} rows of {ranks:,}"
+            f" processes), and {size(budget)} are allowed"
         )
 
 
@@ -37,8 +38,3 @@ class AnswerCut(Unreachable):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"its rows were left out, since not all of them came: {why}")
-
-
-def _mib(size: int) -> str:
-    """Bytes as a person reads them."""
-    return f"{size / 2**20:,.3g} MiB"

@@ -20,14 +20,13 @@ from ...ring.arrow_tables import schema_of
 from ...sql.answer import Answer
 from ...sql.engine import Engine, TableProvider
 from ...sql.process_columns import added_columns, with_ranks
-from ...tables import TABLES, Table
+from ...tables import OWN_SCHEMA, TABLES, Table
 from ..job.asking import Coverage, Outcome
 from ..job.membership import Member
 from .asking import Part
 from .budget import DEFAULT_BUDGET_MIB
 from .gathering import Gathered, gather
-from .leaves import Leaf, Plan
-from .partials import Partials
+from .leaves import PARTIALS, Leaf, Plan
 from .planning import make_plan
 from .syntax import Syntax
 
@@ -232,7 +231,7 @@ class _Statement:
     def _providers(self, plan: Plan, tables: Sequence[pa.Table]) -> list[TableProvider]:
         """The tables where the rows meet."""
         if plan.is_merged:
-            return [Partials(tables[0])]
+            return [_Partials(tables[0])]
         found = {leaf.table.name: rows for leaf, rows in zip(plan.leaves, tables, strict=True)}
         return [
             _InHand(table, found[table.name]) if table.name in found else _Later(table, self)
@@ -271,6 +270,19 @@ class _InHand:
 
     def __init__(self, table: Table, rows: pa.Table) -> None:
         self.table = with_ranks(table)
+        self._rows = rows
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows."""
+        return self._rows
+
+
+class _Partials:
+    """The parts of aggregates, as the ranks gave them."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.table = Table(name=PARTIALS, doc="", kind="live", columns=(), schema=OWN_SCHEMA)
+        self.arrow_schema = rows.schema
         self._rows = rows
 
     def load(self, columns: frozenset[str] | None) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ...units import size
 from .record import Advice
 
 ACTIVATIONS = 0.25
@@ -69,9 +70,9 @@ def _found(usage: Usage, total: int) -> Iterator[tuple[int, Advice]]:
         yield usage.peak, Advice(rule=rule, action=action, evidence=evidence)
 
 
-def _part(what: str, size: int, usage: Usage) -> str:
+def _part(what: str, part: int, usage: Usage) -> str:
     what = what.replace("_", " ")
-    return f"{what}: {size / 2**20:,.1f} MiB, {size / (usage.total or size):.0%} of {usage.device}"
+    return f"{what}: {size(part)}, {part / (usage.total or part):.0%} of {usage.device}"
 
 
 _QUANTIZE = "quantize the remaining parameters too, or load them once instead of twice"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from .evidence import Call
+from .evidence import POINT_TO_POINT, Call
 
 Sequences = Mapping[int, Mapping[int, Call]]
 """By rank and by `seq`: the collectives of one group."""
@@ -21,6 +21,7 @@ _EVEN_OPS = frozenset({"all_reduce", "broadcast", "reduce", "gather"})
 _MOSTLY_EVEN_OPS = frozenset({"all_gather", "reduce_scatter"})
 """Ops whose ranks may bring uneven parts on some backends: they count where they do not end."""
 _ASPECTS = ("op", "dtypes", "shapes", "root", "reduce_op")
+_ALL_ASPECTS = attrgetter(*_ASPECTS)
 _NAMES = {
     "op": "op",
     "dtypes": "dtype",
@@ -59,9 +60,12 @@ def sequences(calls: Mapping[int, Sequence[Call]]) -> dict[str, dict[int, dict[i
     """The collectives of each group by rank and number."""
     found: dict[str, dict[int, dict[int, Call]]] = {}
     for rank, rows in calls.items():
+        own: dict[str, dict[int, Call]] = {}
         for call in rows:
-            if call.is_collective:
-                found.setdefault(call.group, {}).setdefault(rank, {})[call.seq] = call
+            if call.op not in POINT_TO_POINT:
+                if call.group not in own:
+                    own[call.group] = found.setdefault(call.group, {}).setdefault(rank, {})
+                own[call.group][call.seq] = call
     return found
 
 
@@ -73,6 +77,8 @@ def first_mismatch(group: str, found: Sequences) -> Mismatch | None:
     first = max(min(calls) for calls in rows.values())  # before it, rows of a rank are gone
     for seq in sorted({seq for calls in rows.values() for seq in calls if seq >= first}):
         here = {rank: calls[seq] for rank, calls in rows.items() if seq in calls}
+        if len({*map(_ALL_ASPECTS, here.values())}) < 2:  # nearly always
+            continue
         for field in _ASPECTS:
             mismatch = _differing(group, seq, field, here)
             if mismatch is not None:
@@ -82,8 +88,6 @@ def first_mismatch(group: str, found: Sequences) -> Mismatch | None:
 
 def _differing(group: str, seq: int, field: str, here: Mapping[int, Call]) -> Mismatch | None:
     """How the ranks differ in one field of a collective."""
-    if len({*map(attrgetter(field), here.values())} - {None}) < 2:  # nearly always
-        return None
     if field == "shapes" and not _are_even(list(here.values())):
         return None
     values = {rank: _value(call, field) for rank, call in here.items()}

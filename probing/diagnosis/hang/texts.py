@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...cluster.job.rank_sets import rank_set
+from ...units import age
 from .evidence import Call, RankEvidence
 
 _WIDEST = 60
@@ -30,11 +31,7 @@ def name_of(evidence: RankEvidence) -> str:
 
 def seconds(value: float | None) -> str:
     """A length of time that people read at a glance."""
-    if value is None:
-        return "an unknown time"
-    if value < 10:
-        return f"{value:.1f} s"
-    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
+    return "an unknown time" if value is None else age(value)
 
 
 def call_text(call: Call, *, full: bool = False) -> str:

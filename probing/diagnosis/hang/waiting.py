@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .evidence import Call, Group, RankEvidence
+from .evidence import POINT_TO_POINT, Call, Group, RankEvidence
 
 _AWAITS = frozenset({"collective", "backward", "device", "gil", "stopped", "unknown", "waiting"})
 """What a thread may be seen to do while it waits for a collective that was issued before."""
@@ -130,8 +130,8 @@ def reach(calls: Sequence[Call]) -> dict[str, int]:
     """The number of the last collective of each group that a rank has come to."""
     found: dict[str, int] = {}
     for call in calls:
-        if call.is_collective:
-            found[call.group] = max(found.get(call.group, 0), call.seq)
+        if call.op not in POINT_TO_POINT and call.seq > found.get(call.group, -1):
+            found[call.group] = call.seq
     return found
 
 
@@ -147,8 +147,8 @@ def all_groups(ranks: Mapping[int, RankEvidence], world: Iterable[int]) -> dict[
             if (group.name, id(group.ranks)) not in seen:  # ranks that say the same share it
                 seen.add((group.name, id(group.ranks)))
                 members.update(_named(group, len(world), world))
-        for call in evidence.calls:
-            found.setdefault(call.group, set()).add(rank)
+        for name in {call.group for call in evidence.calls}:
+            found.setdefault(name, set()).add(rank)
     return found
 
 

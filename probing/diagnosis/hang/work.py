@@ -8,6 +8,7 @@ is not believed any more, and who sleeps or waits for a lock gets nothing done.
 from __future__ import annotations
 
 from ...messages.common import Backtrace, Frame, WorkDone
+from ...units import size
 from .doings import own_frames, worker_of
 from .evidence import RankEvidence, Work
 from .texts import seconds
@@ -134,6 +135,4 @@ def _places(frames: tuple[Frame, ...]) -> tuple[tuple[str, int], ...]:
 
 
 def _rate(value: float) -> str:
-    if value < 1e6:
-        return f"{value / 1e3:.0f} kB/s"
-    return f"{value / 1e6:.0f} MB/s" if value < 1e10 else f"{value / 1e9:.0f} GB/s"
+    return f"{size(value)}/s"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from probing.cli.render.actions import render_act, render_acts, render_together
-from probing.cli.render.checkpoint import render_checkpoint
+from probing.cli.render.process.actions import render_act, render_acts, render_together
+from probing.cli.render.training.checkpoint import render_checkpoint
 from probing.diagnosis.checkpoints import CheckpointContent, Entry
 from probing.messages.act import Act, Change
 

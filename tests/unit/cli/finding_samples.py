@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from probing.cli.render.gradients import render_gradients
-from probing.cli.render.numerics import render_armed, render_finding
+from probing.cli.render.training.gradients import render_gradients
+from probing.cli.render.training.numerics import render_armed, render_finding
 from probing.messages.common import Armed
 
 _ROW: dict[str, Any] = {

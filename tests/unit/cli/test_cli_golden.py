@@ -16,44 +16,43 @@ import pyarrow as pa
 import pytest
 
 from probing.allocations import Event, Frame as CodeFrame, Recording, compare
-from probing.cli.render.catalog import render_columns, render_tables
 from probing.cli.render.cells import is_number, is_time, short_texts
-from probing.cli.render.coverage import render_coverage
-from probing.cli.render.dataloaders import render_loaders
-from probing.cli.render.differences import render_differences
 from probing.cli.render.errors import render_error, render_failure
-from probing.cli.render.eval_jobs import render_jobs
-from probing.cli.render.evaluation import render_repeated, render_result
-from probing.cli.render.evaluations import render_results
-from probing.cli.render.fit import render_fit, render_largest
-from probing.cli.render.labels import render_label_table, render_labels
-from probing.cli.render.leak import render_leak
-from probing.cli.render.members import render_members
-from probing.cli.render.memory import memory_markdown, render_memory
-from probing.cli.render.memory_line import render_cleaned, render_memory_line
-from probing.cli.render.memory_recording import (
+from probing.cli.render.memory.fit import render_fit, render_largest
+from probing.cli.render.memory.leak import render_leak
+from probing.cli.render.memory.line import MemoryMoment, render_cleaned, render_memory_line
+from probing.cli.render.memory.oom import render_oom
+from probing.cli.render.memory.recording import (
     render_difference,
     render_recording,
     render_status,
 )
-from probing.cli.render.oom import render_oom
-from probing.cli.render.processes import render_processes
-from probing.cli.render.profile import (
+from probing.cli.render.memory.report import memory_markdown, render_memory
+from probing.cli.render.process.catalog import render_columns, render_tables
+from probing.cli.render.process.eval_jobs import render_jobs
+from probing.cli.render.process.evaluation import render_repeated, render_result
+from probing.cli.render.process.processes import render_processes
+from probing.cli.render.process.settings import render_settings
+from probing.cli.render.process.stacks import render_backtrace, render_folded
+from probing.cli.render.profiling.tables import (
     profile_head,
     profile_sections,
     samples_head,
     samples_sections,
 )
+from probing.cli.render.ranks.coverage import render_coverage
+from probing.cli.render.ranks.differences import render_differences
+from probing.cli.render.ranks.evaluations import render_results
+from probing.cli.render.ranks.members import render_members
+from probing.cli.render.ranks.stack_classes import render_folded_classes, render_stack_classes
+from probing.cli.render.ranks.stragglers import render_stragglers
+from probing.cli.render.ranks.union import render_moved, render_plan
 from probing.cli.render.rows import WRITERS
 from probing.cli.render.sections import markdown_sections, render_sections
-from probing.cli.render.settings import render_settings
-from probing.cli.render.stack_classes import render_folded_classes, render_stack_classes
-from probing.cli.render.stacks import render_backtrace, render_folded
-from probing.cli.render.stragglers import render_stragglers
-from probing.cli.render.summary import render_summary, summary_markdown
 from probing.cli.render.table import Heading, render_table
-from probing.cli.render.union import render_moved, render_plan
-from probing.cli.reports.memory_line import MemoryMoment
+from probing.cli.render.training.dataloaders import render_loaders
+from probing.cli.render.training.labels import render_label_table, render_labels
+from probing.cli.render.training.summary import render_summary, summary_markdown
 from probing.cli.reports.model_summary import plain_summary, summary_of
 from probing.client.listing import ProcessSummary
 from probing.cluster.job.asking import Coverage

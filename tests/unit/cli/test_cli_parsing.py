@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 import pytest
 
-from probing.cli.ask.catalog import find_table
+from probing import __version__
 from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
+from probing.cli.commands.tables import find_table
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
 from probing.cli.target import Target
@@ -350,3 +351,15 @@ def test_the_line_of_memory_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "--line prints text, and no json" in said
     assert "query --format json" in said
+
+
+@pytest.mark.parametrize(("in_c", "way"), [(object(), "in C"), (None, "in Python")])
+def test_the_version_says_how_calls_are_recorded(
+    in_c: object, way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The C extension is optional, and so whoever asks for the version is told of it."""
+    monkeypatch.setattr("probing.ring.native.IN_C", in_c)
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith(
+        f"probing {__version__} (module calls are recorded {way}"
+    )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from probing.cli.render.gradients import render_gradients
-from probing.cli.render.status import render_status
+from probing.cli.render.process.status import render_status
+from probing.cli.render.training.gradients import render_gradients
 from probing.cli.reports.status_report import StatusReport
 from probing.messages.card import Card
 

@@ -37,7 +37,7 @@ from probing.allocations import (
     write_snapshot,
 )
 from probing.cli.group import probing as cli
-from probing.cli.render.memory_viz import render_page
+from probing.cli.render.memory.recording_page import render_page
 from probing.cli.reports.memory_recording import file_for
 from probing.client.recording_client import last_recording
 from probing.errors import InternalError, UsageError

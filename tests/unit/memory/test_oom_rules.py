@@ -11,7 +11,6 @@ import pytest
 from probing.agent.sources.out_of_memory.errors import read_oom
 from probing.diagnosis.advice import Advice, Shortage, Trend, advise, batch_pairs
 from probing.postmortem.endings import CgroupNow, judge, kernel_kills
-from probing.units import size
 
 pytestmark = pytest.mark.anypython
 
@@ -144,7 +143,7 @@ def test_mixed_precision_is_for_what_is_not_mixed_yet() -> None:
 def test_expandable_segments_only_when_fragmentation_says_so() -> None:
     """What the allocator holds back must cover the request, and be a tenth of the device."""
     assert rules(allocated=60 * GIB)[0] == "fragmentation"
-    assert "17 GiB" in the("fragmentation", allocated=60 * GIB).evidence
+    assert "17.0 GiB" in the("fragmentation", allocated=60 * GIB).evidence
     assert "fragmentation" not in rules(allocated=70 * GIB)  # 7 GiB of 80
     assert "fragmentation" not in rules(allocated=60 * GIB, requested=20 * GIB)
     assert "fragmentation" not in rules(allocated=None, reserved=None)
@@ -199,15 +198,6 @@ def test_nothing_measured_nothing_claimed() -> None:
     assert advise(Shortage(is_host=True, phase="other")) == ()
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (100663296, "96 MiB")],
-)  # fmt: skip
-def test_sizes_for_the_eye(amount: float, text: str) -> None:
-    """Three digits and a unit of 1024."""
-    assert size(amount) == text
-
-
 LAST = {
     "step": 12,
     "phase": "after_forward",
@@ -241,7 +231,7 @@ def test_the_kernels_own_words_are_certain() -> None:
 @pytest.mark.parametrize(
     ("changes", "cgroup", "words"),
     [
-        ({}, None, ["its cgroup reached its limit: it held 95 bytes of 100 bytes"]),
+        ({}, None, ["its cgroup reached its limit: it held 95 B of 100 B"]),
         ({"cgroup_bytes": 80}, None, []),
         ({"cgroup_limit_bytes": None}, None, []),
         ({"cgroup_bytes": None, "cgroup_oom_kills": None}, CgroupNow(limit=100, kills=3), []),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from probing.cli.render.hang import render_verdict, render_verdicts
+from probing.cli.render.ranks.hang import render_verdict, render_verdicts
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, judge
 
 WORLD = Group(name="0", description="default", backend="gloo", size=4, ranks=(0, 1, 2, 3))

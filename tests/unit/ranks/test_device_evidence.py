@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from probing.cli.render.hang import render_verdict
+from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.device_use import sample_words, use_of, xid_lines
 from probing.diagnosis.hang import RankEvidence, judge
 from probing.diagnosis.hang.flights import is_blind

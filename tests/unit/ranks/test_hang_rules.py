@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from probing.cli.render.hang import render_verdict
+from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.doings import doing_of
 from probing.diagnosis.hang.flights import by_flights

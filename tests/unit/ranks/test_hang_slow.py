@@ -37,11 +37,11 @@ MB = 1e6
 WORK: dict[str, tuple[Doing, Work, float, str]] = {
     "it writes a checkpoint": (
         SAVING, Work(written_rate=240 * MB), STILL_S,
-        "Rank 0 has been writing a checkpoint for 15 s (240 MB/s), at train.py:30 in save; ranks"
+        "Rank 0 has been writing a checkpoint for 15 s (228.9 MiB/s), at train.py:30 in save; ranks"
         " 1-3 wait for it in all_reduce number 41 of group 0 at train.py:88.",
     ),
     "it writes for an hour": (SAVING, Work(written_rate=5 * MB), 3600, "writing a checkpoint for"),
-    "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "has been reading for 15 s (90 MB/s)"),
+    "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "reading for 15 s (85.8 MiB/s)"),
     "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97% of a processor)"),
     "it moves on, with little": (RUNNING, Work(cpu=0.1, has_moved_on=True), 20, "computing for"),
     "it reads numbers from the GPU, one after the other": (
@@ -53,9 +53,9 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
         "waiting for 15 s for processes of its own, which compute (90% of a processor)",
     ),
     "a process of its own sends the checkpoint": (
-        SAVING, Work(children_rate=20 * MB), STILL_S, "which read and write (20 MB/s)",
+        SAVING, Work(children_rate=20 * MB), STILL_S, "which read and write (19.1 MiB/s)",
     ),
-    "it writes to a slow disk": (SAVING, Work(written_rate=0.65 * MB), 20, "for 20 s (650 kB/s)"),
+    "it writes to a slow disk": (SAVING, Work(written_rate=0.65 * MB), 20, "20 s (634.8 KiB/s)"),
     "it waits for the disk": (SYNCING, Work(), STILL_S, "waiting for 15 s for its data to reach"),
 }  # fmt: skip
 NO_WORK: dict[str, tuple[Doing, Work, float]] = {

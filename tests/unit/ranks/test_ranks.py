@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from probing.cli.render.stack_classes import render_folded_classes
+from probing.cli.render.ranks.stack_classes import render_folded_classes
 from probing.cluster.job.asking import AT_ONCE
 from probing.cluster.job.membership import Member
 from probing.cluster.ranks.differences import Fact, RankFacts, compare_facts

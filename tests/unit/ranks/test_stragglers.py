@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from probing.cli.render.stragglers import render_stragglers
+from probing.cli.render.ranks.stragglers import render_stragglers
 from probing.cluster.ranks.clocks import align_clocks
 from probing.cluster.ranks.reasons import reasons
 from probing.cluster.ranks.stragglers import find_stragglers
@@ -139,6 +139,19 @@ def test_a_rank_that_is_slow_at_times_is_told_apart() -> None:
     (found,) = [pace for pace in report.ranks if pace.is_slow_at_times]
     assert (found.rank, found.slow_steps) == (3, 4)
     assert found.excess_s == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_rank_that_may_be_slow_is_said_not_to_be_certain() -> None:
+    """Where steps vary by as much as a rank is behind, neither "straggler" nor "none" is said."""
+    noisy = find_stragglers(
+        ddp_job(3, noise_s=0.06, extra_s=lambda rank, _: 0.06 if rank == 2 else 0.0)
+    )
+    assert noisy.stragglers == ()
+    told = render_stragglers(noisy, width=110, color=False).splitlines()[0]
+    assert told.startswith("no straggler is certain: rank 2 needs ")
+    calm = find_stragglers(ddp_job(3, noise_s=0.001))
+    told = render_stragglers(calm, width=110, color=False).splitlines()[0]
+    assert told.startswith("no straggler: the ranks' own times per step are at most ")
 
 
 def test_a_slow_host_is_named() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from probing.cli.ask.profile_formats import PROFILE_FORMATS, choose_profile_format
-from probing.cli.render.chrome_trace import render_chrome_trace
-from probing.cli.render.flamegraph import render_flamegraph, render_speedscope
-from probing.cli.render.profile import profile_head, profile_sections
+from probing.cli.render.profiling.chrome_trace import render_chrome_trace
+from probing.cli.render.profiling.flamegraph import render_flamegraph, render_speedscope
+from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
     ModuleCall,
@@ -262,7 +262,7 @@ def test_kernels_go_to_the_module_that_launched_them() -> None:
     assert profile.queues is not None
     assert (profile.queues.launches, profile.queues.delay_ns) == (4, 50_000)
     shown = "\n".join(profile_head(profile))
-    assert "4 launches a step; a kernel begins 50.0 µs after its launch, in the middle" in shown
+    assert "4 launches a step; a kernel begins 50 us after its launch, in the middle" in shown
     titles = [section.title for section in profile_sections(profile)]
     assert titles[-2:] == ["Kernels by module", "Longest gaps"]
 
@@ -287,7 +287,7 @@ def test_communication_that_nothing_runs_beside_is_told_apart() -> None:
     assert queues.delay_ns is None
     shown = "\n".join(profile_head(profile))
     assert "several things ran there at once for 15.0 %" in shown
-    assert "communication took 400 µs a step, of it 250 µs with nothing beside it" in shown
+    assert "communication took 400 us a step, of it 250 us with nothing beside it" in shown
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_rings_take_a_small_share_of_what_is_free(tmp_path: Path) -> None:
     try:
         ring = RingWriter(tmp_path / "torch_trace.ring", TORCH_TRACE, 65_536)
         few = RingWriter(tmp_path / "few.ring", TORCH_TRACE, 16)
-        assert told.startswith("every table holds 1/8 of its rows, because only 64 MiB are free")
+        assert told.startswith("every table holds 1/8 of its rows, because only 64.0 MiB are free")
         assert (ring.slot_mask >> 2, few.slot_mask >> 2) == (8191, 15)
         assert ring.problem is None
         assert few.problem is None

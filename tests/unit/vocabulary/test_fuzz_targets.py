@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS, Target, clean
 
 pytestmark = pytest.mark.anypython
 
@@ -21,6 +23,13 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         *(bytes([kind]) + b'{"sql":"x","timeout_s":1' + b"0" * 400 + b"}" for kind in range(64)),
     ),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scratch() -> Iterator[None]:
+    """The folder in which files are written goes with the tests, not with the process."""
+    yield
+    clean()
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

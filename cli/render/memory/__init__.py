@@ -1,0 +1,1 @@
+"""Memory: where it is, what grew, what will fit, who holds it."""

@@ -1,0 +1,308 @@
+"""Where the memory of a process is, on one screen or in Markdown.
+
+Rules of this file: pure functions of their arguments. What was not measured is left out or shown as
+nothing, never as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from .... import units
+from ....diagnosis.activation_theory import FORMULA, bytes_of_layers
+from ....diagnosis.device_use import xid_lines
+from ....diagnosis.memory_report import room_of, scattered_bytes
+from ....tables import CATEGORIES, MOMENTS
+from ..sections import Section, markdown_sections, render_sections
+from ..table import Heading
+from ..text import escape_controls, plural
+from .holder import holder_text, short_file
+
+if TYPE_CHECKING:
+    from ....diagnosis.memory_report import Device, MemoryReport
+
+Row = Mapping[str, Any]
+
+_NOW, _BEFORE_BACKWARD = MOMENTS
+_SHOWN_AS = {_NOW: "at step end", _BEFORE_BACKWARD: "before backward"}
+_NOTHING = "no tensor was seen"
+_ADAPTERS = "  of it adapters"
+
+
+def render_memory(report: MemoryReport, *, width: int | None, color: bool) -> str:
+    """The report for a terminal."""
+    head, sections = _head(report), _sections(report)
+    if not sections:
+        return "\n".join([*head, _NOTHING])
+    text = render_sections(head, sections, width=width, color=color)
+    return "\n".join([text, "", *_suggestions(report)])
+
+
+def memory_markdown(report: MemoryReport) -> str:
+    """The same as Markdown."""
+    text = markdown_sections("Memory", _head(report), _sections(report))
+    lines = [f"- {line}" for line in _suggestions(report)]
+    return "\n\n".join([text, "## Suggestions", "\n".join(lines)])
+
+
+def _head(report: MemoryReport) -> list[str]:
+    """A line for the process, its cgroup, the node, each device, and the peak."""
+    lines: list[str] = []
+    row = next(iter(report.newest.values()), None)
+    if row is not None:
+        lines += _host(report, row)
+    names = [device.name for device in report.devices]
+    accelerators = [name for name in report.newest if name != "cpu"]
+    for name in dict.fromkeys([*(n for n in names if n != "cpu"), *accelerators]):
+        lines += _accelerator(report, name)
+    lines += _peak(report, row)
+    return [escape_controls(line) for line in lines]
+
+
+def _host(report: MemoryReport, row: Row) -> Iterator[str]:
+    """The lines of what the kernel counts."""
+    resident = row["resident_bytes"]
+    if resident is not None:
+        base = next(iter(report.baseline.values()), None)
+        tracked = _total(report, "cpu")
+        words = [f"{units.size(resident)} resident"]
+        if tracked is not None:
+            words.append(f"{units.size(tracked)} tensors")
+            words.append(f"{units.size(max(resident - tracked, 0))} untracked")
+        if base is not None and base["resident_bytes"] is not None:
+            words.append(f"{units.size(base['resident_bytes'])} as the agent came")
+        yield f"process  {', '.join(words)}"
+    if row["cgroup_bytes"] is not None:
+        limit = row["cgroup_limit_bytes"]
+        of = "no limit" if limit is None else f"limit {units.size(limit)}"
+        kills = row["cgroup_oom_kills"]
+        killed = f", {plural(kills, 'kill')} for want of memory" if kills else ""
+        yield f"cgroup   {units.size(row['cgroup_bytes'])}, {of}{killed}"
+    if row["node_used_bytes"] is not None:
+        yield f"node     {_of(row['node_used_bytes'], row['node_total_bytes'])}"
+
+
+def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
+    """The lines of one device: what its allocator holds, and what the driver counts beyond."""
+    row = report.newest.get(name)
+    if row is None:
+        return
+    words = []
+    allocated, reserved = row["allocated_bytes"], row["reserved_bytes"]
+    if allocated is not None:
+        words.append(f"{units.size(allocated)} allocated (peak {units.size(row['peak_bytes'])})")
+        tracked = _total(report, name)
+        if tracked is not None:
+            words.append(f"{units.size(allocated - tracked)} of it in no tensor")
+        words.append(f"{units.size(reserved)} reserved")
+    used = row["device_used_bytes"]
+    if used is not None:
+        words.append(f"{_of(used, row['device_total_bytes'])} in use on the device")
+        if reserved is not None:
+            words.append(f"{units.size(used - reserved)} untracked{_baseline(report, name)}")
+    yield f"{name:<8} {', '.join(words)}"
+    use = report.device
+    if use is not None and use.sample is not None and use.sample["device"] == name:
+        yield from (f"         {text}" for text in (use.holders(), *xid_lines(use.xids)) if text)
+    own = [segment for segment in report.segments if segment["device"] == name]
+    scattered = scattered_bytes(own)
+    if scattered is not None:
+        free = sum(segment["free_bytes"] for segment in own)
+        largest = max(segment["largest_free_bytes"] for segment in own)
+        yield (
+            f"         {plural(len(own), 'segment')}: {units.size(free)} free in them, the largest"
+            f" piece {units.size(largest)}; {units.size(scattered)} in smaller ones"
+        )
+
+
+def _baseline(report: MemoryReport, name: str) -> str:
+    """What was in use on the device before this process's first tensor was."""
+    row = report.baseline.get(name)
+    if row is None or row["device_used_bytes"] is None or row["reserved_bytes"] is None:
+        return ""
+    return f" ({units.size(row['device_used_bytes'] - row['reserved_bytes'])} as it was first seen)"
+
+
+def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
+    """Where the peak was, and how far from what is in use now."""
+    peak = report.peak
+    if peak is None:
+        return
+    size, now = peak["allocated_bytes"], None
+    if row is not None:
+        now = row["resident_bytes"] if row["allocated_bytes"] is None else row["allocated_bytes"]
+    ratio = f", {size / now:.2f} x what is in use now" if now else ""
+    where = f"{peak['module']} ({peak['stage']}, step {peak['step']})"
+    yield f"peak     {units.size(size)} in {where}{ratio}"
+
+
+def _sections(report: MemoryReport) -> list[Section]:
+    sections = [_categories(report, device) for device in report.devices]
+    if report.tensors:
+        sections.append(_tensors(report))
+    if report.referrers is not None:
+        sections.append(_referrers(report))
+    if report.transformer is not None:
+        sections.append(_theory(report))
+    return sections
+
+
+def _categories(report: MemoryReport, device: Device) -> Section:
+    """The categories of one device, with what they take at each moment seen."""
+    moments = [moment for moment in reversed(MOMENTS) if moment in device.categories]
+    headings = [Heading(name=device.name)]
+    for moment in moments:
+        headings.append(Heading(name=_SHOWN_AS[moment], is_number=True))
+        headings.append(Heading(name="share", is_number=True))
+    headings += [Heading(name="storages", is_number=True), Heading(name="largest")]
+    found = {m: {row["category"]: row for row in device.categories[m]} for m in moments}
+    rows = []
+    for category in CATEGORIES:
+        own = [found[moment][category] for moment in moments]
+        cells = [cell for row in own for cell in (units.size(row["bytes"]), f"{row['share']:.1%}")]
+        name, largest = category.replace("_", " "), own[0]["largest"] or ""
+        rows.append((name, *cells, str(own[0]["storages"]), largest))
+        adapters = [row.get("adapter_bytes", 0) for row in own]  # an older agent does not tell
+        if any(adapters):
+            parts = [
+                (
+                    units.size(size),
+                    f"{size * row['share'] / row['bytes']:.1%}" if row["bytes"] else "",
+                )
+                for size, row in zip(adapters, own, strict=True)
+            ]
+            rows.append((_ADAPTERS, *(cell for part in parts for cell in part), "", ""))
+    totals = [cell for m in moments for cell in (units.size(device.total(m) or 0), "100.0%")]
+    count = sum(row["storages"] for row in found[moments[0]].values())
+    rows.append(("TOTAL", *totals, str(count), ""))
+    room = room_of(device.name, report.newest.get(device.name))
+    total = device.total(moments[0])
+    notes = []
+    if room and total:
+        notes.append(
+            f"the tensors take {total / room:.1%} of the {units.size(room)} that there are"
+        )
+    notes += _quantized(found[moments[0]].values())
+    return Section(
+        title=device.name, headings=tuple(headings), rows=tuple(rows), note="; ".join(notes)
+    )
+
+
+def _quantized(rows: Any) -> Iterator[str]:
+    """What numbers of few bits save against those of 16."""
+    weights = [r for r in rows if r["category"] in {"parameters", "buffers"}]
+    size = sum(r["quantized_bytes"] for r in weights)
+    whole = 2 * sum(r.get("quantized_numbers", r["quantized_bytes"]) for r in weights)
+    if size:
+        now, then = units.size(size), units.size(whole)
+        yield f"quantized weights: {now}, in 16 bits they would take {then}"
+
+
+def _tensors(report: MemoryReport) -> Section:
+    """The largest storages."""
+    rows = tuple(
+        (
+            units.size(row["bytes"]),
+            row["category"].replace("_", " "),
+            ".".join(part for part in (row["module"], row["name"]) if part),
+            f"{row['dtype']}[{row['shape']}]",
+            row["device"],
+            "" if row["age_steps"] is None else f"{row['age_steps']:,}",
+            short_file(row["frame"]) if row["frame"] else "",
+        )
+        for row in report.tensors
+    )
+    headings = (
+        Heading(name="size", is_number=True),
+        Heading(name="category"),
+        Heading(name="module"),
+        Heading(name="tensor"),
+        Heading(name="device"),
+        Heading(name="age", is_number=True),
+        Heading(name="made in"),
+    )
+    known = [any(row[at] for row in rows) for at in range(len(headings))]
+    return Section(
+        title="Largest tensors",
+        headings=tuple(compress(headings, known)),
+        rows=tuple(tuple(compress(row, known)) for row in rows),
+        note="age: how many steps ago it came" if any(row[5] for row in rows) else "",
+    )
+
+
+def _referrers(report: MemoryReport) -> Section:
+    """Who refers to the largest storages."""
+    rows: list[tuple[str, ...]] = []
+    for tensor in report.tensors:
+        found = (report.referrers or {}).get(tensor["address"], ())
+        names = list(dict.fromkeys(holder_text(row) for row in found))
+        about = (units.size(tensor["bytes"]), _tensor_name(tensor))
+        rows += [(*about, name) for name in names or ["gone by the end of the next step"]]
+    headings = (
+        Heading(name="size", is_number=True),
+        Heading(name="tensor"),
+        Heading(name="referred to by"),
+    )
+    return Section(title="Who refers to them", headings=headings, rows=tuple(rows))
+
+
+def _tensor_name(row: Row) -> str:
+    """What a storage is called, or what it looks like."""
+    name = ".".join(part for part in (row["module"], row["name"]) if part)
+    return name if row["name"] else f"{row['dtype']}[{row['shape']}]"
+
+
+def _theory(report: MemoryReport) -> Section:
+    """What the activations should take by the formula, beside what they do."""
+    model = report.transformer
+    assert model is not None
+    measured = bytes_of_layers(model, report.activations)
+    size = units.size(model.layer_bytes)
+    rows = [
+        (layer, size, units.size(own) if own else "", _ratio(own, model.layer_bytes))
+        for layer, own in measured.items()
+    ]
+    total = sum(measured.values())
+    ratio = _ratio(total, model.all_bytes)
+    rows.append(
+        ("all layers", units.size(model.all_bytes), units.size(total) if total else "", ratio)
+    )
+    headings = (
+        Heading(name="layer"),
+        Heading(name="formula", is_number=True),
+        Heading(name="measured", is_number=True),
+        Heading(name="ratio", is_number=True),
+    )
+    note = (
+        f"formula: {FORMULA} bytes per layer, with B={model.batch} T={model.length}"
+        f" C={model.width} D={model.inner}; for two-byte numbers, nothing shared or recomputed"
+    )
+    return Section(title="Theory", headings=headings, rows=tuple(rows), note=note)
+
+
+def _ratio(measured: int, formula: int) -> str:
+    return f"{measured / formula:.2f}" if measured else ""
+
+
+def _suggestions(report: MemoryReport) -> list[str]:
+    if not report.suggestions:
+        known = any(room_of(name, row) for name, row in report.newest.items())
+        why = "nothing takes a large part of the memory there is"
+        return [f"suggestions: none; {why if known else 'how much memory there is is not known'}"]
+    return [f"suggestion: {one.action} [{one.evidence}]" for one in report.suggestions]
+
+
+def _total(report: MemoryReport, name: str) -> int | None:
+    """What the tensors of a device take at a step's end."""
+    for device in report.devices:
+        if device.name == name:
+            return device.total(_NOW)
+    return None
+
+
+def _of(used: int, total: int | None) -> str:
+    if not total:
+        return units.size(used)
+    return f"{units.size(used)} of {units.size(total)} ({used / total:.0%})"

@@ -1,0 +1,36 @@
+"""The evals in hand, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....units import duration
+from ..table import Heading, render_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....messages.eval import EvalJob
+
+
+def render_jobs(jobs: Sequence[EvalJob]) -> str:
+    """The evals in hand."""
+    if not jobs:
+        return "no eval is in hand"
+    headings = [
+        Heading(name="id", is_number=True, is_whole=True),
+        *(Heading(name=name) for name in ("who", "state", "for", "where", "at", "code")),
+    ]
+    rows = [
+        [
+            str(job.number),
+            job.who,
+            job.state,
+            duration(job.age_s),
+            job.where,
+            job.place,
+            job.code.strip().replace("\n", " ; "),
+        ]
+        for job in jobs
+    ]
+    return render_table(headings, rows, width=None, color=False)

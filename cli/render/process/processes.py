@@ -1,0 +1,59 @@
+"""The list of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....units import age
+from ..table import Heading, render_table
+from ..text import escape_controls, render_count
+
+if TYPE_CHECKING:
+    from ....client.listing import ProcessSummary
+
+
+def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, color: bool) -> str:
+    """One line per process.
+
+    The address only where any listens; whether there is torch and a way in only where there is any
+    process without an agent.
+    """
+    headings = [
+        Heading(name="pid", is_number=True),
+        Heading(name="rank", is_number=True),
+        Heading(name="state"),
+        Heading(name="step", is_number=True),
+        Heading(name="step age", is_number=True),
+        Heading(name="command"),
+    ]
+    rows = [
+        [
+            str(process.pid),
+            "" if process.rank is None else str(process.rank),
+            process.state,
+            render_count(process.step),
+            "" if process.step_age_s is None else age(process.step_age_s),
+            escape_controls(process.command),
+        ]
+        for process in processes
+    ]
+    if any(process.listen for process in processes):
+        headings.insert(5, Heading(name="listens on"))
+        for row, process in zip(rows, processes, strict=True):
+            row.insert(5, process.listen or "")
+    if any(process.folder is None for process in processes):
+        headings[-1:-1] = [Heading(name="torch"), Heading(name="attach")]
+        for row, process in zip(rows, processes, strict=True):
+            row[-1:-1] = [_yes_or_no(process.has_torch), _attach(process)]
+    return render_table(headings, rows, width=width, color=color)
+
+
+def _yes_or_no(fact: bool | None) -> str:  # noqa: FBT001 - a value to be shown
+    """A fact in a word, nothing where it is unknown."""
+    return "" if fact is None else "yes" if fact else "no"
+
+
+def _attach(process: ProcessSummary) -> str:
+    """Whether `probing attach` would work; nothing where it need not."""
+    return "" if process.folder is not None else _yes_or_no(process.obstacle is None)

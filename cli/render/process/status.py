@@ -1,0 +1,73 @@
+"""What the agent records, and what that costs."""
+
+from __future__ import annotations
+
+from ....units import duration
+from ...reports.status_report import SourceStatus, StatusReport
+from ..table import Heading, draw_table
+from ..text import escape_controls, wrap_doc
+
+
+def render_status(report: StatusReport, *, width: int | None, color: bool) -> str:
+    """The process in one line, its sources in a table, and what it costs in a sentence."""
+    card = report.card
+    command = escape_controls(" ".join(card.command))
+    rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
+    lines = [f"process {card.pid}{rank} on {card.host}: {command}", _cost(report)]
+    if report.device is not None:
+        lines += [escape_controls(line) for line in report.device.lines()]
+    if report.not_finite is not None:
+        lines.append(f"problem: {report.not_finite.sentence()}")
+    if report.restart is not None:
+        lines += [escape_controls(f"  {line}") for line in report.restart.sentences()]
+    if report.silence is not None:
+        lines += wrap_doc(f"note: {report.silence}", width)
+    lines += [f"problem: {escape_controls(problem)}" for problem in card.problems]
+    if report.sources:
+        lines += ["", *_table(report.sources, width=width, color=color)]
+    return "\n".join(lines)
+
+
+def _cost(report: StatusReport) -> str:
+    """What recording costs."""
+    if report.cost_s is None or report.share is None:
+        return "no training step has been recorded to its end"
+    cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
+    basis = f"(median of the last {report.steps}; estimated)"
+    if report.limit is None:
+        return f"{cost} {basis}"
+    limit = f"the limit of {100 * report.limit:.3g} %"
+    if report.share <= report.limit:
+        return f"{cost}, within {limit} {basis}"
+    return (
+        f"{cost}, more than {limit} {basis}: only module calls can be left out, and in steps so"
+        " short what is done once in each takes more than that by itself"
+    )
+
+
+def _table(sources: tuple[SourceStatus, ...], *, width: int | None, color: bool) -> list[str]:
+    """One line per source, its note below it."""
+    headings = [
+        Heading(name="source"),
+        Heading(name="state"),
+        Heading(name="table"),
+        Heading(name="cost per step", is_number=True),
+        Heading(name="rows", is_number=True),
+        Heading(name="lost", is_number=True),
+    ]
+    rows = [
+        [
+            source.source,
+            source.state,
+            source.table,
+            "" if source.cost_s is None else duration(source.cost_s),
+            "" if source.rows is None else f"{source.rows:,}",
+            "" if source.dropped is None else f"{source.dropped:,}",
+        ]
+        for source in sources
+    ]
+    drawing = draw_table(headings, rows, width=width, color=color)
+    lines = list(drawing.heading)
+    for line, source in zip(drawing.rows, sources, strict=True):
+        lines += [line, *(wrap_doc(escape_controls(source.note), width) if source.note else [])]
+    return lines

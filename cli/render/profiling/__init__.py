@@ -1,0 +1,1 @@
+"""Profiles: tables, and files for the tools that draw them."""

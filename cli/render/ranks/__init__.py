@@ -1,0 +1,1 @@
+"""Answers of many ranks, and verdicts about them."""

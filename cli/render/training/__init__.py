@@ -1,0 +1,1 @@
+"""What a training works on: its model, its data, its numbers."""

@@ -1,0 +1,110 @@
+"""The gradients of some steps as a table, the worst first.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..table import Heading, render_table
+from ..text import escape_controls, plural
+
+_UNCLIPPED = 3
+"""Before which column the norms before clipping stand, where the script clips."""
+_HEADINGS = (
+    Heading(name="step", is_number=True),
+    Heading(name="parameter"),
+    Heading(name="norm", is_number=True),
+    Heading(name="max", is_number=True),
+    Heading(name="NaN", is_number=True),
+    Heading(name="Inf", is_number=True),
+    Heading(name="zeros", is_number=True),
+    Heading(name="weight norm", is_number=True),
+    Heading(name="update ratio", is_number=True),
+    Heading(name="elements", is_number=True),
+)
+
+
+_LARGE, _HUGE = 10.0, 100.0
+"""Norms of all gradients together beyond which most trainings are not stable."""
+_BEYOND_USUAL = 10.0
+
+
+def render_gradients(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    most: int,
+    width: int | None,
+    color: bool,
+    usual_norm: float | None = None,
+) -> str:
+    """The table, in a line what is wrong in it, and how large all are together.
+
+    Args:
+        usual_norm: The median norm of all in the steps before; None where it is not known.
+    """
+    if not rows:
+        return "no optimizer had a gradient that can be read in these steps"
+    shown = rows[:most] if most else rows
+    headings, cells = list(_HEADINGS), [_cells(row) for row in shown]
+    if any(row.get("unclipped_norm") is not None for row in rows):
+        headings.insert(_UNCLIPPED, Heading(name="before clipping", is_number=True))
+        for row, line in zip(shown, cells, strict=True):
+            line.insert(_UNCLIPPED, _short(row.get("unclipped_norm")))
+    table = render_table(
+        headings,
+        cells,
+        width=width,
+        color=color,
+        more_rows=len(rows) - len(shown),
+        all_by="--rows 0",
+    )
+    bad = sum(1 for row in rows if row["nan_count"] or row["inf_count"])
+    verdict = f"{plural(bad, 'gradient')} of {len(rows):,} with values that are not finite"
+    return "\n".join([table, "", verdict, *_together(rows, usual_norm)])
+
+
+def _together(rows: Sequence[Mapping[str, Any]], usual: float | None) -> Iterator[str]:
+    """The norm of all gradients of the last step, beside what it was before, and what to do."""
+    last = max(row["step"] for row in rows)
+    own = [row["norm"] for row in rows if row["step"] == last]
+    norm = math.sqrt(math.fsum(value * value for value in own if value is not None))
+    if not math.isfinite(norm):
+        return
+    ratio = norm / usual if usual else None
+    beside = "" if ratio is None else f", {ratio:.2g} times the median of the steps before"
+    yield f"all together: norm {norm:.4g} in step {last}{beside}"
+    if norm > _HUGE or (ratio is not None and ratio > _BEYOND_USUAL):
+        yield (
+            "that is far too large: clip it (`act clip`), lower the rate (`act lr --scale 0.1`), or"
+            " warm up for longer"
+        )
+    elif norm > _LARGE:
+        yield "that is large: most trainings stay below 10; see whether it grows"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str | None]:
+    zeros = row["zero_share"]
+    return [
+        str(row["step"]),
+        escape_controls(row["parameter"] or ""),
+        _short(row["norm"]),
+        _short(row["max_abs"]),
+        _count(row["nan_count"]),
+        _count(row["inf_count"]),
+        None if zeros is None else f"{zeros:.1%}",
+        _short(row["weight_norm"]),
+        _short(row["update_ratio"]),
+        _count(row["numel"]),
+    ]
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _count(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
