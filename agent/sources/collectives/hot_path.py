@@ -17,7 +17,7 @@ from typing import Any
 from ....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
 from ....safety.guard import Guard
 from ..steps.recording import Recording
-from ..torch_types import Work
+from ..torch_types import Device, Work
 from .call_tensors import device_of, flat_tensors
 from .entered import Awaited, Call, call_of
 from .groups import Group, Groups
@@ -233,7 +233,7 @@ class HotPath:
         word: int,
         start: int,
         work: Work,
-        device: object,
+        device: Device | None,
         *,
         begun: object,
         is_async: bool,
