@@ -35,7 +35,7 @@ class Training(Protocol):
         """What is known of the training by name."""
 
 
-def complete(text: str, training: Training, last: Mapping[str, Any]) -> Completions:
+def complete(text: str, training: Training, last: Mapping[str, object]) -> Completions:
     """The words that the last one of a line can become."""
     match = _LAST_WORD.search(text)
     if match is None:
@@ -69,7 +69,7 @@ def _attributes(names: Names, path: list[str]) -> Iterable[str]:
     return [*own, *parts, *(name for cls in classes for name in cls.__dict__)]
 
 
-def _attribute(thing: Any, name: str) -> Any:
+def _attribute(thing: object, name: str) -> Any:
     """An attribute that can be had without running anything.
 
     Raises:
@@ -86,7 +86,7 @@ def _attribute(thing: Any, name: str) -> Any:
     return found
 
 
-def _own(thing: Any) -> dict[str, Any]:
+def _own(thing: object) -> dict[str, Any]:
     """What an object holds itself."""
     try:
         own = object.__getattribute__(thing, "__dict__")

@@ -88,7 +88,7 @@ def frame_of(thread_id: int) -> FrameType | None:
     return sys._current_frames().get(thread_of(thread_id).ident or 0)  # noqa: SLF001 - as its docs say
 
 
-def frames_at(place: Place, known: Collection[Any] = ()) -> list[FrameType]:
+def frames_at(place: Place, known: Collection[object] = ()) -> list[FrameType]:
     """The frames that are meant, innermost first.
 
     Args:
@@ -140,7 +140,7 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
             values.clear()
 
 
-def write_local(frame: FrameType, name: str, value: Any, *, is_held: bool) -> None:
+def write_local(frame: FrameType, name: str, value: object, *, is_held: bool) -> None:
     """Give a local variable of a frame another value.
 
     Args:
@@ -166,7 +166,7 @@ def write_local(frame: FrameType, name: str, value: Any, *, is_held: bool) -> No
         values.clear()
 
 
-def is_frames_copy(frame: FrameType, values: Any) -> bool:
+def is_frames_copy(frame: FrameType, values: object) -> bool:
     """Whether locals are the copy that a function's frame keeps; a debugger's is the debugger's.
 
     Whoever has asked for them empties it, unless the script has it, too: see `ONLY_THE_FRAMES`.
@@ -196,7 +196,7 @@ def _own_frames(frame: FrameType | None, waiting: list[FrameType]) -> list[Frame
     return frames
 
 
-def waiting_frames(known: Collection[Any]) -> list[FrameType]:
+def waiting_frames(known: Collection[object]) -> list[FrameType]:
     """The frames of the script's coroutines that wait to go on, each before that which awaits it.
 
     They are looked for only where a thread of the script's runs an event loop.
@@ -226,7 +226,7 @@ def _has_loop() -> bool:
     return False
 
 
-def _chain(outermost: Any) -> list[FrameType]:
+def _chain(outermost: object) -> list[FrameType]:
     """The frames of a coroutine and of those that it awaits, the innermost first."""
     frames: list[FrameType] = []
     thing = outermost
@@ -243,7 +243,7 @@ def _module(frame: FrameType) -> str:
     return f"{frame.f_globals.get('__name__', '') or ''}."
 
 
-def _awaits(thing: Any) -> Any:
+def _awaits(thing: object) -> Any:
     """What a coroutine waits for."""
     return getattr(thing, _AWAITING[type(thing)].awaits)
 

@@ -56,11 +56,11 @@ class Names:
     def __init__(
         self,
         place: Place,
-        found: Mapping[str, Any],
+        found: Mapping[str, object],
         *,
-        last: Mapping[str, Any] | None = None,
-        kept: dict[str, Any] | None = None,
-        covers: dict[str, Any] | None = None,
+        last: Mapping[str, object] | None = None,
+        kept: dict[str, object] | None = None,
+        covers: dict[str, object] | None = None,
         assigns: bool = False,
         is_held: bool = False,
     ) -> None:
@@ -127,7 +127,7 @@ class Names:
             return False
         return True
 
-    def keep(self, name: str, value: Any) -> bool:
+    def keep(self, name: str, value: object) -> bool:
         """Note what the code has assigned; says whether code that is sent later sees it."""
         if name.startswith("__"):
             return False
@@ -146,7 +146,7 @@ class Names:
         frames = self._frames if self._frames is not None else self._looked()
         return name in self.main or any(name in values for _, values in frames)
 
-    def assign(self, name: str, value: Any) -> None:
+    def assign(self, name: str, value: object) -> None:
         """Give a name another value, in the script."""
         if self._place.is_chosen or name not in self.main:
             frames = self._frames or []
@@ -264,7 +264,7 @@ class LiveGlobals(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         return self._names.find(name)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         if self._names.assigns:
             self._names.assign(name, value)
         else:

@@ -88,11 +88,11 @@ class _Input:
         self._stream = stream
         self._captures = captures
 
-    def readline(self, *args: Any) -> str:
+    def readline(self, *args: object) -> str:
         """The next line."""
         return str(self._of("readline", *args))
 
-    def read(self, *args: Any) -> str:
+    def read(self, *args: object) -> str:
         """What is left."""
         return str(self._of("read", *args))
 
@@ -108,7 +108,7 @@ class _Input:
             raise AttributeError(name)
         return getattr(self._stream, name)
 
-    def _of(self, name: str, *args: Any) -> Any:
+    def _of(self, name: str, *args: object) -> Any:
         """Call a method of the stream, unless this thread is captured."""
         if threading.get_ident() in self._captures:
             return ""

@@ -63,7 +63,7 @@ class Shared:
         self.covers: dict[str, dict[str, Any]] = {}
         self.alone = AloneCode()
 
-    def keep(self, session: str, value: Any) -> None:
+    def keep(self, session: str, value: object) -> None:
         """Keep what ``_`` stands for in a prompt's next line; of many prompts, the newest."""
         self.sessions.pop(session, None)
         self.sessions[session] = without_graph(value)

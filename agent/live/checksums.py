@@ -13,6 +13,7 @@ from ...tables import PARAMETER_CHECKSUMS
 
 if TYPE_CHECKING:
     from ..sources.model.checksums import ChecksumLook
+    from ..sources.steps.recording import Recording
     from .question import LiveQuestion
 
 _HOLD_S = 60.0
@@ -30,7 +31,7 @@ def checksum_rows(question: LiveQuestion) -> LiveRows:
     return _look(recording, question)
 
 
-def _look(recording: Any, question: LiveQuestion) -> LiveRows:
+def _look(recording: Recording, question: LiveQuestion) -> LiveRows:
     """One look, by the training itself or from here."""
     from ..sources.model.checksums import ChecksumLook, take_checksums
 

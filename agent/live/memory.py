@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from ..sources.steps.recording import Recording
     from ..sources.storage.memory_look import MemoryLook, Moment
     from .question import LiveQuestion
 
@@ -67,7 +68,7 @@ class Looks:
 LOOKS = Looks()
 
 
-def _look(recording: Any, question: LiveQuestion) -> Seen:
+def _look(recording: Recording, question: LiveQuestion) -> Seen:
     """One look, by the training itself or from here."""
     from ..sources.storage.memory_look import NOW, MemoryLook, look
 

@@ -7,13 +7,14 @@ same time share one look.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...messages.common import LiveRows
 from ..sources.calls.observation import Observation
 from ..sources.model.model_rows import module_rows
 
 if TYPE_CHECKING:
+    from ..sources.steps.recording import Recording
     from .question import LiveQuestion
 
 _waiting: dict[Observation, int] = {}
@@ -23,13 +24,13 @@ _lock = threading.Lock()
 def observed_modules(question: LiveQuestion) -> LiveRows:
     """The rows of ``python.modules``, with what the next call of each root shows if it is asked."""
     recording, note = question.training.watched(), None
-    is_observed = recording is not None and question.wait_s is not None
-    if is_observed:
+    is_observed = question.wait_s is not None
+    if recording is not None and is_observed:
         note = _observe(recording, question)
     return module_rows(recording, is_observed=is_observed, note=note)
 
 
-def _observe(recording: Any, question: LiveQuestion) -> str | None:
+def _observe(recording: Recording, question: LiveQuestion) -> str | None:
     """Wait for a look at the model; returns what went wrong, if anything did."""
     observation = _join(recording)
     try:
@@ -48,7 +49,7 @@ def _observe(recording: Any, question: LiveQuestion) -> str | None:
     return f"{failure}; shapes and FLOPs {instead}"
 
 
-def _join(recording: Any) -> Observation:
+def _join(recording: Recording) -> Observation:
     """The observation that is wanted already, or a new one."""
     with _lock:
         observation: Observation = recording.observation or Observation(recording)
@@ -68,7 +69,7 @@ def _leave(observation: Observation) -> None:
             observation.give_up()
 
 
-def _wait(recording: Any, observation: Observation, question: LiveQuestion) -> str | None:
+def _wait(recording: Recording, observation: Observation, question: LiveQuestion) -> str | None:
     """Wait for the end of the observation; returns why it did not come."""
     session = recording.session
     why = question.wait(

@@ -77,7 +77,7 @@ def write_allocations(
     head: AllocationHead,
     stacks: Sequence[Stack],
     events: Sequence[AllocationEvent],
-    segments: Sequence[Any] = (),
+    segments: Sequence[object] = (),
 ) -> None:
     """Write a recording in place of the one before: what there was, and the newest events."""
     there = [event for event in events if event.action == EXISTING]
@@ -105,13 +105,13 @@ def write_allocations(
         packed.unlink(missing_ok=True)
 
 
-def _lots(things: Iterable[Any]) -> Iterator[list[Any]]:
+def _lots(things: Iterable[object]) -> Iterator[list[Any]]:
     """Some at a time."""
     left = iter(things)
     while lot := list(islice(left, _LOT)):
         yield lot
 
 
-def _line(kind: str, value: Any) -> bytes:
+def _line(kind: str, value: object) -> bytes:
     """One line."""
     return json.dumps([kind, value], separators=(",", ":")).encode() + b"\n"

@@ -27,6 +27,7 @@ from ..recording.training import TorchTraining
 from ..sources.fit.fake_step import clean_cache
 from ..sources.fit.simulation import Simulation
 from ..sources.fit.step_look import SeenStep, StepLook
+from ..sources.steps.recording import Recording
 
 DEFAULT_TIMEOUT_S = 30.0
 LONGEST_HOLD_S = 20.0
@@ -109,7 +110,7 @@ class Fitting(ThreadJob[FitAnswer]):
         if self._visit is not None:
             self._training.safe_points.withdraw(self._visit)
 
-    def _predict(self, recording: Any) -> FitAnswer:
+    def _predict(self, recording: Recording) -> FitAnswer:
         """See a step, hold the training, and run its copies."""
         if self._seen is None:
             self._see(recording)
@@ -129,7 +130,7 @@ class Fitting(ThreadJob[FitAnswer]):
         self._keep(seen)
         return simulation.answer(now, asked, held_s, self._training.accelerator)
 
-    def _see(self, recording: Any) -> None:
+    def _see(self, recording: Recording) -> None:
         """Wait for one whole step.
 
         Raises:

@@ -94,11 +94,11 @@ class AwaitedTraining(NoTraining):
 class _Wire(StandIn):
     """One function of torch that begins the recording when it is first called."""
 
-    def __init__(self, owner: Any, name: str, begin: Callable[[], Any]) -> None:
+    def __init__(self, owner: Any, name: str, begin: Callable[[], object]) -> None:
         super().__init__(owner, name, self._called, [self._now, begin])
         self._begin = begin
 
-    def _behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _behind(self, original: Callable[..., object]) -> Callable[..., Any]:
         """What records now, for torch.compile's modules, which keep this function as their own.
 
         Whatever is not ours may have kept it to call it, and must not be called once more.
@@ -107,7 +107,7 @@ class _Wire(StandIn):
         file = getattr(getattr(now, "__code__", None), "co_filename", "")
         return now if is_ours(file) else original
 
-    def _called(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _called(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """The first call, which is to be recorded already."""
         is_outermost = self._now() is self.wrapper
         self._begin()
@@ -122,7 +122,7 @@ class _Wire(StandIn):
 class _FirstMark:
     """What `probing.script.marks` calls; hands the first mark to the recording it begins."""
 
-    def __init__(self, begin: Callable[[], Any]) -> None:
+    def __init__(self, begin: Callable[[], object]) -> None:
         self._begin = begin
 
     def _recorder(self) -> marks.Recorder | None:
@@ -144,7 +144,7 @@ class _FirstMark:
         if (recorder := self._recorder()) is not None:
             recorder.span_ended(begun, failed=failed)
 
-    def measured(self, values: dict[str, Any]) -> None:
+    def measured(self, values: dict[str, object]) -> None:
         """See `marks.metric`."""
         if (recorder := self._recorder()) is not None:
             recorder.measured(values)

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...safety.guard import Guard
 
@@ -125,7 +125,7 @@ class Look(Protocol):
     def root_called(self) -> None:
         """A root module is about to be called, from one of the frames above."""
 
-    def batch_came(self, batch: Any) -> None:
+    def batch_came(self, batch: object) -> None:
         """A batch has been fetched."""
 
 
@@ -224,7 +224,7 @@ class SafePoints:
                 self._settle()
             gate.over.set()
 
-    def batch_came(self, batch: Any) -> None:
+    def batch_came(self, batch: object) -> None:
         """A batch has been fetched; runs in the training thread."""
         if self.looks and not self.at_work.is_here():
             for look in self.looks:

@@ -33,8 +33,8 @@ class StandIn:
         self,
         owner: Any,
         name: str,
-        around: Callable[..., Any],
-        helpers: Iterable[Callable[..., Any]] = (),
+        around: Callable[..., object],
+        helpers: Iterable[Callable[..., object]] = (),
     ) -> None:
         """Prepare, and change nothing yet.
 
@@ -79,13 +79,13 @@ class StandIn:
             " every call through unchanged."
         ]
 
-    def _make(self, original: Any) -> Wrapper:
+    def _make(self, original: Callable[..., object]) -> Wrapper:
         """The function that stands in."""
         around, behind = self._around, cast("Any", self._behind)
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 
         @functools.wraps(original)
-        def stand_in(*args: Any, **kwargs: Any) -> Any:
+        def stand_in(*args: object, **kwargs: object) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
             if not self.is_on:
@@ -98,7 +98,7 @@ class StandIn:
         dynamo.leave_out(around.__code__, [helper.__code__ for helper in helpers])
         return cast("Wrapper", wrapper)
 
-    def _behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _behind(self, original: Callable[..., object]) -> Callable[..., Any]:
         """What a call goes to that reaches ours after it was stopped."""
         return original
 

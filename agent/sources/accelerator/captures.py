@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from ..torch_types import CUDAGraph
 from .api import device_api, is_stream_capturing
 
 _LONGEST_WAIT_S = 1.0
@@ -32,7 +33,7 @@ def is_under_way() -> bool:
     return bool(_under_way)
 
 
-def begins(graph: Any) -> None:
+def begins(graph: CUDAGraph) -> None:
     """A graph is about to be captured; waits for those who ask, for a second at most."""
     key = id(graph)
     _under_way[key] = weakref.ref(graph, lambda _: _under_way.pop(key, None))
@@ -40,7 +41,7 @@ def begins(graph: Any) -> None:
         _asking.release()
 
 
-def ended(graph: Any) -> None:
+def ended(graph: CUDAGraph) -> None:
     """It is, or its capture has failed."""
     _under_way.pop(id(graph), None)
 

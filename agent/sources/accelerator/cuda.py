@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..torch_types import Device, Tensor
 from .api import device_api, device_kind, maker
 from .captures import is_capturing
 from .marks import EventMark, Marks, Seconds
@@ -67,7 +68,7 @@ def random_state() -> bytes | None:
     return bytes(cuda.get_rng_state().tolist())
 
 
-def free_bytes(device: Any) -> int | None:
+def free_bytes(device: Device) -> int | None:
     """What is free on a tensor's device; None for one that is no accelerator."""
     if device.type != device_kind() or is_capturing():
         return None
@@ -87,7 +88,7 @@ def _noted(
 
     def wrap(function: Callable[..., _Result]) -> Callable[..., _Result]:
         @functools.wraps(function)
-        def call(self: Cuda, *args: Any, **kwargs: Any) -> _Result:
+        def call(self: Cuda, *args: object, **kwargs: object) -> _Result:
             try:
                 return function(self, *args, **kwargs)
             except RuntimeError as error:  # what torch and CUDA raise, by whatever name
@@ -113,7 +114,7 @@ class Cuda:
         self._uuids: dict[int, tuple[str, ...]] = {}
         self._refusals: dict[str, str] = {}
 
-    def meet(self, device: Any) -> None:
+    def meet(self, device: Device) -> None:
         """See `Accelerator`."""
         self._device = device.index if device.type == device_kind() else self._device
 
@@ -147,7 +148,7 @@ class Cuda:
         return allocated
 
     @_noted("losses and norms of the device are NULL")
-    def copy_number(self, tensor: Any) -> Pending | None:
+    def copy_number(self, tensor: Tensor) -> Pending | None:
         """See `Accelerator`; queued behind the work that makes the number."""
         if tensor.device.type != device_kind() or is_capturing():
             return None
@@ -158,12 +159,12 @@ class Cuda:
             self._pinned[index] = Pinned(self._owned, self._marks)
         return self._pinned[index].bring(sys.modules["torch"], tensor)
 
-    def copy_numbers(self, tensor: Any) -> Pending | None:
+    def copy_numbers(self, tensor: Tensor) -> Pending | None:
         """See `Accelerator`; as `copy_number`."""
         return self.copy_number(tensor)
 
     @_noted("device times are NULL")
-    def mark(self, device: Any = None) -> EventMark | None:
+    def mark(self, device: Device | None = None) -> EventMark | None:
         """See `Accelerator`; on a device that has no context there is no work to be marked."""
         cuda = device_api()
         if not cuda.is_initialized() or is_capturing():

@@ -160,7 +160,7 @@ class Nvml:
             nvlink_received_bytes_per_s=links[1],
         )
 
-    def _ask(self, what: str, handle: Any, *arguments: Any) -> Any:
+    def _ask(self, what: str, handle: Any, *arguments: object) -> Any:
         """One figure; None for what this driver, this package or this device does not tell."""
         function: Callable[..., Any] | None = getattr(self._module, f"nvmlDeviceGet{what}", None)
         if function is None:
@@ -170,12 +170,12 @@ class Nvml:
         except self._module.NVMLError:
             return None
 
-    def _pcie_rate(self, handle: Any, direction: int) -> float | None:
+    def _pcie_rate(self, handle: object, direction: int) -> float | None:
         """Bytes per second; to ask takes the 20 ms that are counted."""
         told = self._ask("PcieThroughput", handle, direction)
         return None if told is None else float(told) * _KILO
 
-    def _link_rates(self, handle: Any) -> tuple[float | None, float | None]:
+    def _link_rates(self, handle: object) -> tuple[float | None, float | None]:
         """What was sent and received by NVLink per second since this was last asked."""
         fields = self._ask("FieldValues", handle, _NVLINK_FIELDS) or ()
         if len(fields) != len(_NVLINK_FIELDS) or any(one.nvmlReturn for one in fields):
@@ -191,7 +191,7 @@ class Nvml:
         )
         return sent, received
 
-    def _reasons(self, handle: Any) -> int | None:
+    def _reasons(self, handle: object) -> int | None:
         """Why clocks are held down, by either name of the function."""
         told = self._ask("CurrentClocksEventReasons", handle)
         found: int | None = (

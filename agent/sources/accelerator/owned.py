@@ -20,14 +20,14 @@ class Owned:
         self._objects: dict[int, Any] = {}
         self._is_lasting = False
 
-    def keep(self, thing: Any) -> None:
+    def keep(self, thing: object) -> None:
         """Hold an object, until `release`."""
         if not self._is_lasting:
             _make_lasting(self._objects)
             self._is_lasting = True
         self._objects[id(thing)] = thing
 
-    def release(self, thing: Any) -> None:
+    def release(self, thing: object) -> None:
         """It may go, unless this is a forked child."""
         if os.getpid() == self._pid:
             self._objects.pop(id(thing), None)
@@ -36,7 +36,7 @@ class Owned:
         return len(self._objects)
 
 
-def _make_lasting(thing: Any) -> None:
+def _make_lasting(thing: object) -> None:
     """Have an object outlive the interpreter: one reference to it is never given back."""
     import ctypes
 

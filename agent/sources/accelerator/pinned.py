@@ -8,8 +8,10 @@ write there, and nobody wants that any more.
 from __future__ import annotations
 
 from collections import deque
+from types import ModuleType
 from typing import Any
 
+from ..torch_types import Tensor
 from .api import device_api
 from .marks import EventMark, Marks
 from .owned import Owned
@@ -58,7 +60,7 @@ class Pinned:
         self._single: deque[Any] | None = None
         self._vectors: dict[tuple[Any, int], deque[Any]] = {}
 
-    def bring(self, torch: Any, tensor: Any) -> Pending | None:
+    def bring(self, torch: ModuleType, tensor: Tensor) -> Pending | None:
         """Have the numbers of a tensor brought; None where too many are on their way.
 
         Raises:
@@ -84,7 +86,7 @@ class Pinned:
                 return None
             return Pending(places, place, seen, mark)
 
-    def _places(self, torch: Any, plain: Any) -> deque[Any]:
+    def _places(self, torch: ModuleType, plain: Any) -> deque[Any]:
         """The places for such numbers, the one that was used longest ago first."""
         if plain.nbytes <= _WIDTH:
             if self._single is None:
@@ -99,7 +101,7 @@ class Pinned:
             self._vectors[key] = deque((place, None) for place in made)
         return self._vectors[key]
 
-    def _make(self, torch: Any, size: int) -> Any:
+    def _make(self, torch: ModuleType, size: int) -> Any:
         """Memory that the device can write to."""
         made = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
         self._owned.keep(made)

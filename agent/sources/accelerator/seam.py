@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ..torch_types import Device, Tensor
 from .nvml import DeviceSample, DeviceTotals
 
 OutOfMemory = Callable[[int, int, int, int], None]
@@ -75,26 +76,26 @@ class Accelerator(Protocol):
     Of several devices in a process that of the training is meant: see `meet`.
     """
 
-    def meet(self, device: Any) -> None:
+    def meet(self, device: Device) -> None:
         """The training's tensors lie on this device; its own, where that is no accelerator."""
 
     def allocated_bytes(self) -> int | None:
         """Bytes handed out by its allocator; None when it is not in use, or does not tell."""
 
-    def copy_number(self, tensor: Any) -> PendingNumber | None:
+    def copy_number(self, tensor: Tensor) -> PendingNumber | None:
         """Have a tensor of one element brought to the host; None when that cannot be done now."""
 
-    def copy_numbers(self, tensor: Any) -> PendingNumbers | None:
+    def copy_numbers(self, tensor: Tensor) -> PendingNumbers | None:
         """The same for a tensor of one dimension."""
 
-    def mark(self, device: Any = None) -> Any | None:
+    def mark(self, device: Device | None = None) -> Any | None:
         """Mark a moment in this thread's queue of a device; None when that cannot be done now.
 
         Args:
             device: That of some tensor; None for the training's.
         """
 
-    def between(self, first: Any, last: Any) -> PendingNumber | None:
+    def between(self, first: object, last: object) -> PendingNumber | None:
         """The seconds that the device took from one mark to another; None for two devices."""
 
     def watch_out_of_memory(self, told: OutOfMemory) -> bool:

@@ -11,6 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 from ..calls.module_names import walk
+from ..torch_types import Module
 
 _ATTENTION_CLASS = re.compile(r"attention|attn|MHA", re.IGNORECASE)
 _ATTENTION_NAMES = frozenset({"attn", "attention", "self_attn", "self_attention", "mha"})
@@ -31,7 +32,7 @@ class Blocks(NamedTuple):
     modules: tuple[Any, ...]
 
 
-def repeated_blocks(model: Any) -> list[Blocks]:
+def repeated_blocks(model: Module) -> list[Blocks]:
     """Every row of repeated blocks that stands in no other one."""
     torch: Any = sys.modules["torch"]
     containers = (torch.nn.ModuleList, torch.nn.Sequential)
@@ -50,7 +51,7 @@ def repeated_blocks(model: Any) -> list[Blocks]:
     return found
 
 
-def attention_modules(model: Any) -> list[tuple[str, Any]]:
+def attention_modules(model: Module) -> list[tuple[str, Any]]:
     """Every attention with its name, in the order of the model, those inside another one left out.
 
     A module that holds a row of blocks, or is one of them, is none, whatever it is called.
@@ -68,7 +69,7 @@ def attention_modules(model: Any) -> list[tuple[str, Any]]:
     return [(path, m) for path, m in found if id(m) not in inside]
 
 
-def only_inside(model: Any, modules: list[Any]) -> list[Any]:
+def only_inside(model: Module, modules: list[Module]) -> list[Any]:
     """The parameters that a model has in some of its modules and nowhere else."""
     left_out = {id(module) for module in modules}
     elsewhere: set[int] = set()
@@ -97,7 +98,7 @@ def _longest_row(container: Any) -> list[tuple[str, Any]]:
     return best
 
 
-def _blocks_and_around(model: Any) -> set[int]:
+def _blocks_and_around(model: Module) -> set[int]:
     """The identities of repeated blocks, and of what they stand in."""
     blocks = {id(block) for row in repeated_blocks(model) for block in row.modules}
     around = {
@@ -106,6 +107,6 @@ def _blocks_and_around(model: Any) -> set[int]:
     return blocks | around
 
 
-def _is_torchs(module: Any) -> bool:
+def _is_torchs(module: Module) -> bool:
     """Whether a module is of a class of torch's own."""
     return type(module).__module__.startswith("torch.nn.modules.")

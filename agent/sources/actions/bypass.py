@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
+from ..torch_types import Module, Tensor
 from .step_hooks import StepHooks
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -59,7 +60,7 @@ class CallLook:
         calls: By ``id(module)``, what was seen.
     """
 
-    def __init__(self, modules: list[Any]) -> None:
+    def __init__(self, modules: list[Module]) -> None:
         self.calls: dict[int, Call] = {}
         self._modules = modules
         self._handles: dict[int, Any] = {}
@@ -80,12 +81,16 @@ class CallLook:
     def _make_hook(self) -> Callable[..., None]:
         """What a module calls as it returns; a function, so that a model's copy copies no more."""
 
-        def returned(module: Any, args: Any, kwargs: Any, result: Any) -> None:
+        def returned(
+            module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
+        ) -> None:
             self._guard.run(self._note, module, args, kwargs, result)
 
         return returned
 
-    def _note(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _note(
+        self, module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    ) -> None:
         """Keep what a call shows, and take the hook off."""
         if not module.training and not sys.modules["torch"].is_grad_enabled():
             return  # an evaluation between two steps
@@ -130,7 +135,7 @@ def _is_alike(given: Any, out: Any) -> bool:
 class Bypass:
     """Stands in the place of one module's forward."""
 
-    def __init__(self, module: Any, call: Call, owner: Bypasses) -> None:
+    def __init__(self, module: Module, call: Call, owner: Bypasses) -> None:
         functools.update_wrapper(self, module.forward)
         self._module = module
         self._call = call
@@ -152,7 +157,7 @@ class Bypass:
         else:
             own["forward"] = self._own
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """The module's forward."""
         owner = self._owner
         if owner.is_on and self._module.training == self._call.training:
@@ -172,7 +177,7 @@ class Bypass:
             return getattr, (self._module, "forward")
         return operator.itemgetter(0), ((self._own,),)
 
-    def _stand_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _stand_in(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """What is returned in the module's place; None where the module itself must run."""
         call = self._call
         if isinstance(call.key, int):
@@ -206,7 +211,7 @@ class Bypasses(StepHooks):
     """
 
     def __init__(
-        self, kind: str, value: str, calls: list[tuple[Any, Call]], idle: list[Any]
+        self, kind: str, value: str, calls: list[tuple[Module, Call]], idle: list[Tensor]
     ) -> None:
         """Prepare.
 

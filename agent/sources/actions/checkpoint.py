@@ -106,7 +106,7 @@ class Checkpointing:
                 f"the checkpoint takes {size:,} bytes, and {self._path.parent} has {free:,} free"
             )
 
-    def _write(self, state: dict[str, Any]) -> None:
+    def _write(self, state: dict[str, object]) -> None:
         """Write the file under its other name."""
         try:
             self._torch.save(state, str(self._unfinished))

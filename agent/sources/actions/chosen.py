@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ....errors import ActRefused
+from ..torch_types import Optimizer
 
 _SHOWN = 12
 
@@ -24,7 +25,7 @@ class Chosen(NamedTuple):
 
 
 def chosen_of(
-    optimizers: list[Any], names: list[str], idle: list[str], wanted: str | None
+    optimizers: list[Optimizer], names: list[str], idle: list[str], wanted: str | None
 ) -> Chosen:
     """All of them, or the one that is named.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Any
 
 from ....messages.act import Change, Cleanup
+from ..torch_types import Optimizer
 from .ledger import Applied
 from .scene import Scene
 
@@ -65,7 +65,7 @@ class CleaningUp:
         return applied
 
 
-def _drop_gradients(optimizers: list[Any]) -> int:
+def _drop_gradients(optimizers: list[Optimizer]) -> int:
     """Set gradients to None; returns the bytes of the storages that nobody else holds then."""
     storages: dict[int, int] = {}
     for optimizer in optimizers:

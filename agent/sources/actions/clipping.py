@@ -14,6 +14,7 @@ from typing import Any
 
 from ....errors import ActRefused
 from ....messages.act import Change, Clip
+from ..torch_types import Optimizer, Tensor
 from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
@@ -78,7 +79,7 @@ class Clipping:
         return notes
 
 
-def clip(optimizer: Any, max_norm: float) -> None:
+def clip(optimizer: Optimizer, max_norm: float) -> None:
     """Clip the gradients that an optimizer is about to step with."""
     torch = sys.modules["torch"]
     gradients = gradients_of(optimizer)
@@ -98,12 +99,12 @@ def clip(optimizer: Any, max_norm: float) -> None:
             gradient.mul_(factor.to(gradient.device))
 
 
-def gradients_of(optimizer: Any) -> list[Any]:
+def gradients_of(optimizer: Optimizer) -> list[Any]:
     """The gradients that an optimizer is about to step with."""
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     return [_values(p.grad) for p in parameters if p.grad is not None]
 
 
-def _values(gradient: Any) -> Any:
+def _values(gradient: Tensor) -> Any:
     """The numbers of a gradient; of a sparse one those that are stored."""
     return gradient._values() if gradient.is_sparse else gradient

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ActRefused
 from ....messages.act import Change, Lr
+from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
 from .rate_watch import RateWatch, are_same, last_rates, rates_of
 from .scene import Scene
@@ -146,7 +147,9 @@ class _Rates:
         ledger: What was changed.
     """
 
-    def __init__(self, asked: Lr, optimizer: Any, schedulers: list[Any], name: str) -> None:
+    def __init__(
+        self, asked: Lr, optimizer: Optimizer, schedulers: list[LRScheduler], name: str
+    ) -> None:
         self.optimizer = optimizer
         self.schedulers = schedulers
         self.ledger = Ledger()
@@ -211,7 +214,7 @@ class _Rates:
             return changes
         return tuple(dataclasses.replace(c, what=f"{self._name}: {c.what}") for c in changes)
 
-    def _carries(self, holder: Any, key: Any, has_moved: bool) -> bool:  # noqa: FBT001 - as the ledger calls it
+    def _carries(self, holder: object, key: object, has_moved: bool) -> bool:  # noqa: FBT001 - as the ledger calls it
         """Whether a number is still what was made of it, or what a scheduler has made of that."""
         if isinstance(holder, dict):
             places = [n for n, g in enumerate(self.optimizer.param_groups) if g is holder]
@@ -230,7 +233,7 @@ class _Rates:
                 return True
         return False
 
-    def _has_ours(self, scheduler: Any) -> bool:
+    def _has_ours(self, scheduler: LRScheduler) -> bool:
         """Whether a scheduler still computes from what was changed."""
         return all(
             vars(owner).get(attribute) is values
@@ -249,7 +252,7 @@ class _Rates:
             )
         return (self._asked.value or 0.0) / rate if rate else 1.0
 
-    def _follow(self, scheduler: Any, factors: list[float]) -> None:
+    def _follow(self, scheduler: LRScheduler, factors: list[float]) -> None:
         """Multiply what a scheduler computes the rates from."""
         name, own = type(scheduler).__name__, vars(scheduler)
         for attribute in _LISTS:
@@ -277,7 +280,7 @@ class _Held:
         self._saved: dict[int, list[tuple[Any, float, float]]] = {}
         self.text = f"{asked.value:g}" if asked.scale is None else f"the script's x {asked.scale:g}"
 
-    def put_in(self, optimizer: Any) -> None:
+    def put_in(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.give_back(optimizer)  # of a step that has raised
         saved = self._saved.setdefault(id(optimizer), [])
@@ -290,7 +293,7 @@ class _Held:
         if saved:
             self._recording.held_lr[id(optimizer)] = saved[0][2]
 
-    def give_back(self, optimizer: Any) -> None:
+    def give_back(self, optimizer: Optimizer) -> None:
         """A step has ended."""
         for group, own, ours in self._saved.pop(id(optimizer), ()):
             if number_of(group["lr"]) == ours:

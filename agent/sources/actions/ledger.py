@@ -60,7 +60,7 @@ class Ledger:
         self._entries: list[_Entry] = []
 
     def set(
-        self, what: str, holder: Any, key: Any, value: float, *, group: int | None = None
+        self, what: str, holder: object, key: object, value: float, *, group: int | None = None
     ) -> None:
         """Give a number another value.
 
@@ -150,7 +150,7 @@ def write(holder: Any, key: Any, value: float) -> None:
         setattr(holder, key, value)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a number, or a tensor of one."""
     is_tensor = isinstance(value, sys.modules["torch"].Tensor) and value.numel() == 1
     return isinstance(value, (int, float)) or is_tensor

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import ActRefused
@@ -25,6 +26,7 @@ from ....tables import NAN_OUTCOMES, NAN_STEPS
 from ...recording.source import SourceReport
 from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
+from ..torch_types import Optimizer, Tensor
 from .ledger import Applied, Undone
 from .scene import Scene
 from .step_hooks import StepHooks, exchange
@@ -137,7 +139,7 @@ class _Guard:
         in_a_row: How many were, by ``id(optimizer)``, up to now.
     """
 
-    def __init__(self, scene: Scene, asked: NanGuard, optimizers: list[Any]) -> None:
+    def __init__(self, scene: Scene, asked: NanGuard, optimizers: list[Optimizer]) -> None:
         self._recording = scene.recording
         self._do = asked.do
         self.skips = _skips(asked)
@@ -155,7 +157,7 @@ class _Guard:
         self.first_of_row: int | None = None
         self.in_a_row: dict[int, int] = {}
 
-    def look(self, optimizer: Any) -> None:
+    def look(self, optimizer: Optimizer) -> None:
         """An optimizer is about to step with its gradients.
 
         Raises:
@@ -178,7 +180,7 @@ class _Guard:
         else:
             row.close("warned")
 
-    def stepped(self, optimizer: Any) -> None:
+    def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
         hidden = self._hidden.pop(id(optimizer), None)
         if hidden is not None:
@@ -209,7 +211,7 @@ class _Guard:
             bad = [places[n] for n in odd if not bool(torch.isfinite(gradients[n]).all())]
         return _Found(bad, self._loss(optimizer))
 
-    def _loss(self, optimizer: Any) -> float | None:
+    def _loss(self, optimizer: Optimizer) -> float | None:
         """The loss of the last backward pass; on a device it has come with the gradients."""
         _, number = self._recording.loss or (None, None)
         is_old = number is self._losses.get(id(optimizer))
@@ -220,7 +222,7 @@ class _Guard:
         """Whether the loss alone makes a step bad."""
         return self._by_loss and loss is not None and not math.isfinite(loss)
 
-    def _write(self, optimizer: Any, parameters: list[Any], found: _Found) -> _Row:
+    def _write(self, optimizer: Optimizer, parameters: list[Tensor], found: _Found) -> _Row:
         """Count a bad step, and begin its row."""
         recording, names = self._recording, self._recording.names
         count = self.in_a_row.get(id(optimizer), 0) + 1
@@ -247,7 +249,7 @@ class _Guard:
         word = self._ring.open_row(*(opening[field.column.name] for field in fields))
         return _Row(self._ring, word, values)
 
-    def _name(self, parameters: list[Any], place: int) -> str:
+    def _name(self, parameters: list[Tensor], place: int) -> str:
         """What a parameter is called."""
         known: str | None = self._names.get(id(parameters[place]))
         return known or f"parameter {place} of the optimizer"
@@ -287,7 +289,7 @@ class _Closing(Protocol):
 class HiddenGradients:
     """The gradients of a step that is skipped: gone for its time, 0 after it."""
 
-    def __init__(self, parameters: list[Any], row: _Closing) -> None:
+    def __init__(self, parameters: list[Tensor], row: _Closing) -> None:
         self._row = row
         self._gradients = [(p, p.grad) for p in parameters if p.grad is not None]
         self._versions = [(p, p._version) for p in parameters]
@@ -336,13 +338,13 @@ def _report(hooks: StepHooks | None) -> SourceReport | None:
     return SourceReport(KIND, state, None, hooks.guard.faults, note)
 
 
-def _is_left_to_scaler(optimizer: Any) -> bool:
+def _is_left_to_scaler(optimizer: Optimizer) -> bool:
     """Whether a fused step is going to be left out, because the scaler has found an overflow."""
     overflow = getattr(optimizer, "found_inf", None)
     return overflow is not None and bool(overflow)
 
 
-def _readable(gradient: Any, torch: Any) -> Any:
+def _readable(gradient: Any, torch: ModuleType) -> Any:
     """The numbers of a gradient that are here; None where they cannot be read."""
     if gradient is None:
         return None
@@ -351,7 +353,7 @@ def _readable(gradient: Any, torch: Any) -> Any:
     return here if is_plain(here, torch) else None
 
 
-def _not_finite(norms: list[Any], torch: Any) -> list[int]:
+def _not_finite(norms: list[Tensor], torch: ModuleType) -> list[int]:
     """Which of some norms are not finite; waits once for each device."""
     devices: dict[Any, list[int]] = {}
     for number, norm in enumerate(norms):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ....errors import ActRefused, ActTimedOut
 from ....messages.act import Change, KeepLayers, SkipAttention
+from ..torch_types import Module, Tensor
 from .blocks import Blocks, attention_modules, only_inside, repeated_blocks
 from .bypass import Bypasses, Call, CallLook
 from .ledger import Applied, Undone
@@ -114,7 +115,7 @@ class _Part:
         self._look: CallLook | None = None
         self._bypasses: Bypasses | None = None
 
-    def look(self, scene: Scene, modules: Sequence[Any]) -> None:
+    def look(self, scene: Scene, modules: Sequence[Module]) -> None:
         """Begin to look between two steps; by when the action is applied, one has gone by.
 
         Raises:
@@ -132,7 +133,7 @@ class _Part:
             self._look.end()
             raise start.fault
 
-    def was_called(self, module: Any) -> bool:
+    def was_called(self, module: Module) -> bool:
         """Whether a call of a module was seen."""
         return self._look is not None and id(module) in self._look.calls
 
@@ -174,7 +175,7 @@ class _Part:
         note = "nothing has been skipped yet: no step has called these modules as the last one did"
         return applied._replace(notes=(*applied.notes, note))
 
-    def _calls(self, named: list[tuple[str, Any]]) -> list[tuple[Any, Call]]:
+    def _calls(self, named: list[tuple[str, object]]) -> list[tuple[Any, Call]]:
         """How each of some modules was called; the look is over."""
         assert self._look is not None
         self._look.end()
@@ -213,7 +214,7 @@ def _chosen(rows: list[Blocks], inside: str | None) -> Blocks:
     return rows[0]
 
 
-def _refuse_nothing_left(scene: Scene, idle: list[Any]) -> None:
+def _refuse_nothing_left(scene: Scene, idle: list[Tensor]) -> None:
     """Make sure that every optimizer still has something to step."""
     left_out = {id(parameter) for parameter in idle}
     for optimizer in scene.optimizers():

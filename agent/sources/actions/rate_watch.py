@@ -15,6 +15,7 @@ from typing import Any
 from ....safety.guard import Guard
 from ..model.known_names import schedulers_of
 from ..steps.recording import Recording
+from ..torch_types import LRScheduler, Optimizer
 from .ledger import is_number, number_of
 
 _LEAST = 1e-15
@@ -34,7 +35,7 @@ class RateWatch:
     def __init__(
         self,
         recording: Recording,
-        optimizer: Any,
+        optimizer: Optimizer,
         is_kept: Callable[[list[float]], bool],
         *,
         steps: int,
@@ -57,12 +58,14 @@ class RateWatch:
         looks = self._recording.before_step
         self._recording.before_step = tuple(look for look in looks if look is not self._look)
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _step_begins(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """See `Recording.before_step`."""
         if optimizer is self._optimizer and not self.done.is_set():
             self._guard.run(self._compare, optimizer)
 
-    def _compare(self, optimizer: Any) -> None:
+    def _compare(self, optimizer: Optimizer) -> None:
         """See whether the rates are still those that were set."""
         rates = rates_of(optimizer)
         self._steps_left -= 1
@@ -142,12 +145,12 @@ def watch_rates(training: Any) -> RatesSet | None:
     return None if recording is None else RatesSet(recording)
 
 
-def rates_of(optimizer: Any) -> list[float]:
+def rates_of(optimizer: Optimizer) -> list[float]:
     """The rate of each parameter group."""
     return [number_of(g["lr"]) for g in optimizer.param_groups if is_number(g.get("lr"))]
 
 
-def last_rates(scheduler: Any) -> list[float] | None:
+def last_rates(scheduler: LRScheduler) -> list[float] | None:
     """What a scheduler has set last."""
     rates = vars(scheduler).get("_last_lr")
     return [number_of(rate) for rate in rates] if isinstance(rates, list) else None

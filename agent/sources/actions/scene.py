@@ -17,6 +17,7 @@ from ....messages.act import MARKS
 from ..calls.module_names import outermost
 from ..calls.observation import is_compiled
 from ..model.known_names import scalers_there_are, schedulers_among, schedulers_there_are
+from ..torch_types import Module, Optimizer
 from .chosen import Chosen, chosen_of
 
 if TYPE_CHECKING:
@@ -117,11 +118,11 @@ class Scene:
         names = [self.name_of(optimizer) for optimizer in optimizers]
         return chosen_of(optimizers, names, self._idle(), wanted)
 
-    def name_of(self, optimizer: Any) -> str:
+    def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
         return self.recording.optimizer_names.name_of(optimizer)
 
-    def listed(self, optimizers: list[Any]) -> str:
+    def listed(self, optimizers: list[Optimizer]) -> str:
         """The names of optimizers in a sentence."""
         return ", ".join(map(self.name_of, optimizers))
 
@@ -131,7 +132,7 @@ class Scene:
         made = self.recording.made.alive()
         return [self.name_of(optimizer) for optimizer in made if id(optimizer) not in stepped]
 
-    def schedulers(self, optimizer: Any) -> list[Any]:
+    def schedulers(self, optimizer: Optimizer) -> list[Any]:
         """Those of an optimizer, parts of others included."""
         there = self._searches.find("schedulers", self.optimizer(), schedulers_there_are)
         return schedulers_among(there, optimizer)
@@ -183,7 +184,7 @@ class Scene:
             feed=max(feeds, key=lambda feed: feed.loader.given, default=None),
         )
 
-    def _scheduler(self, optimizer: Any) -> Any:
+    def _scheduler(self, optimizer: Optimizer) -> Any:
         """The scheduler of an optimizer that is part of no other; None where there is none."""
         schedulers = self.schedulers(optimizer)
         parts = {id(part) for s in schedulers for part in vars(s).get("_schedulers", ())}
@@ -320,12 +321,12 @@ class Scene:
         return distributed if is_there and distributed.is_initialized() else None
 
 
-def _all(model: Any) -> list[Any]:
+def _all(model: Module) -> list[Any]:
     """The modules of a model, itself first."""
     return list(model.modules())
 
 
-def _inside(model: Any) -> Any:
+def _inside(model: Module) -> Any:
     """What a wrapper is wrapped around; None where it is none."""
     for module, name, attribute in _WRAPPERS:
         if _is(model, module, name):
@@ -333,7 +334,7 @@ def _inside(model: Any) -> Any:
     return None
 
 
-def _is(thing: Any, module: str, name: str) -> bool:
+def _is(thing: object, module: str, name: str) -> bool:
     """Whether a thing is of a class of a module, if that has been imported."""
     cls = getattr(sys.modules.get(module), name, None)
     return isinstance(cls, type) and isinstance(thing, cls)

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..torch_types import Optimizer
+
 _KEPT_S = 60.0
 
 
@@ -28,7 +30,7 @@ class Searches:
     def __init__(self) -> None:
         self._done: dict[str, _Search] = {}
 
-    def find(self, what: str, optimizer: Any, search: Callable[[], list[Any]]) -> list[Any]:
+    def find(self, what: str, optimizer: Optimizer, search: Callable[[], list[Any]]) -> list[Any]:
         """What a search finds, or found a short while ago."""
         last = self._done.get(what)
         if last is not None and last.optimizer() is optimizer:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....safety.guard import Guard
+from ..torch_types import Optimizer
 
 Work = Callable[[Any], None]
 
@@ -52,7 +53,7 @@ class StepHooks:
         self._lets_out = lets_out
         self._handles: list[Any] = []
 
-    def put_on(self, optimizers: list[Any]) -> None:
+    def put_on(self, optimizers: list[Optimizer]) -> None:
         """Begin."""
         self.is_on = True
         for optimizer in optimizers:
@@ -71,7 +72,9 @@ class StepHooks:
         for handle in handles:
             handle.remove()
 
-    def _around(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    def _around(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Any:
         """A step is about to begin; gives the arguments that it shall have, or None."""
         if not self.is_on:
             return None
@@ -94,12 +97,14 @@ class StepHooks:
             return args, {**kwargs, "closure": run_closure}
         return (args[0], run_closure, *args[2:]), kwargs
 
-    def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _ended(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """A step has ended."""
         if self._after is not None:
             self._run(self._after, optimizer)
 
-    def _run(self, work: Work, optimizer: Any) -> None:
+    def _run(self, work: Work, optimizer: Optimizer) -> None:
         """Do the work; a fault of ours never reaches the training."""
         try:
             work(optimizer)
@@ -110,7 +115,7 @@ class StepHooks:
 
 
 def exchange(
-    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Any]
+    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Optimizer]
 ) -> Callable[[], tuple[str | None, str | None]]:
     """Put hooks in the place of those of their kind, between two steps.
 
@@ -127,7 +132,7 @@ def exchange(
 
 
 def _replace(
-    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Any]
+    hooks: dict[str, StepHooks], kind: str, new: StepHooks | None, optimizers: list[Optimizer]
 ) -> StepHooks | None:
     """Take the old ones off and put the new ones on; returns the old ones."""
     old = hooks.pop(kind, None)

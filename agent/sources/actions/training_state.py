@@ -56,12 +56,12 @@ def state_of(scene: Scene, found: Found) -> tuple[dict[str, Any], tuple[str, ...
     return state, notes
 
 
-def bytes_of(value: Any) -> int:
+def bytes_of(value: object) -> int:
     """What the tensors in containers take; each storage once."""
     return sum(_storages(value).values())
 
 
-def copied(value: Any) -> Any:
+def copied(value: object) -> Any:
     """Containers with copies of the tensors, on the host; what shares a storage still does."""
     return _copied(value, {})
 
@@ -80,7 +80,7 @@ def _generators(scene: Scene) -> dict[str, Any]:
     return states
 
 
-def _storages(value: Any, found: dict[int, int] | None = None) -> dict[int, int]:
+def _storages(value: object, found: dict[int, int] | None = None) -> dict[int, int]:
     """The storages of the tensors in containers: address and bytes."""
     found = {} if found is None else found
     if isinstance(value, sys.modules["torch"].Tensor):

@@ -8,7 +8,6 @@ program with a profile function of its own keeps it.
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 
 class CallCount:
@@ -41,7 +40,7 @@ class CallCount:
         if sys.getprofile() == self._count:
             sys.setprofile(None)
 
-    def _count(self, _frame: Any, event: str, _arg: Any) -> None:
+    def _count(self, _frame: object, event: str, _arg: object) -> None:
         """Called by the interpreter."""
         if event in {"call", "c_call"}:
             self.calls += 1

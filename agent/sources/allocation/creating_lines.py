@@ -34,7 +34,7 @@ def frames_of(stacks: Sequence[Stack], wanted: Mapping[int, int]) -> dict[int, s
     return {address: text for address, text in found.items() if text is not None}
 
 
-def with_frames(moments: Sequence[Moment], snapshot: Mapping[str, Any]) -> list[Moment]:
+def with_frames(moments: Sequence[Moment], snapshot: Mapping[str, object]) -> list[Moment]:
     """The same moments, with the lines that made what lay on the accelerator."""
     found = frames_at(snapshot, [moment.time_ns for moment in moments])
     return [

@@ -90,7 +90,7 @@ class _Converter:
         self._numbers: dict[Stack, int] = {}
         self._count = 0
 
-    def events(self, traces: list[list[dict[str, Any]]]) -> list[AllocationEvent]:
+    def events(self, traces: list[list[dict[str, object]]]) -> list[AllocationEvent]:
         """What happened on each device, in the order of time."""
         self.devices = len(traces)
         found = [
@@ -98,7 +98,7 @@ class _Converter:
         ]
         return sorted(found, key=lambda event: event.time_ns) if len(traces) > 1 else found
 
-    def segments(self, segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def segments(self, segments: list[dict[str, object]]) -> list[dict[str, Any]]:
         """What the allocator holds, each block with the number of its stack."""
         return [self._segment(segment) for segment in segments]
 
@@ -143,5 +143,5 @@ class _Converter:
             time.sleep(_PAUSE_S)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float | bool | tuple) or value is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from ...recording.safe_points import AGENT_THREAD_PREFIX, SafePoints
@@ -60,7 +60,7 @@ class TorchAtWork:
         return False
 
 
-def _codes(torch: Any) -> list[CodeType]:
+def _codes(torch: ModuleType) -> list[CodeType]:
     """The code of what starts the autograd engine, and of what calls an optimizer's step."""
     graph: Any = sys.modules["torch.autograd.graph"]
     found = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, FAILED
@@ -105,7 +106,7 @@ class BackwardPasses:
         """Have whole passes timed on the device from now on, or no more."""
         self._timer = timer
 
-    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A backward pass from its first to its last node."""
         try:
             begun = self._begin(args, kwargs)
@@ -124,7 +125,7 @@ class BackwardPasses:
         self.guard.run(self._end, begun, DONE, args, result)
         return result
 
-    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Pass | None:
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> _Pass | None:
         """A pass is about to begin; None for one that is not recorded."""
         recording = self._recording
         thread = recording.threads.state
@@ -179,7 +180,7 @@ class BackwardPasses:
             return False
         return thread.session == recording.session or self._boundary.admit_pass(thread)
 
-    def _note_begin(self, args: tuple[Any, ...]) -> None:
+    def _note_begin(self, args: tuple[object, ...]) -> None:
         """A pass begins that makes gradients to train with."""
         recording = self._recording
         self._note_loss(args)
@@ -188,7 +189,7 @@ class BackwardPasses:
         if recording.numerics is not None:
             recording.numerics.loss_came(args)
 
-    def _look_at_memory(self, args: tuple[Any, ...]) -> None:
+    def _look_at_memory(self, args: tuple[object, ...]) -> None:
         """Have what looks at the memory see what the pass begins with, unless torch is at work."""
         points, look = self._recording.safe_points, self._recording.memory_look
         if not points.at_work.is_here():
@@ -209,7 +210,7 @@ class BackwardPasses:
             self._recording.loss = (None if is_scaled else weakref.ref(loss), number)
             self._recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: Any) -> None:
+    def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
         """A pass has ended."""
         thread, recording = begun.thread, self._recording
         entered = time.perf_counter_ns()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..model.tensor_facts import joined, name_of
@@ -45,7 +46,7 @@ class Tensors(NamedTuple):
         return ", ".join([*texts, *([f"and {more} more"] if more else [])])
 
 
-def read_tensors(value: Any, torch: Any) -> Tensors:
+def read_tensors(value: object, torch: ModuleType) -> Tensors:
     """Shapes and types of all tensors in a value."""
     named, dtypes, total = [], [], 0
     is_known = True
@@ -64,7 +65,7 @@ def read_tensors(value: Any, torch: Any) -> Tensors:
     return Tensors(tuple(named), joined(dtypes), total if named and is_known else None)
 
 
-def _tensors_in(value: Any, name: str, kind: type, depth: int) -> Iterator[tuple[str, Any]]:
+def _tensors_in(value: object, name: str, kind: type, depth: int) -> Iterator[tuple[str, Any]]:
     """Each tensor with the names that lead to it, joined by dots."""
     if isinstance(value, kind):
         yield name, value

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..torch_types import Module
+
 _WRAPPER_CHILDREN = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 _PARALLEL_WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel"})
 
 _SHARDED = "FSDPModule"
 
 
-def class_name(module: Any) -> str:
+def class_name(module: Module) -> str:
     """The class that a module was made as; FSDP2 puts one of its own over it."""
     cls = type(module)
     bases = cls.__bases__
@@ -21,7 +23,7 @@ def class_name(module: Any) -> str:
     return bases[1].__name__ if is_sharded else cls.__name__
 
 
-def is_wrapper_child(module: Any, name: str) -> bool:
+def is_wrapper_child(module: Module, name: str) -> bool:
     """Whether a child is the module that its parent merely wraps."""
     return name in _WRAPPER_CHILDREN or (
         name == "module" and type(module).__name__ in _PARALLEL_WRAPPERS

@@ -11,12 +11,13 @@ from types import FrameType
 from typing import Any
 
 from ..model.variables import own_names
+from ..torch_types import Module
 
 _NEAR = 12
 _OURS = ("probing.", "torch.")
 
 
-def owner_of(module: Any) -> Any:
+def owner_of(module: Module) -> Any:
     """The outermost module that is inside of a method of its, and has another one; None for none.
 
     Such as ``forward``, called by its name, ``training_step`` or ``generate``.
@@ -37,6 +38,6 @@ def owner_of(module: Any) -> Any:
     return owner
 
 
-def _has(owner: Any, module: Any) -> bool:
+def _has(owner: Any, module: Module) -> bool:
     """Whether a module is below another one."""
     return owner is not module and any(part is module for part in owner.modules())

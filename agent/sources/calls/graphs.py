@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, FAILED, NULL_INT
@@ -20,6 +21,7 @@ from ..stand_in import StandIn, StandInSource
 from ..steps.boundary import Boundary
 from ..steps.progress import Progress
 from ..steps.recording import MAX_DEPTH, Recording
+from ..torch_types import CUDAGraph, Optimizer
 from .device_times import REPLAY as DEVICE_REPLAY, DeviceTimes
 from .module_names import IDS
 
@@ -87,12 +89,14 @@ class GraphReplays(StandInSource):
         looks = self._recording.after_step
         self._recording.after_step = tuple(k for k in looks if k != self._optimizer_stepped)
 
-    def _optimizer_stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _optimizer_stepped(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer has stepped, perhaps in a capture."""
         if captures.is_under_way():
             self._stepped.append(weakref.ref(optimizer))
 
-    def _around_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around_begin(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
         """A capture begins: from before that on, nothing of ours asks the device anything."""
         captures.begins(args[0])
         self._stepped.clear()
@@ -102,7 +106,7 @@ class GraphReplays(StandInSource):
             captures.ended(args[0])
             raise
 
-    def _around_end(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around_end(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
         """A capture ends."""
         try:
             result = original(*args, **kwargs)
@@ -111,7 +115,7 @@ class GraphReplays(StandInSource):
         self.guard.run(self._captured, args[0])
         return result
 
-    def _captured(self, graph: Any) -> None:
+    def _captured(self, graph: CUDAGraph) -> None:
         """Give the graph its name."""
         intern = self._recording.names.intern
         self._number += 1
@@ -120,7 +124,7 @@ class GraphReplays(StandInSource):
         self._graphs[graph] = _Graph(ids, tuple(self._stepped))
         self._stepped.clear()
 
-    def _around_replay(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around_replay(self, original: Callable[..., object], *args: Any, **kwargs: object) -> Any:
         """A graph is replayed: the call only queues it."""
         try:
             begun = self._begin(args[0])
@@ -137,7 +141,7 @@ class GraphReplays(StandInSource):
         self.guard.run(self._end, args[0], *begun)
         return result
 
-    def _begin(self, graph: Any) -> tuple[int, int] | None:
+    def _begin(self, graph: CUDAGraph) -> tuple[int, int] | None:
         """Open the row of a replay; returns its word and when it began, None for none."""
         recording = self._recording
         thread = recording.threads.state
@@ -161,7 +165,7 @@ class GraphReplays(StandInSource):
         took, held = time.perf_counter_ns() - start_ns, self._memory.bytes
         self._recording.trace.close_row(word, state, took, held if state == DONE else NULL_INT)
 
-    def _end(self, graph: Any, word: int, start_ns: int) -> None:
+    def _end(self, graph: CUDAGraph, word: int, start_ns: int) -> None:
         """It is queued; and with it perhaps a step."""
         self._close(word, start_ns, DONE)
         recording, thread = self._recording, self._recording.threads.state

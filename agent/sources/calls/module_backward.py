@@ -25,6 +25,7 @@ from ....ring.format import DONE, HEADER_SIZE
 from ....safety.guard import Guard
 from ..memory.sampler import MemorySampler
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..torch_types import Node
 from . import dynamo
 from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 
@@ -135,9 +136,9 @@ class ModuleBackward:
     def attach(  # noqa: PLR0917 - called at every hooked call
         self,
         hooked: Hooked,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
         depth: int,
         returned_ns: int,
     ) -> None:
@@ -201,7 +202,7 @@ class ModuleBackward:
         self._collect(value, found, levels=2)
         return found
 
-    def _collect(self, value: Any, found: list[Any], *, levels: int) -> None:
+    def _collect(self, value: object, found: list[object], *, levels: int) -> None:
         """Add the nodes of the tensors in a container, or in those within it."""
         values: Iterable[Any] = ()
         if isinstance(value, tuple | list):
@@ -243,14 +244,14 @@ class ModuleBackward:
         """The hook of a module's outputs and that of its input."""
         began, finished, fault = self._began, self._finished, self.guard.fault
 
-        def at_output(_: Any) -> None:
+        def at_output(_: object) -> None:
             if self._is_on:
                 try:
                     began(hooked)
                 except Exception:  # noqa: BLE001 - never harm the host
                     fault()
 
-        def at_input(_: Any) -> None:
+        def at_input(_: object) -> None:
             try:
                 finished(hooked)
             except Exception:  # noqa: BLE001 - never harm the host
@@ -303,7 +304,7 @@ class ModuleBackward:
         self.spent_ns += time.perf_counter_ns() - now
 
 
-def _sequence_nr(node: Any) -> int:
+def _sequence_nr(node: Node) -> int:
     """When a node was made."""
     number: int = node._sequence_nr()
     return number

@@ -16,6 +16,7 @@ from typing import Any
 from ....ring.writer import Names
 from ....safety.guard import Guard
 from ..model.given_names import ModelNames
+from ..torch_types import Module
 from .class_names import class_name, is_wrapper_child
 from .direct_calls import owner_of
 
@@ -58,7 +59,7 @@ class ModuleNames:
         self._references: dict[int, _Reference] = {}
         self._unrooted: set[type] = set()
 
-    def learn_call(self, module: Any) -> bytes:
+    def learn_call(self, module: Module) -> bytes:
         """Name a module that was met outside of any call; returns its numbers.
 
         Where it is called by the `forward` of another one, which itself was called by that name,
@@ -73,13 +74,13 @@ class ModuleNames:
                 self.owners[id(part)] = weakref.ref(owner)
         return self.known[id(module)]
 
-    def root_of(self, module: Any) -> Any:
+    def root_of(self, module: Module) -> Any:
         """The root that a module called from outside is part of; most are roots themselves."""
         reference = self.owners.get(id(module))
         owner = reference() if reference is not None else None
         return module if owner is None else owner
 
-    def learn_root(self, root: Any) -> bytes:
+    def learn_root(self, root: Module) -> bytes:
         """Name a root and everything below it; returns the root's own numbers."""
         text = self._models.root_text(root)
         for path, module in walk(root, "", set()):
@@ -88,7 +89,7 @@ class ModuleNames:
             self.with_parameters.add(self.known[id(root)])
         return self.known[id(root)]
 
-    def learn_inside(self, module: Any, root: Any) -> bytes:
+    def learn_inside(self, module: Module, root: Module) -> bytes:
         """Name a module that was met inside a call of `root`.
 
         It may have been added to the root since; a class that was once not found below its
@@ -129,7 +130,7 @@ class ModuleNames:
             names.clear()
         self.on_change()
 
-    def _remember(self, module: Any, name: str, root: str) -> bytes:
+    def _remember(self, module: Module, name: str, root: str) -> bytes:
         """Keep a module's numbers until it dies."""
         key = id(module)
         intern = self._names.intern
@@ -155,7 +156,7 @@ class ModuleNames:
             self.on_forget(reference.key)
 
 
-def walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def walk(module: Module, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Every module below and including one, with its path, each once."""
     if id(module) in seen:
         return
@@ -170,7 +171,7 @@ def walk(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield from walk(child, f"{path}.{name}" if path else name, seen)
 
 
-def outermost(roots: list[Any]) -> list[Any]:
+def outermost(roots: list[Module]) -> list[Any]:
     """Those of some root modules that are not also inside another one of them."""
     inside = {
         id(module) for root in roots for _, module in walk(root, "", set()) if module is not root

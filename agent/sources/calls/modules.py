@@ -24,6 +24,7 @@ from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress, RootCall
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
 from .module_backward import ModuleBackward
@@ -173,7 +174,7 @@ class ModuleCalls:
         dynamo.leave_out(code, [helper.__code__ for helper in helpers])
 
     def _make_wrapper(  # noqa: C901, PLR0915 - one piece, because every call it makes is paid for
-        self, original: Callable[..., Any]
+        self, original: Callable[..., object]
     ) -> Callable[..., Any]:
         """The function that stands in for ``Module.__call__``.
 
@@ -205,7 +206,7 @@ class ModuleCalls:
 
         @functools.wraps(original)
         def call(  # noqa: C901, PLR0912 - the same
-            self: Any, *args: Any, **kwargs: Any
+            self: Any, *args: object, **kwargs: object
         ) -> Any:
             if is_compiling():
                 return original(self, *args, **kwargs)
@@ -263,7 +264,11 @@ class ModuleCalls:
         return call
 
     def _enter_root(
-        self, module: Any, thread: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        module: Module,
+        thread: ThreadState,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
     ) -> bytes | None:
         """A module is called from outside any other; returns its numbers, unless it is too early.
 
@@ -300,7 +305,7 @@ class ModuleCalls:
         self._recording.spent_ns += time.perf_counter_ns() - start
         return ids
 
-    def _called(self, module: Any, ids: bytes, samples: int | None) -> RootCall:
+    def _called(self, module: Module, ids: bytes, samples: int | None) -> RootCall:
         """What is known of the call of a root."""
         root = self._names.root_of(module) if self._names.owners else module
         if root is not module:
@@ -315,7 +320,9 @@ class ModuleCalls:
             samples=samples,
         )
 
-    def _enter_forward(self, size: Size, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter_forward(
+        self, size: Size, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """The training thread is in the forward pass from now on."""
         rows, (shape, samples, tokens) = self._recording.rows, size
         rows.phases.enter(FORWARD_PHASE, time.perf_counter_ns())
@@ -325,7 +332,7 @@ class ModuleCalls:
         rows.batch_seen(samples, tokens)
         self._recording.inputs.root_called(args, kwargs)
 
-    def _leave_root(self, module: Any, thread: ThreadState) -> None:
+    def _leave_root(self, module: Module, thread: ThreadState) -> None:
         """The call of a root has ended."""
         start = time.perf_counter_ns()
         thread.root = None

@@ -12,12 +12,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from ....safety.guard import Guard
 from ..model.flops import Formulas, Shapes
 from ..model.function_flops import FunctionFlops
 from ..steps.recording import Recording
+from ..torch_types import Module
 from .call_shapes import Tensors, read_tensors
 from .class_names import unwrap
 from .module_names import outermost
@@ -40,7 +42,7 @@ class Observed:
 
     __slots__ = ("calls", "flops", "given", "is_lower_bound", "reference", "returned", "step")
 
-    def __init__(self, module: Any, step: int) -> None:
+    def __init__(self, module: Module, step: int) -> None:
         self.reference = weakref.ref(module)
         self.step = step
         self.calls = 0
@@ -89,12 +91,12 @@ class Observation:
         self._hooks = self._make_hooks()
         self._functions = FunctionFlops(self._count_function)
 
-    def root_called(self, root: Any, step: int) -> None:
+    def root_called(self, root: Module, step: int) -> None:
         """A root is about to be called; runs in the training thread."""
         with self._lock:
             self._begin(root, step)
 
-    def root_left(self, root: Any, *, failed: bool = False) -> None:
+    def root_left(self, root: Module, *, failed: bool = False) -> None:
         """A root's call has ended; runs in the training thread.
 
         Args:
@@ -117,7 +119,7 @@ class Observation:
             if self._root is None:
                 self._finish()
 
-    def _begin(self, root: Any, step: int) -> None:
+    def _begin(self, root: Module, step: int) -> None:
         """Put the hooks in place, unless this root was seen already or cannot be looked into."""
         if self._root is not None:
             if not self._is_mine():
@@ -133,7 +135,7 @@ class Observation:
             if not _has_compiled():  # a compiled function would be compiled again
                 self.guard.run(self._functions.start)
 
-    def _hook(self, module: Any) -> None:
+    def _hook(self, module: Module) -> None:
         """Have one module's calls noted."""
         entered, left = self._hooks
         self._handles.append(module.register_forward_pre_hook(entered))
@@ -179,18 +181,20 @@ class Observation:
         them along, and would copy what they belong to.
         """
 
-        def entered(module: Any, _args: Any) -> None:
+        def entered(module: Module, _args: tuple[object, ...]) -> None:
             if self._is_mine():
                 has_formula = self._formulas.is_known(module)
                 self._calls.append(_Call(id(module), has_formula=has_formula))
 
-        def left(module: Any, args: Any, kwargs: Any, result: Any) -> None:
+        def left(
+            module: Module, args: tuple[object, ...], kwargs: dict[str, object], result: object
+        ) -> None:
             if self._is_mine():
                 self.guard.run(self._note, module, args, kwargs, result)
 
         return entered, left
 
-    def _note(self, module: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _note(self, module: Module, args: Any, kwargs: Any, result: object) -> None:
         """Keep what one call shows."""
         call = self._calls.pop()
         while call.module != id(module):  # calls inside it that ended by an exception
@@ -231,7 +235,7 @@ class Observation:
                 outer.flops = (outer.flops or 0) + flops
 
 
-def is_compiled(module: Any) -> bool:
+def is_compiled(module: Module) -> bool:
     """Whether torch.compile stands before a module's forward."""
     return "_orig_mod" in module._modules or vars(module).get("_compiled_call_impl") is not None
 
@@ -242,7 +246,7 @@ def _has_compiled() -> bool:
     return bool(counters.get("frames"))
 
 
-def _eager_modules(root: Any, torch: Any) -> list[Any]:
+def _eager_modules(root: Module, torch: ModuleType) -> list[Any]:
     """The modules below and including one that can be looked into, each once."""
     found: dict[int, Any] = {}
     waiting = [root]
@@ -256,7 +260,7 @@ def _eager_modules(root: Any, torch: Any) -> list[Any]:
     return list(found.values())
 
 
-def _closed_to_hooks(torch: Any) -> Callable[[Any], bool]:
+def _closed_to_hooks(torch: ModuleType) -> Callable[[Any], bool]:
     """Tells the modules that a hook would harm, together with all below them.
 
     A transformer layer in evaluation takes another path through its kernels when it sees a hook.
@@ -264,7 +268,7 @@ def _closed_to_hooks(torch: Any) -> Callable[[Any], bool]:
     scripted = torch.jit.ScriptModule
     fast = torch.nn.TransformerEncoderLayer
 
-    def is_closed(module: Any) -> bool:
+    def is_closed(module: Module) -> bool:
         takes_fast_path = isinstance(module, fast) and not module.training
         return takes_fast_path or isinstance(module, scripted) or is_compiled(module)
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ....script.profile_mark import MARK, MARKS_PER_STEP
@@ -105,7 +106,7 @@ class StepsProfile:
         """
         from ..steps.optimizers import _HookLists
 
-        def after(*_: Any) -> None:
+        def after(*_: object) -> None:
             if not self.over.is_set() and threading.get_ident() == self._thread:
                 self.step_ended()
 
@@ -215,7 +216,7 @@ class _OthersProfilers:
         """A context in which the calling thread starts ours."""
         return _Own(self)
 
-    def _begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _begin(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A profiler is about to be started."""
         if self._own_thread != threading.get_ident():
             self._make_way()
@@ -251,7 +252,7 @@ class _silence:  # noqa: N801 - reads as what it does
             os.environ.pop(_LOG_LEVEL, None)
 
 
-def _is_warming_up(torch: Any) -> bool:
+def _is_warming_up(torch: ModuleType) -> bool:
     """Whether a profiler of the program's is prepared to start: then its flags are not up yet."""
     classes = [torch.profiler.profile, *torch.profiler.profile.__subclasses__()]
     for found in gc.get_referrers(*classes):

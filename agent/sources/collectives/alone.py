@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..stand_in import StandIn
+from ..torch_types import ProcessGroup
 from .methods import MethodStandIn
 from .operations import OPERATIONS
 
@@ -87,12 +88,12 @@ class AloneCode:
         """What stands in for functions that do more than one collective."""
         world: Any = sys.modules[_WORLD]
 
-        def make(original: Any, *args: Any, **kwargs: Any) -> Any:
+        def make(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
             if threading.get_ident() in self._threads:
                 raise _refused("a new process group", world.get_world_size())
             return original(*args, **kwargs)
 
-        def call(original: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
             if threading.get_ident() in self._threads:
                 _refuse_forward(args[0])
             return original(*args, **kwargs)
@@ -112,7 +113,9 @@ class _Refusal:
         self._threads = threads
         self._op = op
 
-    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def begin(
+        self, target: ProcessGroup, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """Refuse it in the thread of an eval; leave it alone in all others.
 
         Raises:
@@ -121,10 +124,10 @@ class _Refusal:
         if threading.get_ident() in self._threads and target.size() > 1:
             raise _refused(self._op, target.size())
 
-    def ended(self, begun: Any, result: Any) -> None:
+    def ended(self, begun: object, result: object) -> None:
         """Nothing is begun."""
 
-    def failed(self, begun: Any, error: BaseException) -> None:
+    def failed(self, begun: object, error: BaseException) -> None:
         """Nothing is begun."""
 
 
@@ -139,7 +142,11 @@ def _mode() -> Any:
 
     class Refusing(modes.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Any,
+            types: Iterable[Any],
+            args: tuple[object, ...] = (),
+            kwargs: dict[str, object] | None = None,
         ) -> Any:
             if any(cls.__module__.startswith(_TRACED) for cls in types):
                 return func(*args, **(kwargs or {}))
@@ -154,7 +161,7 @@ def _mode() -> Any:
     return Refusing()
 
 
-def _size_in(arguments: Iterable[Any]) -> int:
+def _size_in(arguments: Iterable[object]) -> int:
     """How many ranks the group has that is among the arguments of an operator."""
     world: Any = sys.modules[_WORLD]
     group_class: Any = sys.modules[_C10D].ProcessGroup

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....safety.guard import Guard
 from ..steps.recording import Recording
+from ..torch_types import ProcessGroup, Work
 from .entered import Call
 from .groups import Groups
 from .operations import Operation
@@ -37,7 +38,9 @@ class GroupCall:
         self._rows = rows
         self._guard = guard
 
-    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def begin(
+        self, target: ProcessGroup, args: tuple[Any, ...], kwargs: dict[str, object]
+    ) -> Call | None:
         """See `Around`."""
         thread = self._recording.threads.state
         if thread.is_in_collective:
@@ -71,7 +74,7 @@ class GroupCall:
         thread.is_in_collective = True
         return call
 
-    def ended(self, begun: Call, result: Any) -> None:
+    def ended(self, begun: Call, result: object) -> None:
         """See `Around`."""
         self._recording.threads.state.is_in_collective = False
         self._guard.run(self._rows.issued, begun, result)
@@ -105,18 +108,18 @@ class Coalescing:
         self._guard = guard
         self._begins = begins
 
-    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def begin(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """See `Around`."""
         return target
 
-    def ended(self, begun: Any, result: Any) -> None:
+    def ended(self, begun: object, result: object) -> None:
         """See `Around`."""
         if self._begins:
             self._rows.gathered = []
         else:
             self._guard.run(self._rows.issue_gathered, result)
 
-    def failed(self, begun: Any, error: BaseException) -> None:
+    def failed(self, begun: object, error: BaseException) -> None:
         """See `Around`."""
         self._guard.run(self._rows.fail_gathered, error)
 
@@ -132,7 +135,9 @@ class Aborting:
         self._rows = rows
         self._guard = guard
 
-    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def begin(
+        self, target: ProcessGroup, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Any:
         """See `Around`."""
         try:
             return self._rows.stop_group(self._groups.of(target).name_id)
@@ -140,7 +145,7 @@ class Aborting:
             self._guard.fault()
             return None
 
-    def ended(self, begun: list[Call], result: Any) -> None:
+    def ended(self, begun: list[Call], result: object) -> None:
         """See `Around`."""
         self._guard.run(self._rows.aborted, begun)
 
@@ -158,23 +163,23 @@ class WorkWait:
         self._guard = guard
 
     def begin(
-        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Call, int, Any] | None:
+        self, target: Work, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Call, int, Work] | None:
         """See `Around`; of a work that was not recorded nothing is noted."""
         call = self._rows.under_way.pop(id(target), None)
         return None if call is None else (call, time.perf_counter_ns(), target)
 
-    def ended(self, begun: tuple[Call, int, Any], result: Any) -> None:
+    def ended(self, begun: tuple[Call, int, Work], result: object) -> None:
         """See `Around`."""
         self._guard.run(self._note, begun)
 
-    def failed(self, begun: tuple[Call, int, Any], error: BaseException) -> None:
+    def failed(self, begun: tuple[Call, int, Work], error: BaseException) -> None:
         """See `Around`."""
         call, start, _ = begun
         call.wait_ns = time.perf_counter_ns() - start
         self._guard.run(self._rows.failed, call, error)
 
-    def _note(self, begun: tuple[Call, int, Any]) -> None:
+    def _note(self, begun: tuple[Call, int, Work]) -> None:
         """It has been waited for."""
         call, start, work = begun
         now = time.perf_counter_ns()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ....ring.format import NULL_INT
 from ..steps.recording import ThreadState
+from ..torch_types import Device
 
 
 class Call:
@@ -51,7 +52,7 @@ class Call:
         *,
         is_async: bool,
         is_on_host: bool,
-        device: Any = None,
+        device: Device | None = None,
     ) -> None:
         self.word = word
         self.group = group

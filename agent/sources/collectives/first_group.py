@@ -7,6 +7,7 @@ rings are made, when there is one.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....rundir.folders import ProcessFolder
@@ -82,7 +83,7 @@ class Collectives(StandInSource):
             return "no process group" if self._methods else None
         return self._calls.note()
 
-    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A group is made."""
         result = original(*args, **kwargs)
         self.guard.run(self._begin)

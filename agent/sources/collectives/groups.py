@@ -14,6 +14,7 @@ from typing import Any
 from ....ring.format import DONE, NULL_FLOAT
 from ....ring.writer import Names, RingWriter
 from ....safety.guard import Guard
+from ..torch_types import ProcessGroup
 
 _LONGEST_LIST = 900
 """Bytes of a list of ranks beyond which ranges are written: a name is cut soon after."""
@@ -99,7 +100,7 @@ class Groups:
         self._guard = guard
         self.by_id: dict[int, Group] = {}
 
-    def of(self, torch_group: Any) -> Group:
+    def of(self, torch_group: ProcessGroup) -> Group:
         """What is known of a group; a new one gets its row."""
         found = self.by_id.get(id(torch_group))
         return self._meet(torch_group) if found is None else found
@@ -114,7 +115,7 @@ class Groups:
         """Those that were met and are still there."""
         return list(self.by_id.values())
 
-    def _meet(self, torch_group: Any) -> Group:
+    def _meet(self, torch_group: ProcessGroup) -> Group:
         """Write the row of a new group."""
         number = id(torch_group)
 
@@ -147,14 +148,14 @@ class Groups:
         return self._names.intern(text) if text and text != "undefined" else 0
 
 
-def _name_of(torch_group: Any) -> str:
+def _name_of(torch_group: ProcessGroup) -> str:
     """Torch's name of a group."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     named = world.pg_names.get(torch_group)
     return str(named if named is not None else getattr(torch_group, "group_name", "?"))
 
 
-def _ranks_of(torch_group: Any) -> list[int]:
+def _ranks_of(torch_group: ProcessGroup) -> list[int]:
     """Its ranks in the job, in the order of the group."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     ranks = world.pg_group_ranks.get(torch_group) or {}
@@ -173,14 +174,14 @@ def _begun_in(torch_group: Any) -> int:
         return 0
 
 
-def _backend_of(torch_group: Any) -> str | None:
+def _backend_of(torch_group: ProcessGroup) -> str | None:
     """What carries its messages."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
     found = world.pg_map.get(torch_group)
     return str(found[0]) if found else None
 
 
-def _timeout_of(torch_group: Any) -> float:
+def _timeout_of(torch_group: ProcessGroup) -> float:
     """After how many seconds torch gives up."""
     try:
         (device, *_) = torch_group._device_types

@@ -17,6 +17,7 @@ from typing import Any
 from ....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
 from ....safety.guard import Guard
 from ..steps.recording import Recording
+from ..torch_types import Device, Work
 from .call_tensors import device_of, flat_tensors
 from .entered import Awaited, Call, call_of
 from .groups import Group, Groups
@@ -66,7 +67,7 @@ class HotPath:
             return None
 
         def make(
-            original: Callable[..., Any], switch: MethodStandIn, usual: Callable[..., Any]
+            original: Callable[..., object], switch: MethodStandIn, usual: Callable[..., object]
         ) -> Callable[..., Any]:
             return self._make_call(operation, original, switch, usual)
 
@@ -93,7 +94,7 @@ class HotPath:
         clock, measure = time.perf_counter_ns, rows.memory.begins
 
         def method(  # noqa: C901, PLR0912, PLR0915 - the same
-            target: Any, *args: Any, **kwargs: Any
+            target: object, *args: Any, **kwargs: object
         ) -> Any:
             group = known.get(id(target))
             if group is None or kwargs or not args or not switch.is_on or is_compiling():
@@ -163,7 +164,7 @@ class HotPath:
         return method
 
     def make_wait(
-        self, original: Callable[..., Any], switch: MethodStandIn, usual: Callable[..., Any]
+        self, original: Callable[..., Any], switch: MethodStandIn, usual: Callable[..., object]
     ) -> Callable[..., Any]:
         """The function for the wait for a work."""
         recording, ring, awaited = self._recording, self._rows.ring, self._rows.awaited
@@ -174,7 +175,7 @@ class HotPath:
         failed, note = self._failed, self._note_wait
         memory, growth_of = self._rows.memory, self._rows.memory.growth_of
 
-        def method(target: Any, *args: Any, **kwargs: Any) -> Any:
+        def method(target: Work, *args: object, **kwargs: object) -> Any:
             call = awaited.pop(id(target), None)
             if call is None:
                 return usual(target, *args, **kwargs)
@@ -231,10 +232,10 @@ class HotPath:
         group: Group,
         word: int,
         start: int,
-        work: Any,
-        device: Any,
+        work: Work,
+        device: Device | None,
         *,
-        begun: Any,
+        begun: object,
         is_async: bool,
     ) -> None:
         """Torch has taken one that is not waited for at once, or not by the host."""
@@ -256,7 +257,7 @@ class HotPath:
         call.wait_ns = wait_ns
         self._guard.run(self._rows.failed, call, error)
 
-    def _note_wait(self, call: Awaited, start: int, now: int, work: Any) -> None:
+    def _note_wait(self, call: Awaited, start: int, now: int, work: Work) -> None:
         """One on a device has been waited for."""
         recording = self._recording
         if call[3].native_id == recording.training_thread:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ....safety.guard import Guard
 from ..steps.recording import Recording
+from ..torch_types import Tensor
 from .call_tensors import flat_tensors
 from .entered import Call
 from .groups import Group, Groups
@@ -127,7 +128,7 @@ class Kernels:
         reductions, sending = self._reductions, self._sending
         sends = found._schema.name == _SENDING
 
-        def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        def kernel(keys: Any, *args: Any, **kwargs: object) -> Any:
             me = threading.get_ident()
             is_outer = me not in inside
             inside.add(me)
@@ -202,7 +203,11 @@ class Kernels:
         return kernel
 
     def _call(
-        self, redispatch: Callable[..., Any], keys: Any, args: tuple[Any, ...], call: Call | None
+        self,
+        redispatch: Callable[..., object],
+        keys: object,
+        args: tuple[object, ...],
+        call: Call | None,
     ) -> Any:
         """Hand a call on to what torch has for it."""
         try:
@@ -234,7 +239,7 @@ class Kernels:
         finally:
             del frame
 
-    def _reduction(self, operation: Operation, args: tuple[Any, ...]) -> Any:
+    def _reduction(self, operation: Operation, args: tuple[object, ...]) -> Any:
         """What it reduces by: as who called said it, else as the backend is told."""
         named = self._reductions.get(threading.get_ident())
         if named is not None or operation.reduction_at is None:
@@ -242,7 +247,7 @@ class Kernels:
         told = getattr(args[operation.reduction_at], "op", None)  # an older torch's has none
         return None if told is None else self._reduction_kinds.get(told())
 
-    def _issued(self, call: Call, outputs: Any, result: Any) -> None:
+    def _issued(self, call: Call, outputs: Any, result: object) -> None:
         """Torch has called it."""
         call.outputs = tuple(map(_place_of, flat_tensors(outputs)))
         work = result[-1] if isinstance(result, tuple) else result
@@ -256,7 +261,7 @@ class Kernels:
         if call is not None:
             call.outputs = (_place_of(result),)
 
-    def _awaited(self, tensor: Any) -> Call | None:
+    def _awaited(self, tensor: Tensor) -> Call | None:
         """The call that fills a tensor, if it is under way; from here on it is ours to complete."""
         under_way = self._rows.under_way
         try:
@@ -285,7 +290,7 @@ def _peer(group: Group, peer: int) -> int | None:
     return peer if peer < group.size else None
 
 
-def _place_of(tensor: Any) -> int:
+def _place_of(tensor: Tensor) -> int:
     """What tells the storage of a tensor from all that are there."""
     place: int = tensor.untyped_storage()._cdata
     return place

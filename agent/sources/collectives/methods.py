@@ -20,10 +20,10 @@ from ..calls import dynamo
 class Around(Protocol):
     """What is done before and after a call; never raises."""
 
-    def begin(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def begin(self, target: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """It is about to be called; None to leave this call alone."""
 
-    def ended(self, begun: Any, result: Any) -> None:
+    def ended(self, begun: Any, result: object) -> None:
         """It has returned."""
 
     def failed(self, begun: Any, error: BaseException) -> None:
@@ -34,7 +34,7 @@ class Maker(Protocol):
     """Makes a function that does the usual case in one piece."""
 
     def __call__(
-        self, original: Callable[..., Any], switch: MethodStandIn, usual: Callable[..., Any]
+        self, original: Callable[..., object], switch: MethodStandIn, usual: Callable[..., object]
     ) -> Callable[..., Any]:
         """The function.
 
@@ -57,7 +57,7 @@ class MethodStandIn:
         owner: Any,
         name: str,
         around: Around,
-        helpers: Iterable[Callable[..., Any]] = (),
+        helpers: Iterable[Callable[..., object]] = (),
         maker: Maker | None = None,
     ) -> None:
         """Prepare, and change nothing yet.
@@ -107,7 +107,7 @@ class MethodStandIn:
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
         mine = self
 
-        def method(target: Any, *args: Any, **kwargs: Any) -> Any:
+        def method(target: object, *args: object, **kwargs: object) -> Any:
             if is_compiling() or not mine.is_on:
                 return original(target, *args, **kwargs)
             begun = begin(target, args, kwargs)

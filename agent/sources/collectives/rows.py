@@ -21,6 +21,7 @@ from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording
+from ..torch_types import Tensor, Work
 from .call_memory import CallMemory
 from .call_tensors import device_of, flat_tensors
 from .callers import Callers
@@ -90,7 +91,7 @@ class CollectiveRows:
         tensors: Any,
         frame: FrameType | None,
         *,
-        reduce_op: Any = None,
+        reduce_op: object = None,
         root: int | None = None,
         peer: int | None = None,
         is_async: bool = False,
@@ -169,7 +170,7 @@ class CollectiveRows:
             self._close(call_of(awaited), call.start_ns)
         self._put(id(work), call)
 
-    def issue_gathered(self, work: Any) -> None:
+    def issue_gathered(self, work: Work) -> None:
         """Torch has taken all that it had gathered, and gives one work for it."""
         calls, self.gathered = self.gathered or [], None
         if calls:
@@ -194,7 +195,7 @@ class CollectiveRows:
             growth = self.memory.growth_of(one.word)
             self.ring.close_row(one.word, FAILED, number, call.wait_ns, NULL_FLOAT, growth, took)
 
-    def waited(self, call: Call, start_ns: int, now_ns: int, work: Any) -> None:
+    def waited(self, call: Call, start_ns: int, now_ns: int, work: Work) -> None:
         """The program has waited for it, which is over but on a device."""
         call.wait_ns = now_ns - start_ns
         self._owned.release(work)
@@ -222,7 +223,7 @@ class CollectiveRows:
         self.under_way.clear()
         self.awaited.clear()
 
-    def replace(self, work: Any, call: Awaited) -> None:
+    def replace(self, work: Work, call: Awaited) -> None:
         """A work lies where those lay that are gone, whose rows are completed."""
         left, gone = self.awaited[id(work)], self.under_way.pop(id(work), None)
         self.awaited[id(work)] = call
@@ -309,7 +310,7 @@ class CollectiveRows:
             self._facts[key] = facts
         return facts
 
-    def _tell(self, tensors: list[Any]) -> tuple[int, int, int]:
+    def _tell(self, tensors: list[Tensor]) -> tuple[int, int, int]:
         """The same, for what was not met before."""
         shapes = [str(list(tensor.shape)).replace(" ", "") for tensor in tensors[:_MOST_TENSORS]]
         if len(tensors) > _MOST_TENSORS:
@@ -318,7 +319,7 @@ class CollectiveRows:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return self._number(";".join(shapes)), self._number(";".join(dtypes)), size
 
-    def reduction(self, reduce_op: Any) -> int:
+    def reduction(self, reduce_op: object) -> int:
         """The number of a reduction's name; that of NULL for none."""
         if reduce_op is None:
             return 0
@@ -341,7 +342,7 @@ class CollectiveRows:
         return self._recording.names.intern(text) if text else 0
 
 
-def _is_over(work: Any, call: Call) -> bool:
+def _is_over(work: Work, call: Call) -> bool:
     """Whether a work has ended.
 
     On the host its future tells first, on a device the future is done as the work is queued.
@@ -354,7 +355,7 @@ def _is_over(work: Any, call: Call) -> bool:
     return bool(work.is_completed())
 
 
-def _failure_of(work: Any, call: Call) -> Exception | None:
+def _failure_of(work: Work, call: Call) -> Exception | None:
     """What a work on the host has failed with that nobody has waited for, by its future."""
     if work is None or not call.is_on_host:
         return None

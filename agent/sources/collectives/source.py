@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ....ring.writer import RingWriter
@@ -15,6 +16,7 @@ from ....tables import COLLECTIVES, PROCESS_GROUPS
 from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording
+from ..torch_types import Optimizer
 from .call_memory import CallMemory
 from .calls import Aborting, Coalescing, GroupCall, WorkWait
 from .groups import Groups
@@ -135,12 +137,16 @@ class CollectiveCalls:
             self._recording.rows.phases.synchronized(self.kernels.issued_ns, now_ns)
         self.rows.poll(now_ns)
 
-    def _with_reducer(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _with_reducer(
+        self, original: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
         """A DistributedDataParallel is made, whose reducer calls from C++."""
         self._guard.run(self.kernels.start)
         return original(*args, **kwargs)
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _after_step(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer has stepped."""
         self._guard.run(self._look)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ....ring.format import NULL_BOOL, NULL_INT, NULL_NAME
 from ....ring.writer import Names
 from ..accelerator import is_in_use
+from ..torch_types import Tensor
 
 _MOST_TENSORS = 32
 _MOST_ITEMS = 256
@@ -58,7 +59,7 @@ class BatchKinds:
         self._general: set[str] = set()
         self._devices: dict[object, int] = {}
 
-    def facts_of(self, batch: Any, *, is_collated: bool, is_pinned: bool) -> BatchFacts:
+    def facts_of(self, batch: object, *, is_collated: bool, is_pinned: bool) -> BatchFacts:
         """What is known of a batch.
 
         Args:
@@ -89,14 +90,14 @@ class BatchKinds:
             return dtype, shape
         return f"{_short(layout)} {_short(dtype)}", shape
 
-    def _place_of(self, tensor: Any, *, is_pinned: bool) -> tuple[int, bool]:
+    def _place_of(self, tensor: Tensor, *, is_pinned: bool) -> tuple[int, bool]:
         """The number of its device's name, and whether it is in pinned memory."""
         if type(tensor) is not self._plain:
             with self._torch._C.DisableTorchFunctionSubclass():
                 return self._place_of_plain(tensor, is_pinned=is_pinned)
         return self._place_of_plain(tensor, is_pinned=is_pinned)
 
-    def _place_of_plain(self, tensor: Any, *, is_pinned: bool) -> tuple[int, bool]:
+    def _place_of_plain(self, tensor: Tensor, *, is_pinned: bool) -> tuple[int, bool]:
         """The same, of a tensor that runs no code of its own when it is asked."""
         device = tensor.device
         number = self._devices.get(device)
@@ -131,7 +132,7 @@ class BatchKinds:
         return self._names.intern(text)
 
 
-def tensors_of(batch: Any, plain: Any) -> list[tuple[str, Any]]:
+def tensors_of(batch: Any, plain: object) -> list[tuple[str, Any]]:
     """The tensors in a batch by name, in order, as many as are looked at.
 
     Args:
@@ -149,7 +150,7 @@ def tensors_of(batch: Any, plain: Any) -> list[tuple[str, Any]]:
     return _search(batch, plain)
 
 
-def _search(batch: Any, plain: Any) -> list[tuple[str, Any]]:
+def _search(batch: object, plain: object) -> list[tuple[str, Any]]:
     """The tensors in any batch."""
     found: list[tuple[str, Any]] = []
     items = 0
@@ -205,7 +206,7 @@ def _text(tensors: list[tuple[Any, Any, Any]], *, is_exact: bool) -> str:
     return ", ".join(words)
 
 
-def _short(dtype: Any) -> str:
+def _short(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -226,7 +227,7 @@ def _samples(shapes: tuple[Any, ...], *, is_collated: bool) -> int:
     return first[0]
 
 
-def _tokens(dtypes: tuple[Any, ...], shapes: tuple[Any, ...]) -> int:
+def _tokens(dtypes: tuple[object, ...], shapes: tuple[Any, ...]) -> int:
     """The elements of the first integer tensor with two dimensions."""
     for dtype, shape in zip(dtypes, shapes, strict=True):
         if shape is not None and len(shape) == 2 and _short(dtype) in _TOKEN_TYPES:
@@ -234,7 +235,7 @@ def _tokens(dtypes: tuple[Any, ...], shapes: tuple[Any, ...]) -> int:
     return NULL_INT
 
 
-def _bytes(dtypes: tuple[Any, ...], shapes: tuple[Any, ...]) -> int:
+def _bytes(dtypes: tuple[object, ...], shapes: tuple[Any, ...]) -> int:
     """What the elements of strided tensors take; NULL where one is not."""
     total = 0
     for dtype, shape in zip(dtypes, shapes, strict=True):

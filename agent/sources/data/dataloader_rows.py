@@ -78,7 +78,7 @@ def _meet_waiting(loaders: DataLoaders) -> dict[int, int]:
     return found
 
 
-def _awaited_in(frame: FrameType | None, code: Any) -> Any:
+def _awaited_in(frame: FrameType | None, code: object) -> Any:
     """The iterator whose ``__next__`` a stack is in; None when it is in none."""
     while frame is not None:
         if frame.f_code is code:

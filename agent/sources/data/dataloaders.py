@@ -54,7 +54,7 @@ class Feed:
 
     __slots__ = ("iterator", "length", "loader", "since_ns", "thread_id")
 
-    def __init__(self, iterator: weakref.ref[Any], loader: Loader, length: int | None) -> None:
+    def __init__(self, iterator: weakref.ref[object], loader: Loader, length: int | None) -> None:
         self.iterator = iterator
         self.loader = loader
         self.length = length
@@ -182,7 +182,7 @@ class DataLoaders:
             return loader
         raise TypeError("this iterator cannot be remembered")
 
-    def _make_iterator(self, original: Callable[..., Any], *args: Any) -> Any:
+    def _make_iterator(self, original: Callable[..., object], *args: object) -> Any:
         """What stands in for a loader's ``__iter__``, which starts the workers."""
         start_ns = time.perf_counter_ns()
         iterator = original(*args)
@@ -198,7 +198,7 @@ class DataLoaders:
             took_ns = time.perf_counter_ns() - start_ns
             self._recording.rows.data_waited(start_ns, took_ns, None, None)
 
-    def _next_batch(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+    def _next_batch(self, original: Callable[[Any], Any], iterator: object) -> Any:
         """What stands in for an iterator's ``__next__``."""
         try:
             wait = self._begin(iterator)
@@ -328,7 +328,7 @@ class DataLoaders:
             self.guard.fault()
 
 
-def _forget_with(known: dict[int, Any], thing: Any, guard: Guard) -> weakref.ref[Any]:
+def _forget_with(known: dict[int, Any], thing: object, guard: Guard) -> weakref.ref[Any]:
     """A weak reference that takes the entry of a thing out as it dies.
 
     Raises:
@@ -336,7 +336,7 @@ def _forget_with(known: dict[int, Any], thing: Any, guard: Guard) -> weakref.ref
     """
     key = id(thing)
 
-    def forget(reference: weakref.ref[Any]) -> None:
+    def forget(reference: weakref.ref[object]) -> None:
         entry = known.get(key)
         held = entry[0] if isinstance(entry, tuple) else getattr(entry, "iterator", None)
         if held is reference:

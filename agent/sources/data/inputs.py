@@ -28,7 +28,7 @@ class Inputs:
         self._fetched: list[weakref.ref[Any]] = []
         self._given: list[weakref.ref[Any]] = []
 
-    def batch_came(self, batch: Any) -> None:
+    def batch_came(self, batch: object) -> None:
         """A batch has been fetched."""
         plain = self._plain = self._plain or sys.modules["torch"].Tensor
         found = tensors_of(batch, plain)

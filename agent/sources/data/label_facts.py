@@ -146,14 +146,14 @@ def _tokenizer() -> Any:
     return None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether a value is an object whose own attributes can be read without running its code."""
     return not isinstance(value, (ModuleType, type)) and all(
         "__getattribute__" not in cls.__dict__ or cls is object for cls in type(value).__mro__
     )
 
 
-def _is_tokenizer(value: Any) -> bool:
+def _is_tokenizer(value: object) -> bool:
     """Whether a value's class has the methods of a tokenizer."""
     kind = type(value)
     if kind.__module__ == "builtins" or isinstance(value, ModuleType):

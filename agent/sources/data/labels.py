@@ -21,6 +21,7 @@ from ....messages.labels import LabelsAnswer, LabelsRequest
 from ....safety.guard import Guard
 from ...recording.agent_threads import in_thread
 from ...recording.safe_points import SafePoints
+from ..torch_types import Tensor
 from .batches import tensors_of
 from .label_facts import Pair, answer_about
 
@@ -93,7 +94,7 @@ class _Look:
         self._seen: dict[str, str] = {}
         self._times: dict[str, int] = {}
 
-    def batch_came(self, batch: Any) -> None:
+    def batch_came(self, batch: object) -> None:
         """See `safe_points.Look`."""
         if not self.came.is_set():
             self._guard.run(self._read, "the batch", batch)
@@ -137,7 +138,7 @@ class _Look:
         arguments = {**(named or {str(i): value for i, value in enumerate(args)}), **kwargs}
         self._read(f"the call of {type(module).__name__}", arguments)
 
-    def _read(self, where: str, values: Any) -> None:
+    def _read(self, where: str, values: object) -> None:
         """Look for tokens and labels in one place."""
         tensors = tensors_of(values, self._torch.Tensor)
         found = _find_pair([(n, t) for n, t in tensors if _is_tokens(t)])
@@ -172,19 +173,19 @@ class _Look:
         )
 
 
-def _is_tokens(tensor: Any) -> bool:
+def _is_tokens(tensor: Tensor) -> bool:
     """Whether a tensor can be tokens or labels, one row per sample."""
     return str(tensor.dtype) in _TYPES and tensor.dim() == 2 and tensor.numel() > 0
 
 
-def _kind(tensor: Any) -> str:
+def _kind(tensor: Tensor) -> str:
     """Type and size of a tensor."""
     sizes = ",".join(str(size) for size in tensor.shape)
     return f"{str(tensor.dtype).removeprefix('torch.')}[{sizes}]"
 
 
 def _find_pair(
-    tensors: list[tuple[str, Any]],
+    tensors: list[tuple[str, Tensor]],
 ) -> tuple[tuple[str, Any], tuple[str, Any]] | None:
     """The tokens and their labels: by name, else by order where there are no names."""
     labels = _named(tensors, _LABELS)
@@ -201,12 +202,12 @@ def _find_pair(
     return (first, others[0]) if others else None
 
 
-def _named(tensors: Iterable[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str, Any] | None:
+def _named(tensors: Iterable[tuple[str, Tensor]], names: tuple[str, ...]) -> tuple[str, Any] | None:
     """The tensor with the first of these names that there is."""
     by_name = {name.rpartition(".")[2].lower(): (name, tensor) for name, tensor in tensors}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _is_mask(tensor: Any) -> bool:
+def _is_mask(tensor: Tensor) -> bool:
     """Whether a tensor holds nothing but zeros and ones."""
     return int(tensor.min()) >= 0 and int(tensor.max()) <= 1

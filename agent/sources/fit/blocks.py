@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....errors import FitRefused
+from ..torch_types import Module, Optimizer, Tensor
 from .fake_copy import FakeCopy
 
 _FIELDS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "layers")
@@ -32,7 +34,7 @@ class Blocks(NamedTuple):
     field: str | None
 
 
-def find_blocks(model: Any, torch: Any) -> Blocks | None:
+def find_blocks(model: Module, torch: ModuleType) -> Blocks | None:
     """The list of identical blocks with the most parameters."""
     best, most = None, 0
     for path, module in model.named_modules():
@@ -80,7 +82,7 @@ def resize_blocks(
         setattr(model.config, blocks.field.rpartition(".")[2], count)
 
 
-def check_layers(model: Any, blocks: Blocks | None) -> Blocks:
+def check_layers(model: Module, blocks: Blocks | None) -> Blocks:
     """The blocks whose number is to change.
 
     Raises:
@@ -103,7 +105,7 @@ def _form(block: Any) -> Any:
     return (type(block), shapes) if shapes else object()
 
 
-def _field(model: Any, count: int) -> str | None:
+def _field(model: Module, count: int) -> str | None:
     """The field of the model's configuration that gives a number of blocks."""
     config = getattr(model, "config", None)
     found = vars(config) if hasattr(config, "__dict__") else {}
@@ -111,14 +113,14 @@ def _field(model: Any, count: int) -> str | None:
     return f"model.config.{name}" if name else None
 
 
-def _drop(optimizer: Any, parameter: Any) -> None:
+def _drop(optimizer: Optimizer, parameter: Tensor) -> None:
     """A parameter is no longer there."""
     optimizer.state.pop(parameter, None)
     for group in optimizer.param_groups:
         group["params"] = [p for p in group["params"] if p is not parameter]
 
 
-def _add(optimizer: Any, pattern: Any, parameter: Any, copies: FakeCopy) -> None:
+def _add(optimizer: Any, pattern: Any, parameter: Tensor, copies: FakeCopy) -> None:
     """A parameter is there that is optimized as another is."""
     for group in optimizer.param_groups:
         if any(p is pattern for p in group["params"]):

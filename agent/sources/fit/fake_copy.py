@@ -15,9 +15,11 @@ import functools
 import sys
 import types
 from collections import OrderedDict, defaultdict
+from types import ModuleType
 from typing import Any, NoReturn
 
 from ....errors import FitRefused
+from ..torch_types import Module, Optimizer, Tensor
 
 _MOST_OBJECTS = 20_000
 _SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, enum.Enum)
@@ -38,7 +40,7 @@ class FakeCopy:
         self._left = _MOST_OBJECTS
         self.hooks = 0
 
-    def module(self, module: Any, path: str = "") -> Any:
+    def module(self, module: Module, path: str = "") -> Any:
         """The copy of a module, with all modules inside it.
 
         Raises:
@@ -53,19 +55,19 @@ class FakeCopy:
         )
         return copied
 
-    def again(self, module: Any) -> Any:
+    def again(self, module: Module) -> Any:
         """One more copy of a module, that shares no parameter with the first."""
         return FakeCopy(self._mode).module(module)
 
-    def is_copied(self, value: Any) -> bool:
+    def is_copied(self, value: object) -> bool:
         """Whether an object was made here, so that it may be changed."""
         return any(value is made for made in self._memo.values())
 
-    def like(self, value: Any) -> Any:
+    def like(self, value: object) -> Any:
         """A tensor as another is, or the same value where it is none."""
         return self.tensor(value, "") if isinstance(value, self._torch.Tensor) else value
 
-    def optimizer(self, optimizer: Any, devices: set[str]) -> Any:
+    def optimizer(self, optimizer: Optimizer, devices: set[str]) -> Any:
         """The copy of an optimizer with its state, for the copies of its parameters.
 
         Args:
@@ -129,11 +131,11 @@ class FakeCopy:
                 return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
         return fake.requires_grad_(tensor.requires_grad and tensor.is_leaf)
 
-    def _is_ours(self, tensor: Any) -> bool:
+    def _is_ours(self, tensor: Tensor) -> bool:
         """Whether it is one of the mode's own tensors."""
         return getattr(tensor, "fake_mode", None) is self._mode
 
-    def _attribute(self, module: Any, name: str, value: Any, path: str) -> Any:
+    def _attribute(self, module: Module, name: str, value: Any, path: str) -> Any:
         """What the copy of a module has under one of its names."""
         inside = f"{path}." if path else ""
         if name in {"_parameters", "_buffers"}:
@@ -161,7 +163,7 @@ class FakeCopy:
         self.hooks += len(hooks) - len(kept)
         return type(hooks)(kept)
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: object) -> Any:
         """The copy of an object of a Python class, or itself where it has no state to copy."""
         if isinstance(value, _SHARED) or not hasattr(value, "__dict__") or self._left <= 0:
             return value
@@ -177,7 +179,7 @@ class FakeCopy:
             vars(copied)[name] = self.any(part, name)
         return copied
 
-    def _settle_kernels(self, group: dict[str, Any], live: dict[str, Any]) -> None:
+    def _settle_kernels(self, group: dict[str, object], live: dict[str, object]) -> None:
         """Have the copy take the way through its kernels that torch takes for the real ones."""
         decide = getattr(sys.modules["torch.optim.optimizer"], "_default_to_fused_or_foreach", None)
         undecided = "foreach" in live and live["foreach"] is None and not live.get("fused")
@@ -185,19 +187,19 @@ class FakeCopy:
             is_differentiable = bool(live.get("differentiable"))
             group["foreach"] = decide(live["params"], is_differentiable, use_fused=False)[1]
 
-    def _remember(self, value: Any, copied: Any) -> Any:
+    def _remember(self, value: object, copied: object) -> Any:
         """Use the same copy wherever a value is met again."""
         self._memo[id(value)] = copied
         self._kept.append(value)
         return copied
 
 
-def _facts(module: Any) -> list[tuple[str, Any]]:
+def _facts(module: Module) -> list[tuple[str, Any]]:
     """All that belongs to a module, as far as a copy needs it."""
     return [(name, value) for name, value in vars(module).items() if name != "_compiled_call_impl"]
 
 
-def _check_module(module: Any, path: str, torch: Any) -> None:
+def _check_module(module: Module, path: str, torch: ModuleType) -> None:
     """Refuse a module that does not run as plain Python code.
 
     Raises:

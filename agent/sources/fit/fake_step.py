@@ -16,9 +16,11 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....errors import FitRefused, FitTimedOut
+from ..torch_types import Tensor
 from .reductions import Reductions
 
 CUDA_GRAIN = 512
@@ -78,7 +80,7 @@ class LiveBytes:
         self.phase = "forward"
         self.peak = Peak(0, "forward", {})
 
-    def add(self, tensor: Any, category: str, least: int = 0) -> None:
+    def add(self, tensor: Tensor, category: str, least: int = 0) -> None:
         """Count a tensor's storage, unless it is counted already.
 
         Args:
@@ -109,7 +111,7 @@ class LiveBytes:
         self._change(KEPT, size)
         self.pass_through(0)
 
-    def move(self, tensor: Any, category: str) -> None:
+    def move(self, tensor: Tensor, category: str) -> None:
         """Count a storage under another category from now on."""
         key = tensor.untyped_storage()._cdata
         if key in self._live:
@@ -155,7 +157,7 @@ def run_step(step: Step, mode: Any, device: str, check: Callable[[], None]) -> P
     return live.peak
 
 
-def _count_what_stays(step: Step, live: LiveBytes, torch: Any) -> None:
+def _count_what_stays(step: Step, live: LiveBytes, torch: ModuleType) -> None:
     """What is there before the step begins."""
     parameters = list(step.model.parameters())
     for parameter in parameters:
@@ -175,7 +177,7 @@ def _count_what_stays(step: Step, live: LiveBytes, torch: Any) -> None:
     live.keep(sum(step.kept.values()))
 
 
-def _run_phases(step: Step, live: LiveBytes, torch: Any) -> None:
+def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
     """The step itself."""
     parameters = _trained(step)
     for parameter in parameters:
@@ -235,13 +237,13 @@ def _plain_step(optimizer: Any) -> None:
 
 
 @contextlib.contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:
+def _one_thread(torch: ModuleType) -> Iterator[None]:
     """Have the backward pass run in this thread, on whatever device."""
     with torch.autograd.set_multithreading_enabled(False):
         yield
 
 
-def _counting(torch: Any, live: LiveBytes, check: Callable[[], None]) -> Any:
+def _counting(torch: ModuleType, live: LiveBytes, check: Callable[[], None]) -> Any:
     """The dispatch mode that counts what every operation makes."""
     base: Any = sys.modules["torch.utils._python_dispatch"].TorchDispatchMode
     leaves = sys.modules["torch.utils._pytree"].tree_iter
@@ -252,7 +254,11 @@ def _counting(torch: Any, live: LiveBytes, check: Callable[[], None]) -> Any:
         """See `_counting`."""
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Any,
+            types: object,
+            args: tuple[Any, ...] = (),
+            kwargs: dict[str, object] | None = None,
         ) -> Any:
             check()
             if func is number:
@@ -287,7 +293,7 @@ class _Lengths:
     to it.
     """
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: ModuleType) -> None:
         aten = torch.ops.aten
         self._range, self._table = aten.arange, aten.embedding.default
         self._same = frozenset({aten._to_copy, aten.clone, aten.repeat})
@@ -314,18 +320,18 @@ class _Lengths:
             if count:
                 self._note(result, count)
 
-    def _count_of(self, tensor: Any) -> int:
+    def _count_of(self, tensor: Tensor) -> int:
         """Up to where the numbers in a tensor go, if they are a range; else 0."""
         storage = tensor.untyped_storage()
         reference, count = self._counts.get(storage._cdata, (None, 0))
         return count if reference is not None and reference() is storage else 0
 
-    def _note(self, tensor: Any, count: int) -> None:
+    def _note(self, tensor: Tensor, count: int) -> None:
         storage = tensor.untyped_storage()
         self._counts[storage._cdata] = (weakref.ref(storage), count)
 
 
-def _number_of(tensor: Any, phase: str) -> Any:
+def _number_of(tensor: Tensor, phase: str) -> Any:
     """A number out of a tensor: the optimizer's count of steps may be any, the model's may not.
 
     Raises:
@@ -349,7 +355,7 @@ def _why(error: Exception, phase: str) -> str:
     return f"{where} fails with such shapes: {type(error).__name__}: {first}"
 
 
-def tensors_in(value: Any, torch: Any) -> list[Any]:
+def tensors_in(value: object, torch: ModuleType) -> list[Any]:
     """The tensors in nested containers."""
     if isinstance(value, torch.Tensor):
         return [value]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..steps.recording import Recording
 from ..storage.storages import Storage, storages_now
 from ..storage.tensor_parts import parts_of
+from ..torch_types import Module, Tensor
 from .fake_step import tensors_in
 
 Place = tuple[str, int]
@@ -48,7 +50,7 @@ class KeptTensors:
         self._earlier: set[int] = set()
         self._there: dict[int, Kept] = {}
 
-    def called(self, root: Any, arguments: Any) -> None:
+    def called(self, root: Module, arguments: object) -> None:
         """A model is about to be called."""
         self.calls += 1
         torch: Any = sys.modules["torch"]
@@ -56,7 +58,7 @@ class KeptTensors:
         known = self._known_places(root, arguments, torch)
         found: dict[int, Kept] = {}
 
-        def sight(storage: Storage, tensor: Any) -> Storage:
+        def sight(storage: Storage, tensor: Tensor) -> Storage:
             place = storage.device, storage.address
             if storage.device == device and place not in known:
                 own = tensor.untyped_storage()
@@ -77,7 +79,7 @@ class KeptTensors:
             if not expired(key):
                 self._there[key] = kept._replace(until=phase)
 
-    def is_of_loss(self, tensor: Any) -> None:
+    def is_of_loss(self, tensor: Tensor) -> None:
         """A tensor is what the loss compares with, which the copy makes itself."""
         torch: Any = sys.modules["torch"]
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
@@ -100,7 +102,7 @@ class KeptTensors:
         for key in keys:
             self._storage_class._free_weak_ref(key)
 
-    def _known_places(self, root: Any, arguments: Any, torch: Any) -> set[Place]:
+    def _known_places(self, root: Module, arguments: object, torch: ModuleType) -> set[Place]:
         """Where all that is lies that a copy of the step has, too."""
         parameters = list(root.parameters())
         tensors = [*parameters, *root.buffers(), *tensors_in(arguments, torch)]

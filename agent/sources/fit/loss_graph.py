@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
+
+from ..torch_types import Dtype, Node, Tensor
 
 _MOST_NODES = 200
 _ELEMENTWISE = {
@@ -68,7 +70,7 @@ class LossPlan(NamedTuple):
         return " > ".join(names) or "as the model returns it"
 
     def make(
-        self, results: list[Any], torch: Any, labels: list[Any], given: Sequence[Any] = ()
+        self, results: list[Any], torch: ModuleType, labels: list[Any], given: Sequence[Any] = ()
     ) -> Any:
         """The loss of what the copy of the model has returned.
 
@@ -90,7 +92,7 @@ class LossPlan(NamedTuple):
         return value if value.dim() == 0 else value.sum()
 
 
-def chain_of(loss: Any, results: list[Any]) -> list[Any]:
+def chain_of(loss: Any, results: list[object]) -> list[Any]:
     """The nodes from a loss down to what the model returned, without that.
 
     Args:
@@ -110,7 +112,7 @@ def labels_of(chain: list[Any]) -> list[Any]:
     return [label for label in found if label is not None]
 
 
-def read_loss(loss: Any, results: list[Any], addresses: Sequence[int] = ()) -> LossPlan:
+def read_loss(loss: Tensor, results: list[object], addresses: Sequence[int] = ()) -> LossPlan:
     """The operations of that chain.
 
     Args:
@@ -131,7 +133,7 @@ def read_loss(loss: Any, results: list[Any], addresses: Sequence[int] = ()) -> L
     return LossPlan(place, ordered, unknown, branches, given=given)
 
 
-def address_of(tensor: Any) -> int | None:
+def address_of(tensor: Tensor) -> int | None:
     """Where the memory of a tensor begins; None for one that has none of its own."""
     try:
         return int(tensor.untyped_storage().data_ptr()) or None
@@ -139,12 +141,12 @@ def address_of(tensor: Any) -> int | None:
         return None
 
 
-def _inner(node: Any) -> list[Any]:
+def _inner(node: Node) -> list[Any]:
     """The nodes that a node continues to."""
     return [following for following, _ in node.next_functions if following is not None]
 
 
-def _facts_of(node: Any) -> dict[str, int]:
+def _facts_of(node: Node) -> dict[str, int]:
     """The plain numbers that a node was made with."""
     facts = {}
     for name in _FACTS:
@@ -159,7 +161,7 @@ def _is_known(name: str) -> bool:
     return name in _REPEATED or name in _ELEMENTWISE or name in _VIEWS or name in _OF_NUMBERS
 
 
-def _label(shape: Any, value: Any, dtype: Any, torch: Any, given: Any) -> Any:
+def _label(shape: Any, value: Any, dtype: Dtype, torch: ModuleType, given: Any) -> Any:
     """What an operation compares with: what the model was given, too, or a tensor of its own."""
     if given is not None and given.numel() == math.prod(shape):
         return given.reshape(shape)
@@ -167,7 +169,7 @@ def _label(shape: Any, value: Any, dtype: Any, torch: Any, given: Any) -> Any:
 
 
 def _repeat(  # noqa: PLR0917 - all of it belongs to one operation
-    node: LossNode, value: Any, dtype: Any, torch: Any, labels: list[Any], given: Any
+    node: LossNode, value: Any, dtype: Dtype, torch: ModuleType, labels: list[Any], given: Any
 ) -> Any:
     """Do one operation again."""
     name, facts = node

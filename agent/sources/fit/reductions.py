@@ -9,6 +9,7 @@ for as long as they add them up.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 _SIZE = 64
@@ -31,7 +32,7 @@ class Extra(NamedTuple):
 class Reductions:
     """What the losses of this version of torch take."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: ModuleType) -> None:
         few = torch.zeros(_SIZE, dtype=torch.float32, device="cpu")
         self._wide = set()
         for name in _TRIED:
@@ -41,7 +42,7 @@ class Reductions:
         aten = torch.ops.aten
         self._passing = {getattr(aten, name).default for name in _WITH_DIFFERENCES}
 
-    def cost_of(self, func: Any, args: tuple[Any, ...], result: Any) -> Extra | None:
+    def cost_of(self, func: object, args: tuple[Any, ...], result: Any) -> Extra | None:
         """What one operation takes, if it is one of these and has made a number."""
         is_wide, is_passing = func in self._wide, func in self._passing
         if not (is_wide or is_passing) or result.dim() or not args[0].dim():

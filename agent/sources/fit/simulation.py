@@ -124,7 +124,7 @@ class Simulation:
             kept[one.until] = kept.get(one.until, 0) + size
         return kept
 
-    def _make_loss(self, result: Any) -> Any:
+    def _make_loss(self, result: object) -> Any:
         """The loss of what the copy has returned, made as the training's was."""
         torch, plan = self._torch, self._seen.loss
         results = [t for t in tensors_in(plain_result(result), torch) if t.grad_fn is not None]

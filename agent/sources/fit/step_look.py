@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
 from ..steps.recording import Recording
 from ..storage.living import living
+from ..torch_types import Module, Optimizer
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
 from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
@@ -55,7 +56,7 @@ class SeenStep:
         kept: What else was in memory as it was called last.
     """
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Module) -> None:
         self.root = weakref.ref(root)
         self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
         self.addresses: list[int] = []
@@ -120,7 +121,7 @@ class StepLook:
             kept.close()
         self._kept.clear()
 
-    def batch_came(self, batch: Any) -> None:
+    def batch_came(self, batch: object) -> None:
         """See `safe_points.Look`; the call of the model says more."""
 
     def root_called(self) -> None:
@@ -137,16 +138,18 @@ class StepLook:
         now = self._recording.step
         return any(seen.passes and seen.step < now for seen in self._steps.values())
 
-    def backward_begins(self, args: tuple[Any, ...]) -> None:
+    def backward_begins(self, args: tuple[object, ...]) -> None:
         """A backward pass of the training thread is about to begin."""
         if self.seen is None:
             self.guard.run(self._read_loss, args)
 
-    def backward_ended(self, _args: tuple[Any, ...], _result: Any) -> None:
+    def backward_ended(self, _args: tuple[object, ...], _result: object) -> None:
         """It has ended."""
         self.guard.run(self._read_results)
 
-    def step_begins(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def step_begins(
+        self, optimizer: Optimizer, _args: tuple[object, ...], _kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step."""
         if self.seen is None:
             self.guard.run(self._read_step, optimizer)
@@ -178,16 +181,16 @@ class StepLook:
         self._kept.setdefault(id(root), KeptTensors(self._recording)).called(root, (args, kwargs))
         self._watch_result(root)
 
-    def _is_closed(self, root: Any) -> bool:
+    def _is_closed(self, root: Module) -> bool:
         """Whether a hook would have a compiled model compiled again."""
         has_wrapper = "_orig_mod" in root._modules
         return has_wrapper or vars(root).get("_compiled_call_impl") is not None
 
-    def _watch_result(self, root: Any) -> None:
+    def _watch_result(self, root: Module) -> None:
         """Have the nodes of what the call returns noted; takes its own hook away."""
         torch, nodes = self._torch, self._nodes
 
-        def left(module: Any, _args: Any, result: Any) -> None:
+        def left(module: Module, _args: tuple[object, ...], result: object) -> None:
             handle.remove()
             values = tensors_in(plain_result(result), torch)
             nodes[id(module)] = [value.grad_fn for value in values]
@@ -274,7 +277,7 @@ class _Chain(NamedTuple):
         yield from enumerate(reversed(self.nodes))
 
 
-def givens_in(value: Any) -> list[Given]:
+def givens_in(value: object) -> list[Given]:
     """What stands for tensors in nested containers."""
     if isinstance(value, Given):
         return [value]
@@ -285,7 +288,7 @@ def givens_in(value: Any) -> list[Given]:
     return []
 
 
-def _shapes_of(value: Any, torch: Any) -> Any:
+def _shapes_of(value: Any, torch: ModuleType) -> Any:
     """The same with a `Given` in the place of every tensor."""
     if isinstance(value, torch.Tensor):
         shape = tuple(int(size) for size in value.shape)
@@ -299,14 +302,14 @@ def _shapes_of(value: Any, torch: Any) -> Any:
     return value
 
 
-def plain_result(result: Any) -> Any:
+def plain_result(result: object) -> Any:
     """What a model returned, as containers; a dataclass counts by its fields."""
     if hasattr(type(result), "__dataclass_fields__") and not isinstance(result, dict):
         return list(vars(result).values())
     return result
 
 
-def _autocasts(torch: Any) -> list[tuple[str, Any]]:
+def _autocasts(torch: ModuleType) -> list[tuple[str, Any]]:
     """The autocasts in force."""
     found = []
     for device in ("cpu", "cuda"):
@@ -323,5 +326,5 @@ def _weight(module: Any) -> int:
     return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
-def _without(looks: tuple[Any, ...], look: Any) -> tuple[Any, ...]:
+def _without(looks: tuple[object, ...], look: object) -> tuple[Any, ...]:
     return tuple(other for other in looks if other != look)

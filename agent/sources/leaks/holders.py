@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..torch_types import Tensor
 from .named_places import Link, Places, is_ours
 from .tensors_over import Place, graph_keepers, tensors_over
 
@@ -101,7 +102,7 @@ class _Walk:
         self.holder = None
         self._begin(keepers)
 
-    def _begin(self, tensors: Iterable[Any]) -> None:
+    def _begin(self, tensors: Iterable[Tensor]) -> None:
         self.queue.extend(_Node(tensor, None, Link()) for tensor in tensors)
         self.seen = {id(node.thing) for node in self.queue}
 
@@ -234,7 +235,7 @@ class HolderSearch:
         if found is not None:
             self._finish(walk, found)
 
-    def _is_own(self, thing: Any, walk: _Walk) -> bool:
+    def _is_own(self, thing: object, walk: _Walk) -> bool:
         """Whether an object is of the search itself."""
         own = (self._walks, walk.queue, walk.__dict__, self.__dict__)
         return any(thing is each for each in own)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..calls.module_names import outermost, walk
+from ..torch_types import Module
 from .holders import Holder
 
 _OURS = __name__.partition(".")[0] + "."
@@ -16,7 +17,7 @@ _ON_MODULES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_
 _ON_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def hooks_of(roots: list[Any]) -> tuple[int, int, Holder | None]:
+def hooks_of(roots: list[Module]) -> tuple[int, int, Holder | None]:
     """The numbers of modules and of the program's hooks, and that which was registered last."""
     modules = hooks = 0
     newest: tuple[int, Any, str] = (-1, None, "")
@@ -32,7 +33,7 @@ def hooks_of(roots: list[Any]) -> tuple[int, int, Holder | None]:
     return modules, hooks, _described(newest[1], newest[2])
 
 
-def _of(module: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+def _of(module: Module) -> Iterator[tuple[str, dict[Any, Any]]]:
     """The collections of hooks on a module and on its own parameters."""
     for name in _ON_MODULES:
         found = getattr(module, name, None)
@@ -45,13 +46,13 @@ def _of(module: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
                 yield f"{name}'s hooks", found
 
 
-def _is_ours(hook: Any) -> bool:
+def _is_ours(hook: object) -> bool:
     """Whether a hook is there only while somebody looks."""
     function = getattr(hook, "__func__", hook)
     return str(getattr(function, "__module__", "")).startswith(_OURS)
 
 
-def _described(hook: Any, place: str) -> Holder | None:
+def _described(hook: object, place: str) -> Holder | None:
     """Where the function of a hook stands in the source."""
     if hook is None:
         return None

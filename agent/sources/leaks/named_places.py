@@ -89,7 +89,7 @@ class Places:
             self._running.add(id(frame))
             self._learn(frame)
 
-    def local(self, thing: Any) -> Link | None:
+    def local(self, thing: object) -> Link | None:
         """The local variable of a function under way that holds an object."""
         return self._locals.get(id(thing))
 
@@ -121,7 +121,7 @@ class Places:
             return None  # its dictionary has said more
         return self._from_object(outer, inner, before)
 
-    def _from_collection(self, outer: Any, inner: Any) -> Link | None:
+    def _from_collection(self, outer: Any, inner: object) -> Link | None:
         """From a list, a dictionary and the like."""
         if type(outer) is dict:
             key = next((key for key, value in list(outer.items()) if value is inner), None)
@@ -145,7 +145,7 @@ class Places:
             text="[...]", container=f"{type(outer).__name__} of {len(outer):,}", bound=bound
         )
 
-    def _from_object(self, outer: Any, inner: Any, before: Link) -> Link:
+    def _from_object(self, outer: object, inner: object, before: Link) -> Link:
         """From the attribute of an object of any class."""
         cls = type(outer)
         own = _dictionary_of(outer)
@@ -199,7 +199,7 @@ def _running_frames() -> list[FrameType]:
     return found
 
 
-def _from_frame(frame: FrameType, inner: Any, *, is_under_way: bool = False) -> Link | None:
+def _from_frame(frame: FrameType, inner: object, *, is_under_way: bool = False) -> Link | None:
     """From a variable of a function that has ended by an exception, or of a generator."""
     for name, value in _variables(frame):
         if value is inner:
@@ -232,7 +232,7 @@ def _variables(frame: FrameType) -> list[tuple[str, Any]]:
     return found
 
 
-def _from_function(function: Any, inner: Any, before: Link) -> Link:
+def _from_function(function: Callable[..., object], inner: object, before: Link) -> Link:
     """From what a function has closed over, or has as a default."""
     code = function.__code__
     is_closure = inner is function.__closure__ and before.cell is not None
@@ -248,7 +248,7 @@ def _attribute(before: Link) -> str:
     return f".{before.variable}" if before.variable else ""
 
 
-def _dictionary_of(thing: Any) -> dict[str, Any] | None:
+def _dictionary_of(thing: object) -> dict[str, Any] | None:
     try:
         own = object.__getattribute__(thing, "__dict__")
     except (AttributeError, TypeError):

@@ -37,7 +37,7 @@ class StaleGradients:
         found, self._found = self._found, None
         return found
 
-    def _look(self, _: tuple[Any, ...]) -> None:
+    def _look(self, _: tuple[object, ...]) -> None:
         """A backward pass is about to begin."""
         if self._found is None:
             self._guard.run(self._read)

@@ -15,6 +15,7 @@ from typing import Any
 from ..storage.living import living
 from ..storage.saved_tensors import saved_tensors
 from ..storage.tensor_parts import parts_of
+from ..torch_types import Node
 
 Place = tuple[str, int]
 """The device of a storage, and where it begins."""
@@ -57,7 +58,7 @@ def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
     return {place: _last_ones(nodes, above, ends) for place, nodes in savers.items()}
 
 
-def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tuple[Any, Any]]:
     """What nodes have saved, and the leaves that they are to give gradients to."""
     for saved in saved_tensors(ends):
         yield saved.node, saved.tensor
@@ -84,7 +85,7 @@ def _above(ends: Iterable[Any]) -> dict[Any, list[Any]]:
 
 
 def _last_ones(
-    nodes: set[Any], above: dict[Any, list[Any]], ends: dict[Any, list[Any]]
+    nodes: set[Node], above: dict[Any, list[Any]], ends: dict[Any, list[Any]]
 ) -> list[Any]:
     """The tensors that some nodes lead to and nothing is computed from, the nearest first."""
     found: list[Any] = []

@@ -13,12 +13,14 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..calls.class_names import class_name, unwrap
 from ..calls.module_names import outermost, walk
 from ..steps.found import found_roots
 from ..steps.recording import Recording
+from ..torch_types import Module, Tensor
 from .same_on_ranks import optimizer_options, random_states
 from .tensor_facts import name_of
 
@@ -121,7 +123,7 @@ class _Part(NamedTuple):
     is_shard: bool
 
 
-def _parts(root: Any) -> Iterator[_Part]:
+def _parts(root: Module) -> Iterator[_Part]:
     """Each parameter and each buffer once."""
     seen: set[int] = set()
     root_class = class_name(unwrap(root))
@@ -141,7 +143,7 @@ def _parts(root: Any) -> Iterator[_Part]:
                 )
 
 
-def _is_shard(parameter: Any) -> bool:
+def _is_shard(parameter: Tensor) -> bool:
     """Whether other ranks hold other parts of a parameter: FSDP's flat ones, and DTensors."""
     placements = getattr(parameter, "placements", None)
     if placements is not None:
@@ -149,7 +151,7 @@ def _is_shard(parameter: Any) -> bool:
     return type(parameter).__name__ == "FlatParameter" or hasattr(parameter, "_sharded_size")
 
 
-def _mark(tensor: Any, *, reads_devices: bool) -> Any:
+def _mark(tensor: Tensor, *, reads_devices: bool) -> Any:
     """A checksum as text, or as three numbers on their way; None where there is none."""
     torch: Any = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
@@ -161,14 +163,14 @@ def _mark(tensor: Any, *, reads_devices: bool) -> Any:
     return _on_device(torch, tensor.detach().contiguous())
 
 
-def _of_memory(tensor: Any) -> str:
+def _of_memory(tensor: Tensor) -> str:
     """The checksum of a tensor in main memory."""
     size = tensor.numel() * tensor.element_size()
     data = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
     return f"crc32:{zlib.crc32(data):08x}"
 
 
-def _on_device(torch: Any, tensor: Any) -> Any:
+def _on_device(torch: ModuleType, tensor: Tensor) -> Any:
     """Sums over all words, and over rows and columns of them by their places, in 64 bits."""
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32}.get(tensor.element_size(), torch.int64)
     words = tensor.reshape(-1).view(whole)
@@ -181,7 +183,7 @@ def _on_device(torch: Any, tensor: Any) -> Any:
     return torch.stack([sums[0].sum(), *placed])
 
 
-def _fetch(torch: Any, marks: list[Any]) -> list[str | None]:
+def _fetch(torch: ModuleType, marks: list[Any]) -> list[str | None]:
     """The checksums as text; those of each device are fetched at once."""
     waiting = [mark for mark in marks if mark is not None and not isinstance(mark, str)]
     numbers: dict[int, list[int]] = {}
@@ -199,5 +201,5 @@ def _text(numbers: list[int]) -> str:
     return f"sums:{mixed & _MASK:016x}"
 
 
-def _shape(tensor: Any) -> str:
+def _shape(tensor: Tensor) -> str:
     return f"[{','.join(map(str, tensor.shape))}]"

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..torch_types import Module
+
 Shape = tuple[int, ...]
 
 
@@ -57,7 +59,7 @@ class Formulas:
         self._no_forward = container._forward_unimplemented
         self._chain = nn.Sequential.forward
 
-    def count(self, module: Any, shapes: Shapes) -> int | None:
+    def count(self, module: Module, shapes: Shapes) -> int | None:
         """The operations of one call; None where no formula is known."""
         if "forward" in vars(module):
             return None  # something was put in its place
@@ -69,15 +71,15 @@ class Formulas:
         except (KeyError, IndexError, ZeroDivisionError):
             return None  # called in a way that the formula knows nothing of
 
-    def is_known(self, module: Any) -> bool:
+    def is_known(self, module: Module) -> bool:
         """Whether a formula is known for its forward."""
         return "forward" not in vars(module) and type(module).forward in self._known
 
-    def is_container(self, module: Any) -> bool:
+    def is_container(self, module: Module) -> bool:
         """Whether it only holds modules and cannot be called, as a ModuleList."""
         return type(module).forward is self._no_forward
 
-    def is_chain(self, module: Any) -> bool:
+    def is_chain(self, module: Module) -> bool:
         """Whether its forward does nothing but to call the modules inside it."""
         return type(module).forward is self._chain and "forward" not in vars(module)
 
@@ -105,12 +107,12 @@ def convolution(module: Any, shapes: Shapes) -> int:
     return int(2 * batch * math.prod(shape[-axes:]) * per_place)
 
 
-def nothing(_module: Any, _shapes: Shapes) -> int:
+def nothing(_module: Module, _shapes: Shapes) -> int:
     """0: an embedding copies rows, and these others at most look at shapes."""
     return 0
 
 
-def dropout(module: Any, _shapes: Shapes) -> int:
+def dropout(module: Module, _shapes: Shapes) -> int:
     """0 where nothing is dropped.
 
     Raises:
@@ -121,7 +123,7 @@ def dropout(module: Any, _shapes: Shapes) -> int:
     return 0
 
 
-def batch_norm(module: Any, shapes: Shapes) -> int:
+def batch_norm(module: Module, shapes: Shapes) -> int:
     """4 per element in training, 1 in evaluation, and one more with weights.
 
     Source: `batchnorm_flop_counter` and `norm_flop_counter` of fvcore (fvcore/nn/jit_handles.py).
@@ -132,7 +134,7 @@ def batch_norm(module: Any, shapes: Shapes) -> int:
     return elements * (2 if module.affine else 1)
 
 
-def norm(module: Any, shapes: Shapes) -> int:
+def norm(module: Module, shapes: Shapes) -> int:
     """4 per element, 5 with weights: mean, variance, subtraction and division.
 
     Source: `norm_flop_counter` of fvcore (fvcore/nn/jit_handles.py).
@@ -140,7 +142,7 @@ def norm(module: Any, shapes: Shapes) -> int:
     return math.prod(shapes.given(0, "input")) * (5 if _has_weight(module) else 4)
 
 
-def rms_norm(module: Any, shapes: Shapes) -> int:
+def rms_norm(module: Module, shapes: Shapes) -> int:
     """3 per element, 4 with weights: square, sum and division, without a mean.
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization" (arXiv:1910.07467), eq. 4,
@@ -194,7 +196,7 @@ def recurrent_cell(module: Any, shapes: Shapes) -> int:
     return int(2 * batch * gates * (module.input_size + module.hidden_size))
 
 
-def _has_weight(module: Any) -> bool:
+def _has_weight(module: Module) -> bool:
     """Whether a normalisation scales its result."""
     return getattr(module, "weight", None) is not None
 

@@ -51,14 +51,14 @@ class FunctionFlops:
     def _around(self, count: Count) -> Callable[..., Any]:
         """What is called in the place of a function."""
 
-        def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def around(original: Callable[..., object], *args: object, **kwargs: object) -> Any:
             result = original(*args, **kwargs)
             self.guard.run(self._note, count, (*args, *kwargs.values()))
             return result
 
         return around
 
-    def _note(self, count: Count, given: tuple[Any, ...]) -> None:
+    def _note(self, count: Count, given: tuple[object, ...]) -> None:
         self._tell(count(given))
 
 

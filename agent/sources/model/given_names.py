@@ -13,6 +13,7 @@ from typing import Any
 
 from ....ring.names import joined
 from ..calls.class_names import class_name, unwrap
+from ..torch_types import Module
 from .variables import variable_of
 
 _FEW = 64
@@ -30,7 +31,7 @@ class GivenNames:
         self._given: dict[str, int] = {}
         self._most = _FEW
 
-    def name_of(self, thing: Any) -> str:
+    def name_of(self, thing: object) -> str:
         """The name of an object, that it keeps."""
         known = self._known.get(id(thing))
         if known is not None and known[0]() is thing:
@@ -66,7 +67,7 @@ class ModelNames(GivenNames):
         """That of the model itself; else that of what is wrapped around it."""
         return variable_of(unwrap(thing)) or variable_of(thing)
 
-    def root_text(self, root: Any) -> str:
+    def root_text(self, root: Module) -> str:
         """The class of a root and its name, as a text of two parts."""
         return joined(class_name(unwrap(root)), self.name_of(root))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..steps.recording import Recording
 from ..storage.living import objects_of
+from ..torch_types import LRScheduler, Optimizer
 
 if TYPE_CHECKING:
     from ..data.dataloaders import DataLoaders
@@ -122,12 +123,12 @@ _FINDERS: dict[str, Callable[[KnownNames], Any]] = {
 """Of the class: methods bound to one that it held itself would leave it to the collector."""
 
 
-def schedulers_of(optimizer: Any) -> list[Any]:
+def schedulers_of(optimizer: Optimizer) -> list[Any]:
     """The schedulers of an optimizer, those that are parts of others included."""
     return schedulers_among(schedulers_there_are(), optimizer)
 
 
-def schedulers_among(schedulers: list[Any], optimizer: Any) -> list[Any]:
+def schedulers_among(schedulers: list[LRScheduler], optimizer: Optimizer) -> list[Any]:
     """Those of some schedulers that are an optimizer's."""
     return [s for s in schedulers if _is_around(_own(s).get("optimizer"), optimizer)]
 
@@ -137,7 +138,7 @@ def schedulers_there_are() -> list[Any]:
     return _living(_SCHEDULERS)
 
 
-def _is_around(thing: Any, optimizer: Any) -> bool:
+def _is_around(thing: object, optimizer: Optimizer) -> bool:
     """Whether it is an optimizer, or one around that, as accelerate hands to a scheduler."""
     for _ in range(_MOST_WRAPPERS):
         if thing is None or thing is optimizer:
@@ -151,7 +152,7 @@ def scalers_there_are() -> list[Any]:
     return _living(_SCALERS)
 
 
-def _draws_from(loader: Any, sampler: Any) -> bool:
+def _draws_from(loader: object, sampler: object) -> bool:
     """Whether a loader draws its numbers from a sampler."""
     own = _own(loader)
     return own.get("batch_sampler") is sampler or own.get("sampler") is sampler
@@ -165,7 +166,7 @@ def _living(classes: tuple[tuple[str, str], ...]) -> list[Any]:
     return objects_of(kinds)
 
 
-def _own(thing: Any) -> dict[str, Any]:
+def _own(thing: object) -> dict[str, Any]:
     """An object's own attributes, without running anything of its class."""
     try:
         own: dict[str, Any] = object.__getattribute__(thing, "__dict__")

@@ -10,6 +10,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from ..accelerator import DeviceModel, device_kind
+from ..torch_types import Module
 
 _PER_PARAMETER = 6
 _T = 1e12
@@ -92,7 +93,7 @@ def _at(peaks: _Peaks, precision: Precision) -> float | None:
     return peaks.single
 
 
-def precision_of(model: Any, autocast: Any) -> Precision | None:
+def precision_of(model: Module, autocast: Any) -> Precision | None:
     """In what a model is multiplied; None where that cannot be told.
 
     Args:
@@ -153,7 +154,7 @@ class ModelFlops:
         return float(_PER_PARAMETER * self._parameters * tokens) if self._parameters else None
 
 
-def _count(model: Any) -> int:
+def _count(model: Module) -> int:
     """The parameters of a model but for those of its embeddings, shared ones once.
 
     One that an embedding shares with another module counts, since it is multiplied there.

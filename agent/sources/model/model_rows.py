@@ -17,6 +17,7 @@ from ..calls.module_names import outermost, walk
 from ..calls.observation import Observed, is_compiled
 from ..steps.found import found_roots
 from ..steps.recording import Recording
+from ..torch_types import Module
 from .flops import Formulas
 from .tensor_facts import Sizes, sizes_of
 
@@ -82,12 +83,12 @@ def _roots(recording: Recording | None) -> list[Any]:
     return outermost(recording.roots.alive()) or found_roots()
 
 
-def _named(recording: Recording | None, roots: list[Any]) -> list[str]:
+def _named(recording: Recording | None, roots: list[Module]) -> list[str]:
     """What the roots are called."""
     return [] if recording is None else [recording.models.name_of(root) for root in roots]
 
 
-def _missing(recording: Recording | None, roots: list[Any]) -> str | None:
+def _missing(recording: Recording | None, roots: list[Module]) -> str | None:
     """What to say when no model has been called."""
     if recording is not None and recording.roots.alive():
         return None
@@ -121,7 +122,7 @@ def _names(table: Any) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns)
 
 
-def _model_row(number: int, root: Any, name: str) -> Row:
+def _model_row(number: int, root: Module, name: str) -> Row:
     """The row of one root, in the order of the table's columns."""
     inner, parts = unwrap(root), list(_parts(root))
     held, buffers = _sizes(parts[0])
@@ -145,7 +146,7 @@ def _model_row(number: int, root: Any, name: str) -> Row:
     )
 
 
-def _module_rows(number: int, root: Any, name: str, seen: dict[int, Observed]) -> list[Row]:
+def _module_rows(number: int, root: Module, name: str, seen: dict[int, Observed]) -> list[Row]:
     """The rows of one root's modules, outermost first."""
     root_class = class_name(unwrap(root))
     parts = list(_parts(root))
@@ -219,7 +220,7 @@ def _with_containers(parts: list[_Part], seen: dict[int, Observed]) -> dict[int,
     return found
 
 
-def _parts(root: Any) -> Iterator[_Part]:
+def _parts(root: Module) -> Iterator[_Part]:
     """Every module of a root with all it holds, in the order of `walk`."""
     parameters: dict[int, dict[int, Any]] = {}
     buffers: dict[int, dict[int, Any]] = {}
@@ -231,7 +232,7 @@ def _parts(root: Any) -> Iterator[_Part]:
         yield _Part(module, shown, depth, id(module) in compiled, *held)
 
 
-def _held(module: Any, kind: str, known: dict[int, dict[int, Any]]) -> dict[int, Any]:
+def _held(module: Module, kind: str, known: dict[int, dict[int, object]]) -> dict[int, Any]:
     """The tensors of one kind that a module and all below it hold, by identity.
 
     Args:
@@ -245,7 +246,7 @@ def _held(module: Any, kind: str, known: dict[int, dict[int, Any]]) -> dict[int,
     return known[id(module)]
 
 
-def _compiled_modules(root: Any) -> set[int]:
+def _compiled_modules(root: Module) -> set[int]:
     """The identities of all modules that are compiled, by themselves or around them."""
     found: set[int] = set()
     for _, module in walk(root, "", set()):
@@ -265,7 +266,7 @@ def _wrappers(root: Any) -> list[str]:
     return names
 
 
-def _own(tensors: dict[str, Any]) -> dict[int, Any]:
+def _own(tensors: dict[str, object]) -> dict[int, Any]:
     """A module's own tensors by identity."""
     return {id(tensor): tensor for tensor in list(tensors.values()) if tensor is not None}
 

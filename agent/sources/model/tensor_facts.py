@@ -7,7 +7,9 @@ gradients are required, and nothing else. An answer that torch refuses is NULL.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..torch_types import Tensor
 
 
 class Sizes(NamedTuple):
@@ -25,7 +27,7 @@ class Sizes(NamedTuple):
     device: str | None
 
 
-def sizes_of(tensors: Iterable[Any]) -> Sizes:
+def sizes_of(tensors: Iterable[Tensor]) -> Sizes:
     """Add tensors up."""
     distinct = list({id(tensor): tensor for tensor in tensors}.values())
     dtype = joined([name_of(tensor.dtype) for tensor in distinct])
@@ -40,7 +42,7 @@ def sizes_of(tensors: Iterable[Any]) -> Sizes:
     return Sizes(sum(counts), trainable, sum(sizes), dtype, device)
 
 
-def name_of(dtype: Any) -> str:
+def name_of(dtype: object) -> str:
     """A type of numbers as people write it."""
     return str(dtype).removeprefix("torch.")
 

@@ -23,7 +23,7 @@ _MOST_NAMES = 2000
 _CO_OPTIMIZED = 1
 
 
-def variable_of(thing: Any) -> str | None:
+def variable_of(thing: object) -> str | None:
     """The name of a variable of the calling script that is an object, or has it as attribute.
 
     The outermost function's counts first: what others call their parameters is no name of it.
@@ -65,7 +65,7 @@ def _may_have_copy(frame: FrameType) -> bool:
     return frame.f_trace is not None or not _ASKS_ITSELF.isdisjoint(frame.f_code.co_names)
 
 
-def _found_in(names: Mapping[str, Any], thing: Any) -> str | None:
+def _found_in(names: Mapping[str, object], thing: object) -> str | None:
     """The name of an object; of several the one that was given first."""
     if len(names) > _MOST_NAMES:
         return None

@@ -10,12 +10,13 @@ import sys
 from typing import Any
 
 from ..steps.recording import Recording
+from ..torch_types import Module
 from .finite import Bad, look_at
 from .finite_hooks import Watched
 from .gradient_tensors import is_plain, norms_of
 
 
-def bad_weights(recording: Recording, roots: list[Any]) -> dict[int, tuple[Watched, Bad]]:
+def bad_weights(recording: Recording, roots: list[Module]) -> dict[int, tuple[Watched, Bad]]:
     """The parameters that are not finite, by identity, each with its module."""
     torch: Any = sys.modules["torch"]
     owners = owners_of(recording, roots)
@@ -31,7 +32,7 @@ def bad_weights(recording: Recording, roots: list[Any]) -> dict[int, tuple[Watch
     return found
 
 
-def owners_of(recording: Recording, roots: list[Any]) -> dict[int, tuple[Watched, str]]:
+def owners_of(recording: Recording, roots: list[Module]) -> dict[int, tuple[Watched, str]]:
     """By identity of a parameter, the module that it belongs to, and its name there."""
     owners: dict[int, tuple[Watched, str]] = {}
     for root in roots:

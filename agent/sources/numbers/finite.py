@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..accelerator import is_capturing
+from ..torch_types import Tensor
 from .gradient_tensors import is_plain
 
 _MOST_TENSORS = 32
@@ -54,7 +55,7 @@ def tensors_in(value: Any, name: str = "", levels: int = _LEVELS) -> list[tuple[
     return found[:_MOST_TENSORS]
 
 
-def first_bad(tensors: Iterable[tuple[str, Any]]) -> Bad | None:
+def first_bad(tensors: Iterable[tuple[str, Tensor]]) -> Bad | None:
     """The first tensor with values that are not finite."""
     for name, tensor in tensors:
         bad = look_at(name, tensor)
@@ -63,7 +64,7 @@ def first_bad(tensors: Iterable[tuple[str, Any]]) -> Bad | None:
     return None
 
 
-def look_at(name: str, tensor: Any) -> Bad | None:
+def look_at(name: str, tensor: Tensor) -> Bad | None:
     """What is wrong with a tensor; None when nothing is.
 
     One sum tells that all is well. A tensor without a gradient that holds minus infinity, and
@@ -93,13 +94,13 @@ def look_at(name: str, tensor: Any) -> Bad | None:
     return Bad(name, nans, infs, tensor.numel(), largest, shape_of(tensor))
 
 
-def shape_of(tensor: Any) -> str:
+def shape_of(tensor: Tensor) -> str:
     """Type and sizes: ``float32[8,128]``."""
     sizes = ",".join(map(str, tensor.shape))
     return f"{str(tensor.dtype).removeprefix('torch.')}[{sizes}]"
 
 
-def largest_of(tensors: Iterable[tuple[str, Any]]) -> float | None:
+def largest_of(tensors: Iterable[tuple[str, Tensor]]) -> float | None:
     """The largest finite absolute value in some tensors."""
     torch: Any = sys.modules["torch"]
     largest: float | None = None
@@ -111,7 +112,7 @@ def largest_of(tensors: Iterable[tuple[str, Any]]) -> float | None:
     return largest
 
 
-def _pieces(tensor: Any) -> Any:
+def _pieces(tensor: Tensor) -> Any:
     """A large tensor, piece by piece, without a copy."""
     if tensor.dim() == 0 or tensor.numel() <= _PIECE:
         return [tensor]

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ..calls import dynamo
 from ..calls.module_names import outermost, walk
 from ..steps.recording import Recording
+from ..torch_types import Module
 
 _MOST_MODULES = 50_000
 
@@ -32,7 +33,7 @@ class Watched:
 
     __slots__ = ("is_compiled", "is_root", "kind", "module", "name", "root")
 
-    def __init__(self, module: Any, path: str, root: Any, root_text: str) -> None:
+    def __init__(self, module: Module, path: str, root: Module, root_text: str) -> None:
         self.module = module
         self.name = path or type(module).__name__
         self.kind = type(module).__name__
@@ -44,11 +45,13 @@ class Watched:
 class Watcher(Protocol):
     """Is told of calls; must not raise."""
 
-    def entered(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def entered(
+        self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """A module is called."""
 
     def left(
-        self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object], result: object
     ) -> None:
         """A module returns."""
 
@@ -90,7 +93,7 @@ class Hooks:
             if vars(module).get("_compiled_call_impl") is wrapper:
                 module._compiled_call_impl = original
 
-    def _below(self, root: Any) -> list[Watched]:
+    def _below(self, root: Module) -> list[Watched]:
         """The modules below and including a root, without those inside compiled ones."""
         found: list[Watched] = []
         inside: set[int] = set()
@@ -109,7 +112,7 @@ class Hooks:
             found.append(watched)
         return found
 
-    def _is_closed(self, module: Any) -> bool:
+    def _is_closed(self, module: Module) -> bool:
         """Whether a hook would change what a module computes, or cannot be had.
 
         A transformer layer in evaluation takes another path through its kernels when it sees one.
@@ -128,11 +131,13 @@ class Hooks:
             return
         is_compiling: Callable[[], bool] = self._torch.compiler.is_dynamo_compiling
 
-        def before(_: Any, args: Any, kwargs: Any) -> None:
+        def before(_: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             if not is_compiling():
                 entered(watched, args, kwargs)
 
-        def after(_: Any, args: Any, kwargs: Any, result: Any) -> None:
+        def after(
+            _: object, args: tuple[object, ...], kwargs: dict[str, object], result: object
+        ) -> None:
             if not is_compiling():
                 left(watched, args, kwargs, result)
 
@@ -140,10 +145,10 @@ class Hooks:
         self._handles.append(module.register_forward_hook(after, with_kwargs=True))
 
 
-def _border(watched: Watched, original: Any, watcher: Watcher) -> Any:
+def _border(watched: Watched, original: Callable[..., object], watcher: Watcher) -> Any:
     """Stands in for what a module has compiled of itself."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         watcher.entered(watched, args, kwargs)
         result = original(*args, **kwargs)
         watcher.left(watched, args, kwargs, result)
@@ -153,7 +158,7 @@ def _border(watched: Watched, original: Any, watcher: Watcher) -> Any:
     return call
 
 
-def _is_compiled(module: Any) -> bool:
+def _is_compiled(module: Module) -> bool:
     """Whether torch.compile stands before what a module computes."""
     return (
         "_orig_mod" in module._modules

@@ -19,6 +19,7 @@ from ..accelerator import Accelerator, is_capturing
 from ..stand_in import StandIn
 from ..steps.interval import Interval
 from ..steps.recording import Clip, Recording
+from ..torch_types import Optimizer
 from .gradient_tensors import gradients_of, has_closure, norms_of, parameters_of
 from .number import read_number
 
@@ -83,7 +84,7 @@ class GradientNorms:
         """What stays in place after `close`, one sentence each."""
         return self._clip.remains()
 
-    def _around(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Gradients are clipped by their norm."""
         start = time.perf_counter_ns()
         self.guard.run(self._note, args, kwargs)
@@ -101,7 +102,9 @@ class GradientNorms:
             rows.norm = number or rows.norm
             rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
-    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step."""
         recording = self._recording
         counted = recording.optimizer
@@ -112,7 +115,9 @@ class GradientNorms:
             except Exception:  # noqa: BLE001 - never harm the host
                 self.guard.fault()
 
-    def _consider(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _consider(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """Take the norm, if the script has not, and if it is time to."""
         computes_own = has_closure(args, kwargs)
         now = self._clock()
@@ -155,7 +160,7 @@ def clip_of(
     return Clip(float(max_norm), ends, len(clipped))
 
 
-def total_norm(optimizer: Any) -> tuple[Any, int] | None:
+def total_norm(optimizer: Optimizer) -> tuple[Any, int] | None:
     """The norm of all gradients of an optimizer, as a tensor, and the bytes that were read.
 
     Returns:

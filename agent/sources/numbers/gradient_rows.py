@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
@@ -24,6 +25,7 @@ from ..calls.module_names import outermost, walk
 from ..steps.hand_steps import HandSteps
 from ..steps.losses import clip_factor
 from ..steps.recording import Recording
+from ..torch_types import Optimizer, Tensor
 from .gradient_steps import GradientSteps
 from .gradient_tensors import (
     Gradients,
@@ -163,13 +165,17 @@ class GradientRows:
         self._by_pass.clear()
         self._note_updates()
 
-    def _before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _before(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step."""
         if self._is_wanted():
             closes = has_closure(args, kwargs)
             self._run(self._await_closure if closes else self._sample, optimizer)
 
-    def _after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _after(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer has stepped; one with a closure is sampled if awaited from its beginning."""
         if self._passes_before is not None and has_closure(args, kwargs):
             if self._is_wanted():
@@ -178,7 +184,7 @@ class GradientRows:
         if self._copies:
             self.guard.run(self._note_updates)
 
-    def _passed(self, args: tuple[Any, ...], result: Any) -> None:
+    def _passed(self, args: tuple[object, ...], result: object) -> None:
         """A backward pass of the training thread has ended."""
         self._passes += 1
         armed = self._armed
@@ -197,21 +203,21 @@ class GradientRows:
             return False
         return recording.threads.state.native_id == recording.training_thread
 
-    def _run(self, work: Callable[..., None], *args: Any) -> None:
+    def _run(self, work: Callable[..., None], *args: object) -> None:
         """Do a part of it, under the guard."""
         armed, faults = self._armed, self.guard.faults
         self.guard.run(work, *args)
         if armed is not None and self.guard.faults > faults:
             armed.failed(self.guard.last.strip().rpartition("\n")[2])
 
-    def _await_closure(self, optimizer: Any) -> None:
+    def _await_closure(self, optimizer: Optimizer) -> None:
         """An optimizer is about to compute its gradients: they are there once it has stepped."""
         self._passes_before = self._passes
         if self._armed is not None:
             trained = [p for p in parameters_of(optimizer) if p.requires_grad]
             self._weights = self._copied(trained)
 
-    def _sample(self, optimizer: Any) -> None:
+    def _sample(self, optimizer: Optimizer) -> None:
         """Write the rows of one optimizer's gradients."""
         if is_capturing():
             return
@@ -227,7 +233,7 @@ class GradientRows:
         if self._armed is not None and before is not None:
             self._armed.computed = self._passes - before
 
-    def _sample_pass(self, args: tuple[Any, ...], result: Any) -> None:
+    def _sample_pass(self, args: tuple[object, ...], result: object) -> None:
         """Write the rows of a pass's gradients; those of a later one in the step replace them."""
         found = gradients_of_pass(args, result)
         if found.pairs:
@@ -263,7 +269,7 @@ class GradientRows:
             armed.wrote(self._recording.step, len(words), found.left_out)
 
     def _open(
-        self, pairs: Sequence[tuple[Any, Any]], user: _User, *, by_pass: bool
+        self, pairs: Sequence[tuple[Tensor, Tensor]], user: _User, *, by_pass: bool
     ) -> tuple[list[int], list[Values]]:
         """Open the rows; returns their words and what is known without a look at the numbers."""
         torch: Any = sys.modules["torch"]
@@ -298,7 +304,7 @@ class GradientRows:
         return found
 
     def _norms(
-        self, torch: Any, pairs: Sequence[tuple[Any, Any]], scale: Any
+        self, torch: ModuleType, pairs: Sequence[tuple[Tensor, Tensor]], scale: Any
     ) -> list[float] | PendingNumbers | None:
         """Norms of the gradients, then of the weights, then the scale; None if on several devices.
 
@@ -321,7 +327,7 @@ class GradientRows:
         stacked = torch.stack([number.float() for number in found])
         return stacked.tolist() if is_armed else self._accelerator.copy_numbers(stacked)
 
-    def _fill_unclipped(self, pairs: Sequence[tuple[Any, Any]], values: list[Values]) -> None:
+    def _fill_unclipped(self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values]) -> None:
         """Fill in the norms before the script's clipping, where it has clipped all of them."""
         rows, clip = self._recording.rows, self._recording.clip
         norm = rows.norm.read() if rows.norm is not None else None
@@ -334,7 +340,7 @@ class GradientRows:
                 row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT
 
     def _look_at_elements(
-        self, pairs: Sequence[tuple[Any, Any]], values: list[Values], scale: float
+        self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values], scale: float
     ) -> None:
         """Count elements: all that were asked for, else those of norms that are not finite."""
         for (_, gradient), row in zip(pairs, values, strict=True):
@@ -343,7 +349,7 @@ class GradientRows:
             if math.isinf(row["norm"]) and row["inf_count"] == row["nan_count"] == 0:  # too large
                 row["norm"] = float(gradient.double().norm()) / scale
 
-    def _copied(self, parameters: Sequence[Any]) -> dict[int, Any]:
+    def _copied(self, parameters: Sequence[Tensor]) -> dict[int, Any]:
         """Copies of weights, as far as memory allows, for what the step changes in them."""
         torch: Any = sys.modules["torch"]
         room, copies = _MOST_COPIED, {}

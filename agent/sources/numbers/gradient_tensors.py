@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....ring.format import NULL_FLOAT, NULL_INT
+from ..torch_types import Optimizer, Tensor
 
 _PIECE = 1 << 24
 
@@ -28,12 +30,12 @@ class Gradients(NamedTuple):
     left_out: int
 
 
-def gradients_of(parameters: Sequence[Any]) -> Gradients:
+def gradients_of(parameters: Sequence[Tensor]) -> Gradients:
     """The gradients of some parameters."""
     return readable((p, p.grad) for p in parameters if p.grad is not None)
 
 
-def readable(pairs: Iterable[tuple[Any, Any]]) -> Gradients:
+def readable(pairs: Iterable[tuple[Tensor, Tensor]]) -> Gradients:
     """Those of some parameters and their gradients that can be read."""
     torch: Any = sys.modules["torch"]
     found = list(pairs)
@@ -41,12 +43,12 @@ def readable(pairs: Iterable[tuple[Any, Any]]) -> Gradients:
     return Gradients(plain, len(found) - len(plain))
 
 
-def parameters_of(optimizer: Any) -> list[Any]:
+def parameters_of(optimizer: Optimizer) -> list[Any]:
     """The parameters of an optimizer, in the order of its groups."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def is_plain(tensor: Any, torch: Any) -> bool:
+def is_plain(tensor: Tensor, torch: ModuleType) -> bool:
     """Whether a tensor of numbers can be read without running anybody's code."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
@@ -56,7 +58,7 @@ def is_plain(tensor: Any, torch: Any) -> bool:
     )
 
 
-def norms_of(tensors: Sequence[Any]) -> list[Any]:
+def norms_of(tensors: Sequence[Tensor]) -> list[Any]:
     """The Euclidean norm of each tensor, where it is; those of half precision in float32.
 
     One call of torch per device and type: for many small tensors that is ten times as fast.
@@ -75,12 +77,12 @@ def norms_of(tensors: Sequence[Any]) -> list[Any]:
     return norms
 
 
-def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def has_closure(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether a step computes its gradients itself, so that there are none before it."""
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
 
 
-def elements_of(gradient: Any, scale: float) -> dict[str, Any]:
+def elements_of(gradient: Tensor, scale: float) -> dict[str, Any]:
     """What a look at every element tells; in pieces, because each makes copies."""
     torch: Any = sys.modules["torch"]
     nans = infs = zeros = 0
@@ -102,7 +104,7 @@ def elements_of(gradient: Any, scale: float) -> dict[str, Any]:
     }
 
 
-def _pieces(tensor: Any) -> Any:
+def _pieces(tensor: Tensor) -> Any:
     """A large tensor, piece by piece, without a copy."""
     if tensor.dim() == 0 or tensor.numel() <= _PIECE:
         return [tensor]

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....ring.format import NULL_FLOAT
 from ..accelerator import Accelerator, PendingNumber
+from ..torch_types import Node, Tensor
 
 _SUM = 2
 """How torch writes down that a loss was summed."""
@@ -57,7 +58,7 @@ class Number:
         return self
 
 
-def read_number(tensor: Any, accelerator: Accelerator) -> Number | None:
+def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a tensor; None where there is none to be read."""
     torch: Any = sys.modules["torch"]
     kind = type(tensor)
@@ -66,7 +67,7 @@ def read_number(tensor: Any, accelerator: Accelerator) -> Number | None:
     return _read(tensor, accelerator) if tensor.dtype.is_floating_point else None
 
 
-def _read(tensor: Any, accelerator: Accelerator) -> Number | None:
+def _read(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a tensor of one element; None where it cannot be had now."""
     if tensor.is_cpu:  # every call of torch costs 5 us once the caches have forgotten it
         return Number(tensor.item())
@@ -119,7 +120,7 @@ def _summed_tokens(node: Any) -> Any:
     return _saved(node, "total_weight") if is_sum else None
 
 
-def _saved(node: Any, name: str) -> Any:
+def _saved(node: Node, name: str) -> Any:
     """A tensor that a node has saved; None for one that is with hooks of somebody's."""
     raw = getattr(node, f"_raw_saved_{name}")
     is_hooked = getattr(raw, "unpack_hook", None) is not None

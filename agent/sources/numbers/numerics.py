@@ -24,6 +24,7 @@ from ....safety.guard import Guard
 from ....tables import NUMERIC_KINDS, NUMERIC_STAGES, ROLES
 from ...on_demand.armed_job import ArmedJob
 from ..steps.recording import Recording
+from ..torch_types import Tensor
 from .bad_weights import bad_weights, owners_of
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in
 from .finite_hooks import Hooks, Watched
@@ -198,19 +199,21 @@ class NumericsWatch(ArmedJob):
         with self._lock:
             self._take_off("over")
 
-    def entered(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def entered(
+        self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """See `Watcher`."""
         if self._is_on and threading.get_ident() == self._thread:
             self._run(self._enter, watched, args, kwargs)
 
     def left(
-        self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object], result: object
     ) -> None:
         """See `Watcher`."""
         if self._is_on and threading.get_ident() == self._thread:
             self._run(self._leave, watched, result)
 
-    def loss_came(self, args: tuple[Any, ...]) -> None:
+    def loss_came(self, args: tuple[object, ...]) -> None:
         """A backward pass begins."""
         if self._is_on:
             self._run(self._look_at_loss, args)
@@ -220,7 +223,7 @@ class NumericsWatch(ArmedJob):
         if self._is_on:
             self._run(self._sort_out)
 
-    def _run(self, action: Any, *args: Any) -> None:
+    def _run(self, action: Any, *args: object) -> None:
         """Do something that must not fail the training; a fault ends the watch."""
         faults = self.guard.faults
         if not self._is_ended:
@@ -259,7 +262,7 @@ class NumericsWatch(ArmedJob):
         self._stack.clear()
         self._has_called = False
 
-    def _enter(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A module is called."""
         if watched.is_root:
             self._stack.clear()  # what is left of a call that an exception ended
@@ -289,7 +292,7 @@ class NumericsWatch(ArmedJob):
         self._findings.add(parent.watched, "forward", role, "intermediate", named, shapes, largest)
         self._mark(parent)
 
-    def _leave(self, watched: Watched, result: Any) -> None:
+    def _leave(self, watched: Watched, result: object) -> None:
         """A module returns."""
         call = self._pop(watched)
         if call is None:
@@ -353,7 +356,7 @@ class NumericsWatch(ArmedJob):
             self._findings.add(None, "forward", "producer", "loss", bad)
 
     def _hook_gradients(
-        self, call: _Call, tensors: list[tuple[str, Any]], *, is_output: bool
+        self, call: _Call, tensors: list[tuple[str, Tensor]], *, is_output: bool
     ) -> None:
         """Look at the gradients of some tensors as soon as they are complete."""
         for name, tensor in tensors:
@@ -363,14 +366,14 @@ class NumericsWatch(ArmedJob):
                 self._tensor_handles.append(tensor.register_hook(hook))
 
     def _gradient_hook(self, call: _Call, name: str, place: tuple[int, int] | None) -> Any:
-        def hook(gradient: Any) -> None:
+        def hook(gradient: Tensor) -> None:
             if self._is_on and gradient is not None:
                 self._run(self._gradient_came, call, name, gradient, place)
 
         return hook
 
     def _gradient_came(
-        self, call: _Call, name: str, gradient: Any, place: tuple[int, int] | None
+        self, call: _Call, name: str, gradient: Tensor, place: tuple[int, int] | None
     ) -> None:
         """A gradient is complete."""
         tensors = tensors_in(gradient, name)
@@ -463,7 +466,7 @@ def _around(call: _Call) -> list[_Call]:
     return found
 
 
-def _place_of(tensor: Any) -> tuple[int, int]:
+def _place_of(tensor: Tensor) -> tuple[int, int]:
     """Where in the graph a tensor comes from; told apart from every other of the step."""
     node = tensor.grad_fn
     return (-1, id(tensor)) if node is None else (node._sequence_nr(), tensor.output_nr)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..torch_types import Tensor
 from .values import describe
 
 _MOST_LOOKED_AT = 1 << 22
@@ -29,7 +30,7 @@ def without_graph(value: Any) -> Any:
     return value.detach() if _is_plain(value) and value.grad_fn is not None else value
 
 
-def tensor_text(tensor: Any, *, is_inner: bool = False) -> str:
+def tensor_text(tensor: Tensor, *, is_inner: bool = False) -> str:
     """What a tensor is, with statistics.
 
     Args:
@@ -55,7 +56,7 @@ def _is_plain(value: object) -> bool:
     return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
 
 
-def _head(tensor: Any) -> str:
+def _head(tensor: Tensor) -> str:
     """Class, type, size and place."""
     name = "Parameter" if type(tensor).__name__ == "Parameter" else "Tensor"
     sizes = ", ".join(map(str, tensor.shape))
@@ -67,7 +68,7 @@ def _head(tensor: Any) -> str:
     return ", ".join(parts)
 
 
-def _statistics(tensor: Any) -> str:
+def _statistics(tensor: Tensor) -> str:
     """Least, greatest and mean of what is finite, and how much is not."""
     torch: Any = sys.modules["torch"]
     if tensor.device.type == "meta" or str(tensor.layout) != _PLAIN or not tensor.numel():
@@ -98,7 +99,7 @@ def _range(part: Any) -> str:
     return f"min {low:.6g}, max {high:.6g}, mean {mean:.6g}"
 
 
-def _part_of(tensor: Any) -> Any:
+def _part_of(tensor: Tensor) -> Any:
     """A tensor of at most so many elements: the same, or evenly spread ones of it, not copied."""
     for dim in range(tensor.dim()):
         if tensor.numel() <= _MOST_LOOKED_AT:

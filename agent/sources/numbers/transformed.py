@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from ..accelerator import Accelerator
+from ..torch_types import Tensor
 from .number import Number, read_number
 
 
@@ -20,7 +21,7 @@ def is_last_pass() -> bool:
     return [level.key().name for level in stack].count("Grad") == 1
 
 
-def read_transformed(loss: Any, accelerator: Accelerator) -> Number | None:
+def read_transformed(loss: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a loss; of a `vmap` over several models or samples their mean."""
     torch: Any = sys.modules["torch"]
     functorch, pyfunctorch = torch._C._functorch, sys.modules["torch._functorch.pyfunctorch"]

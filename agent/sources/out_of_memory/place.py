@@ -85,7 +85,7 @@ def place_of(error: BaseException, names: ModuleNames) -> Place:
     return Place(name, class_name(unwrap(root)), given)
 
 
-def given_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
+def given_of(args: tuple[object, ...], kwargs: dict[str, object]) -> Given:
     """The tensors in the arguments of a root."""
     value: Any = {**{str(place): arg for place, arg in enumerate(args)}, **kwargs}
     found = read_tensors(value, sys.modules["torch"])

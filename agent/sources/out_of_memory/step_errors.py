@@ -15,6 +15,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from ..calls import dynamo
+from ..torch_types import Optimizer
 
 _CELL = "func"
 _DEEPEST = 8
@@ -35,7 +36,7 @@ class StepErrors:
         self._cells: dict[int, tuple[CellType, Any, Any]] = {}  # by id: the cell, theirs and ours
         self._known: set[type] = set()
 
-    def watch(self, optimizer: Any) -> None:
+    def watch(self, optimizer: Optimizer) -> None:
         """See the errors of an optimizer's steps from now on, that which is about to begin too."""
         cls = type(optimizer)
         if cls in self._known:
@@ -56,13 +57,13 @@ class StepErrors:
         self._cells.clear()
         self._known.clear()
 
-    def _around(self, step: Callable[..., Any]) -> Callable[..., Any]:
+    def _around(self, step: Callable[..., object]) -> Callable[..., Any]:
         """What stands in for a step."""
         failed = self._failed
         is_compiling = sys.modules["torch"].compiler.is_dynamo_compiling
 
         @functools.wraps(step)
-        def stand_in(*args: Any, **kwargs: Any) -> Any:
+        def stand_in(*args: object, **kwargs: object) -> Any:
             if is_compiling():
                 return step(*args, **kwargs)
             try:

@@ -20,6 +20,7 @@ from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..stand_in import StandIn
 from ..steps.recording import Recording
+from ..torch_types import Optimizer
 
 _WIRES = (
     ("torch", "save", "_saved"),
@@ -74,7 +75,9 @@ class Checkpoints:
         """What stays in torch's place, one sentence each."""
         return [sentence for wire in self._wires for sentence in wire.remains()]
 
-    def _step_begins(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def _step_begins(
+        self, _optimizer: Optimizer, _args: tuple[object, ...], _kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step: see whether more has been loaded."""
         if _WIRES[-1][0] in sys.modules:
             self.guard.run(self._find)
@@ -94,13 +97,15 @@ class Checkpoints:
         for wire in self._wires:
             wire.start()
 
-    def _saved(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _saved(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Stands in for `torch.save`."""
         state = args[0] if args else kwargs.get("obj")
         target = args[1] if len(args) > 1 else kwargs.get("f")
         return self._around(original, args, kwargs, 0, state, target)
 
-    def _saved_by_all(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _saved_by_all(
+        self, original: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
         """Stands in for what saves the parts of all ranks."""
         state = args[0] if args else kwargs.get("state_dict")
         target = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None)
@@ -108,12 +113,12 @@ class Checkpoints:
 
     def _around(  # noqa: PLR0917 - the call and what is known of it
         self,
-        original: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        original: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         how: int,
-        state: Any,
-        target: Any,
+        state: object,
+        target: object,
     ) -> Any:
         """Save, between the two halves of a row."""
         word = path = None
@@ -131,7 +136,7 @@ class Checkpoints:
         self.guard.run(self._end, word, start, path, DONE)
         return result
 
-    def _begin(self, how: int, state: Any, path: str | None) -> int | None:
+    def _begin(self, how: int, state: object, path: str | None) -> int | None:
         """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
         from ..numbers.bad_weights import bad_weights
 
@@ -170,7 +175,7 @@ class Checkpoints:
         self._ring.close_named(word, state, {"bytes": size, "duration_ns": took})
 
 
-def path_of(target: Any) -> str | None:
+def path_of(target: object) -> str | None:
     """The whole path of what is written to; None of what is no file."""
     name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
     if not isinstance(name, (str, os.PathLike)):
@@ -180,7 +185,7 @@ def path_of(target: Any) -> str | None:
     return os.path.join(str(folder), ours["name"] if ours else str(base))
 
 
-def _keys_of(state: Any) -> Iterator[str]:
+def _keys_of(state: object) -> Iterator[str]:
     """The keys of nested dictionaries."""
     if isinstance(state, sys.modules["torch"].nn.Module):  # saved as it is
         state = dict(state.named_parameters())

@@ -145,7 +145,7 @@ class Waits:
         since = line_of(frame, taken.lineno)
         return _Held(ident, since, taken.is_certain or wait.owner is not None)
 
-    def _holding(self, lock: Any) -> list[tuple[int, FrameType, Taken]]:
+    def _holding(self, lock: object) -> list[tuple[int, FrameType, Taken]]:
         """Where threads have taken a lock that they have not given back."""
         if self._taken is None:  # all locks at once: there may be many threads
             self._taken = {}
@@ -195,7 +195,7 @@ def settled(awaited: Awaited, before: ThreadFacts | None, after: ThreadFacts | N
     )
 
 
-def _join(thread: Any) -> _Wait | None:
+def _join(thread: object) -> _Wait | None:
     """The wait for a thread to end."""
     if not issubclass(type(thread), threading.Thread):
         return None
@@ -203,7 +203,7 @@ def _join(thread: Any) -> _Wait | None:
     return _Wait("thread", f"thread {own.get('_name')} to end", owner=own.get("_ident"))
 
 
-def _import(lock: Any) -> _Wait | None:
+def _import(lock: object) -> _Wait | None:
     """The wait for a module that another thread imports."""
     own = own_attributes(lock)
     name, owner = own.get("name"), own.get("owner")
@@ -218,7 +218,7 @@ def _awaits_notice(frame: FrameType) -> bool:
     return code is _WAIT or (code.co_name == "wait" and code.co_filename.endswith(_SHARED_FILE))
 
 
-def _is_shared(lock: Any) -> bool:
+def _is_shared(lock: object) -> bool:
     """Whether that is a lock or semaphore of `multiprocessing`."""
     return type(lock) is getattr(sys.modules.get("_multiprocessing"), "SemLock", ())
 
@@ -229,7 +229,7 @@ def _is_locked(lock: Any) -> bool:
     return lock.locked() if type(lock) is _LOCK else _owner(lock) is not None
 
 
-def _owner(lock: Any) -> int | None:
+def _owner(lock: object) -> int | None:
     """The Python number of the thread that has an RLock; a plain lock does not know."""
     match = _OWNER.match(repr(lock)) if type(lock) is _RLOCK else None
     return int(match[1]) if match else None

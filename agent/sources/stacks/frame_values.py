@@ -47,7 +47,7 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def lock_of(value: Any) -> Any:
+def lock_of(value: object) -> Any:
     """What is held by whoever has entered a value: a condition's lock, else itself.
 
     Of what is shared between processes it is the object of C that all wrappers of it have.
@@ -57,7 +57,7 @@ def lock_of(value: Any) -> Any:
     return own_attributes(value).get("_semlock") if _is_of(value, _SHARED) else value
 
 
-def _is_of(value: Any, place: tuple[str, str]) -> bool:
+def _is_of(value: object, place: tuple[str, str]) -> bool:
     """Whether a value is of a class that may not be loaded."""
     module, name = place
     kind = getattr(sys.modules.get(module), name, None)
@@ -84,7 +84,7 @@ def local(frame: FrameType, name: str) -> Any:
     return locals_of(frame).get(name) if is_function else None
 
 
-def own_attributes(value: Any) -> dict[str, Any]:
+def own_attributes(value: object) -> dict[str, Any]:
     """The attributes that an object has of its own."""
     try:
         found = object.__getattribute__(value, "__dict__")

@@ -70,7 +70,7 @@ def _asyncio_tasks(seen: JobThreads) -> Iterator[TaskStack]:
         )
 
 
-def _of_job(tasks: list[Any], kind: Any, seen: JobThreads) -> list[Any]:
+def _of_job(tasks: list[object], kind: Any, seen: JobThreads) -> list[Any]:
     """The job's tasks that have not ended, in the order of their names, numbers as numbers.
 
     asyncio keeps them in sets: with the next look their order would be another one.
@@ -93,7 +93,7 @@ def _natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(number or 0)) for text, number in _WORDS.findall(name)]
 
 
-def _thread_of(loop: Any) -> int | None:
+def _thread_of(loop: object) -> int | None:
     """The thread that an event loop runs on, by its number in Python."""
     found: int | None = getattr(loop, "_thread_id", None)
     return found
@@ -127,12 +127,12 @@ def _loops(frames: Mapping[int, FrameType]) -> Iterator[Any]:
             frame = frame.f_back
 
 
-def _is_running(coroutine: Any) -> bool:
+def _is_running(coroutine: object) -> bool:
     parts = _PARTS.get(type(coroutine))
     return parts is not None and bool(getattr(coroutine, parts[2]))
 
 
-def _frames_of(coroutine: Any) -> Iterator[FrameType]:
+def _frames_of(coroutine: object) -> Iterator[FrameType]:
     """The frames of a coroutine and of what it awaits, innermost first."""
     found: list[FrameType] = []
     for _ in range(_MOST_FRAMES):

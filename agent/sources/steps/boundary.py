@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from ..memory.sampler import MemorySampler
+from ..torch_types import Module
 from .recording import Recording, ThreadState
 
 PATIENCE_NS = 60 * 1_000_000_000
@@ -60,7 +61,7 @@ class Boundary:
         self.is_on = False
         self._recording.session += 1
 
-    def admit(self, module: Any, thread: ThreadState) -> bool:
+    def admit(self, module: Module, thread: ThreadState) -> bool:
         """Whether a call that seems to come from outside any module is the first to be recorded.
 
         Args:
@@ -116,7 +117,7 @@ class Boundary:
                     break
         return self._optimizer_exists
 
-    def _begins_with(self, module: Any) -> bool:
+    def _begins_with(self, module: Module) -> bool:
         """Whether the waiting ends with a call of a root module."""
         if not self.has_optimizer() or time.perf_counter_ns() > self._until_ns:
             return True

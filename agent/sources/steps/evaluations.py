@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE
 from ....ring.writer import RingWriter
+from ..torch_types import Module
 
 _NS = 1e-9
 _MOST_WAITS = 4
@@ -67,7 +68,7 @@ class Evaluations:
         self._between_ns = 0
         self.is_on = False
 
-    def is_evaluation(self, root: Any) -> bool:
+    def is_evaluation(self, root: Module) -> bool:
         """Whether a call without gradients, before any training of the step, is evaluation.
 
         That of a model which is trained, in evaluation mode, is. A teacher, a target network, and

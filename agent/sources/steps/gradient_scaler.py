@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from ..accelerator import Accelerator
 from ..numbers.number import Number, read_number
 from ..stand_in import StandIn, StandInSource
+from ..torch_types import Optimizer, Tensor
 from .recording import Recording
 
 
@@ -46,7 +48,7 @@ class GradientScaler(StandInSource):
         self._forget_looks()
         self._scaled = self._scale = None
 
-    def unscaled(self, loss: Any, number: Number) -> tuple[Number, Any]:
+    def unscaled(self, loss: Tensor, number: Number) -> tuple[Number, Any]:
         """A loss without its scale.
 
         Returns:
@@ -67,7 +69,9 @@ class GradientScaler(StandInSource):
         looks = self._recording.before_step
         self._recording.before_step = tuple(look for look in looks if look != self._before_step)
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step; one that is fused leaves out a step on the device."""
         found = getattr(optimizer, "found_inf", None)
         if found is not None:
@@ -77,19 +81,23 @@ class GradientScaler(StandInSource):
         """Have it told whether gradients have overflowed."""
         self._recording.rows.found_inf = read_number(found, self._accelerator)
 
-    def _around_scale(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around_scale(
+        self, original: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
         """A loss is scaled."""
         result = original(*args, **kwargs)
         self.guard.run(self._note, args, result)
         return result
 
-    def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def _around_update(
+        self, original: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
         """The scaler has seen whether its step was left out; does so once per step."""
         result = original(*args, **kwargs)
         self.guard.run(self._count, args[0])
         return result
 
-    def _note(self, args: tuple[Any, ...], result: Any) -> None:
+    def _note(self, args: tuple[Any, ...], result: object) -> None:
         """Remember which tensor was scaled, and by what."""
         is_enabled = args[0].is_enabled()
         if is_enabled and type(result) is sys.modules["torch"].Tensor:

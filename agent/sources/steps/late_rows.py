@@ -46,7 +46,7 @@ class LateRows:
         self,
         ring: RingWriter,
         word: int,
-        closing: list[Any],
+        closing: list[object],
         later: Sequence[tuple[int, Later]],
     ) -> None:
         """Complete a row; once more later on, if that will add something.

@@ -96,7 +96,7 @@ class Marks:
         """See `marks.span`."""
         self.guard.run(self._end_span, begun, failed)
 
-    def measured(self, values: dict[str, Any]) -> None:
+    def measured(self, values: dict[str, object]) -> None:
         """See `marks.metric`."""
         self.guard.run(self._write, values)
 
@@ -122,7 +122,7 @@ class Marks:
             took = time.perf_counter_ns() - self._spans.started_ns(begun)
             self._spans.close_row(begun, FAILED if failed else DONE, took)
 
-    def _write(self, values: dict[str, Any]) -> None:
+    def _write(self, values: dict[str, object]) -> None:
         """One row per figure."""
         recording, now = self._recording, time.perf_counter_ns()
         thread_id = recording.threads.state.native_id

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from ..calls.module_names import walk
+from ..torch_types import Module, Optimizer, Tensor
 from .recording import Recording
 from .step_pattern import Place, StepPattern
 
@@ -56,7 +57,7 @@ class Members:
         self._roots: dict[int, list[tuple[weakref.ref[Any], Ids]]] = {}
         self.is_fresh = False
 
-    def root_called(self, root: Any, ids: Ids) -> None:
+    def root_called(self, root: Module, ids: Ids) -> None:
         """A root module is called in the step in progress."""
         self.is_fresh = True
         if id(root) not in self._called:
@@ -66,7 +67,7 @@ class Members:
         """A step of the training has ended."""
         self._called.clear()
 
-    def number_of(self, optimizer: Any) -> int:
+    def number_of(self, optimizer: Optimizer) -> int:
         """The number of an optimizer, as long as it lives."""
         known = self._numbered.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
@@ -135,7 +136,7 @@ class Members:
         """Whether there is one optimizer only."""
         return len(self._recording.made.alive()) == 1
 
-    def is_trained(self, root: Any) -> bool:
+    def is_trained(self, root: Module) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
         ids = self._ids_of(root)
         return any(
@@ -144,7 +145,7 @@ class Members:
             for parameter in _ends_of(_trainable(optimizer))
         )
 
-    def roots_of(self, optimizer: Any) -> list[tuple[Any, Ids]]:
+    def roots_of(self, optimizer: Optimizer) -> list[tuple[Any, Ids]]:
         """The roots whose parameters an optimizer steps, of those that were called with it."""
         number = self.number_of(optimizer)
         known = self._roots.get(number)
@@ -162,7 +163,7 @@ class Members:
             self._roots[number] = [(weakref.ref(root), ids) for root, ids in found]
         return found
 
-    def name_of(self, optimizer: Any) -> str:
+    def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
         return self._recording.optimizer_names.name_of(optimizer)
 
@@ -204,7 +205,7 @@ class Members:
         groups = (group for group, members in self._groups.items() if number in members)
         return next(groups, number)
 
-    def _ids_of(self, root: Any) -> frozenset[int]:
+    def _ids_of(self, root: Module) -> frozenset[int]:
         """The identities of a root's parameters."""
         known = self._parts.get(id(root))
         if known is None or known.reference() is not root:
@@ -218,13 +219,13 @@ class Members:
         return known.ids
 
 
-def _trainable(optimizer: Any) -> list[Any]:
+def _trainable(optimizer: Optimizer) -> list[Any]:
     """The parameters of an optimizer that get gradients."""
     groups = list(getattr(optimizer, "param_groups", ()))
     return [p for group in groups for p in list(group["params"]) if p.requires_grad]
 
 
-def _ends_of(parameters: list[Any]) -> list[Any]:
+def _ends_of(parameters: list[Tensor]) -> list[Any]:
     """The first and the last."""
     return [parameters[0], parameters[-1]] if parameters else []
 

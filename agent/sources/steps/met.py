@@ -19,7 +19,7 @@ class Met:
         self._references: dict[int, weakref.ref[Any]] = {}
         self._most = _FEW
 
-    def add(self, thing: Any) -> None:
+    def add(self, thing: object) -> None:
         """Remember an object; one that is known keeps its place."""
         key = id(thing)
         known = self._references.get(key)

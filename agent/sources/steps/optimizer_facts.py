@@ -9,9 +9,10 @@ import sys
 from typing import Any
 
 from ....ring.format import NULL_FLOAT
+from ..torch_types import Optimizer
 
 
-def steps_of(optimizer: Any) -> int | None:
+def steps_of(optimizer: Optimizer) -> int | None:
     """How many steps an optimizer has made by its own count; None where it keeps none here."""
     for group in optimizer.param_groups:
         for parameter in group["params"][:1]:

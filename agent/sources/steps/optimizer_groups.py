@@ -13,6 +13,7 @@ from typing import Any
 from ....messages.common import LiveRows
 from ....tables import OPTIMIZERS
 from ..model.tensor_facts import Sizes, sizes_of
+from ..torch_types import Optimizer
 from .found import found_optimizers
 from .recording import Clip, Recording
 
@@ -36,7 +37,11 @@ def optimizer_rows(recording: Recording | None) -> LiveRows:
 
 
 def _row(
-    number: int, optimizer: Any, place: int, group: dict[str, Any], recording: Recording | None
+    number: int,
+    optimizer: Optimizer,
+    place: int,
+    group: dict[str, Any],
+    recording: Recording | None,
 ) -> Row:
     """The row of one group, in the order of the table's columns."""
     params = list(group["params"])
@@ -61,7 +66,7 @@ def _row(
     )
 
 
-def _clip_of(optimizer: Any, group: dict[str, Any], clip: Clip | None) -> float | None:
+def _clip_of(optimizer: Optimizer, group: dict[str, object], clip: Clip | None) -> float | None:
     """What the group's gradients are clipped to: by the optimizer itself, or by the script."""
     own = _number(group.get("max_grad_norm"))
     if own is not None or clip is None:
@@ -78,7 +83,7 @@ def _clip_of(optimizer: Any, group: dict[str, Any], clip: Clip | None) -> float 
     return clip.max_norm if is_whole or is_its_own else None
 
 
-def _state_of(optimizer: Any, params: list[Any]) -> Sizes:
+def _state_of(optimizer: Any, params: list[object]) -> Sizes:
     """What the optimizer keeps for some parameters."""
     tensor_class = sys.modules["torch"].Tensor
     tensors = []
@@ -89,14 +94,14 @@ def _state_of(optimizer: Any, params: list[Any]) -> Sizes:
     return sizes_of(tensors)
 
 
-def _betas(value: Any) -> str | None:
+def _betas(value: object) -> str | None:
     """The decay rates as text."""
     if not isinstance(value, (tuple, list)):
         return None
     return ", ".join("?" if (beta := _number(item)) is None else f"{beta:g}" for item in value)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number of a group, out of a tensor only where that waits for no device."""
     if isinstance(value, (int, float)):
         return float(value)

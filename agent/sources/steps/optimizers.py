@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from ..calls import dynamo
 from ..memory.sampler import MemorySampler
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
 from ..stand_in import StandIn
+from ..torch_types import Optimizer
 from .boundary import Boundary
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
@@ -112,17 +114,23 @@ class OptimizerSteps:
         for handle in handles:
             handle.remove()
 
-    def _made(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+    def _made(
+        self, original: Callable[..., object], optimizer: Optimizer, *args: object, **kwargs: object
+    ) -> None:
         """An optimizer is made."""
         original(optimizer, *args, **kwargs)
         self.guard.run(self._recording.made.add, optimizer)
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer is about to step."""
         if self.is_on:
             self.guard.run(self._step_begins, optimizer, args, kwargs)
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _step_begins(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """The same, where it may fail."""
         recording = self._recording
         if recording.safe_points.closed:
@@ -142,12 +150,14 @@ class OptimizerSteps:
         if self._recording.ooms is not None:
             self._recording.ooms.raised(OPTIMIZER_PHASE)
 
-    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _after(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """An optimizer has stepped."""
         if self.is_on:
             self.guard.run(self._step_ends, optimizer, args, kwargs)
 
-    def _open_row(self, optimizer: Any) -> None:
+    def _open_row(self, optimizer: Optimizer) -> None:
         recording, thread = self._recording, self._recording.threads.state
         name = recording.names.intern(type(optimizer).__name__)
         left = self._open.pop(id(optimizer), None)
@@ -163,7 +173,9 @@ class OptimizerSteps:
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
 
-    def _step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _step_ends(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         """Complete the row, and with it perhaps the step."""
         entered_ns = time.perf_counter_ns()
         for look in self._recording.after_step:
@@ -220,7 +232,7 @@ class _HookLists:
         steps = self._steps()
         return any(self._is_walked_in(frame, steps) for frame in sys._current_frames().values())
 
-    def _is_walked_in(self, frame: FrameType, steps: set[Any]) -> bool:
+    def _is_walked_in(self, frame: FrameType, steps: set[object]) -> bool:
         """Whether a stack is in the middle of a list of hooks."""
         inner: FrameType | None = None
         outer: FrameType | None = frame

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
+from ..torch_types import Module, Optimizer
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
 from .members import Members
@@ -142,7 +143,7 @@ class Progress:
                 recording.rows.phases.enter(OPTIMIZER, self._rows.started_ns)
         return False
 
-    def root_left(self, root: Any) -> None:
+    def root_left(self, root: Module) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._main() is root:
             self._inferred += not self._recording.safe_points.stepping
@@ -194,7 +195,7 @@ class Progress:
             self._end_marked(thread)
         return has_ended
 
-    def optimizer_stepped(self, optimizer: Any, name: int, thread: ThreadState) -> bool:
+    def optimizer_stepped(self, optimizer: Optimizer, name: int, thread: ThreadState) -> bool:
         """An optimizer has stepped; returns whether that ended a training step.
 
         Args:
@@ -274,7 +275,7 @@ class Progress:
             return call.root
         return main
 
-    def _set_main(self, root: Any, ids: Ids) -> None:
+    def _set_main(self, root: Module, ids: Ids) -> None:
         self._root, self._root_ids = weakref.ref(root), ids
         self._recording.model = self._root
         self._recording.rows.trains(root)
@@ -284,7 +285,7 @@ class Progress:
         is_other = thread.native_id != self._recording.training_thread
         return self._task_id() != -1 or (self._passes > 0 and is_other)
 
-    def _is_elsewhere(self, optimizer: Any, thread: ThreadState) -> bool:
+    def _is_elsewhere(self, optimizer: Optimizer, thread: ThreadState) -> bool:
         """Whether it is of another training, beside the one whose steps are counted."""
         recording = self._recording
         counted = recording.training_thread
@@ -328,7 +329,7 @@ class Progress:
         self._end_step(Ended(last.name, lr, pattern.missed), thread)
         return True
 
-    def _count_from_start(self, optimizer: Any) -> None:
+    def _count_from_start(self, optimizer: Optimizer) -> None:
         """The first step's end after the agent came: the optimizer may know which one it is."""
         self._is_uncounted = False
         count = steps_of(optimizer)
@@ -352,7 +353,7 @@ class Progress:
         )
         self._recording.rows.stepped(time.perf_counter_ns(), step)
 
-    def _named(self, roots: list[Any]) -> int:
+    def _named(self, roots: list[Module]) -> int:
         """The number of the names of some models, one behind the other."""
         if not roots:
             return NULL_NAME

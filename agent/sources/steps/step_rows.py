@@ -15,6 +15,7 @@ from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
 from ..numbers.number import Number
+from ..torch_types import Module
 from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
@@ -186,7 +187,7 @@ class StepRows:
         self._device_times = times
         self.used = used
 
-    def trains(self, root: Any) -> None:
+    def trains(self, root: Module) -> None:
         """This is the root module that is trained."""
         parameter = next(root.parameters(), None)
         if parameter is not None:
@@ -324,14 +325,14 @@ class StepRows:
             self._batch, self._samples, self._tokens = batch, None, None
             self._count -= 1
 
-    def _fill_host(self, closing: list[Any]) -> None:
+    def _fill_host(self, closing: list[object]) -> None:
         """Fill in what the step cost the processor."""
         spent = self._read.until(self.host.read()) if self._read is not None else None
         if spent is not None:
             for place, value in zip(self._host_at, spent, strict=True):
                 closing[place] = value
 
-    def _arithmetic(self, model: Any, tokens: int, took_s: float) -> tuple[float, float]:
+    def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
         flops = self._flops.of_step(model, tokens, self.autocast)
         if flops is None:
@@ -426,7 +427,7 @@ def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int
     return [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
 
 
-def _fill_phases(closing: list[Any], places: list[tuple[int, int]], spent_ns: list[int]) -> None:
+def _fill_phases(closing: list[object], places: list[tuple[int, int]], spent_ns: list[int]) -> None:
     """Fill in the columns of the phases that there were; NULL stays for the others."""
     for number, place in places:
         if spent_ns[number]:

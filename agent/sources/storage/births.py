@@ -12,6 +12,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..torch_types import Tensor
+
 if TYPE_CHECKING:
     from .storages import Sight, Storage
 
@@ -66,7 +68,7 @@ class Births:
         """
         known, lock = self._known, self._lock
 
-        def sight(storage: Storage, tensor: Any) -> Storage:
+        def sight(storage: Storage, tensor: Tensor) -> Storage:
             own = tensor.untyped_storage()
             key = own._cdata
             with lock:

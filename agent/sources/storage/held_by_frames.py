@@ -35,7 +35,7 @@ def held_by_frames(plain: type) -> Iterator[Any]:
             frame = frame.f_back
 
 
-def held_by_generators(generators: list[Any], plain: type) -> Iterator[Any]:
+def held_by_generators(generators: list[object], plain: type) -> Iterator[Any]:
     """The tensors in variables of generators that wait to go on, such as one that makes batches."""
     if generators:
         for value in gc.get_referents(*generators):

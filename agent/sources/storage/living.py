@@ -80,7 +80,7 @@ def objects_of(classes: Collection[type]) -> list[Any]:
 
 
 def picked(
-    parts: Iterable[Iterable[Any]], selectors: Callable[[list[Any]], Iterable[object]]
+    parts: Iterable[Iterable[object]], selectors: Callable[[list[Any]], Iterable[object]]
 ) -> Iterator[Any]:
     """Some of the things in all parts, to be read by one call of C code, which holds no other then.
 
@@ -94,7 +94,7 @@ def picked(
     return chain(filter(None, fill), compress(there, selectors(there)), filter(None, empty))
 
 
-def of_kinds(parts: Iterable[Iterable[Any]], kinds: Collection[type]) -> Iterator[Any]:
+def of_kinds(parts: Iterable[Iterable[object]], kinds: Collection[type]) -> Iterator[Any]:
     """The things of some classes; see `picked`."""
     return picked(parts, lambda there: map(kinds.__contains__, map(type, there)))
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....safety.guard import Guard
 from ....tables import MOMENTS
@@ -89,7 +89,7 @@ class MemoryLook:
         self.reason = reason
         self._leave()
 
-    def backward_began(self, args: tuple[Any, ...]) -> None:
+    def backward_began(self, args: tuple[object, ...]) -> None:
         """A backward pass is about to begin; runs in the thread that calls it, and never raises."""
         if threading.get_ident() == self._thread and len(self.moments) == 1:
             self._guard.run(self._look_again, args)
@@ -100,7 +100,7 @@ class MemoryLook:
         """Nobody waits any more."""
         self.is_over.set()
 
-    def _look_again(self, args: tuple[Any, ...]) -> None:
+    def _look_again(self, args: tuple[object, ...]) -> None:
         results = args[0] if args and isinstance(args[0], tuple | list) else ()
         plain = sys.modules["torch"].Tensor
         tensors = [one for one in results if isinstance(one, plain)]
@@ -126,7 +126,7 @@ def look(
     recording: Recording | None,
     moment: str,
     step: int | None,
-    results: Sequence[Any] = (),
+    results: Sequence[object] = (),
     survey: Survey | None = None,
 ) -> Moment:
     """Look at everything, here and now."""

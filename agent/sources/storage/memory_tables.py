@@ -137,7 +137,7 @@ ROWS: dict[str, tuple[Table, Callable[[Sequence[Moment]], Iterator[Row]]]] = {
 """How the rows of each table that is made from moments are computed."""
 
 
-def segments_of(segments: list[dict[str, Any]] | None) -> LiveRows:
+def segments_of(segments: list[dict[str, object]] | None) -> LiveRows:
     """The rows of ``python.memory_segments``, or why there are none."""
     note = None if segments is not None else "no accelerator is in use: there are no segments"
     return live_rows_of(MEMORY_SEGMENTS, segment_rows(segments or ()), note)

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from ..model.tensor_facts import name_of
+from ..torch_types import Module
 
 _BITS = 8
 _PACKED = {"quint4x2": 2, "quint2x4": 4, "float4_e2m1fn_x2": 2}
@@ -46,7 +47,7 @@ def numbers_in(outer: Any, part: Any, size: int) -> int | None:
     return size if shape is None else math.prod(int(length) for length in shape)
 
 
-def numbers_in_words(module: Any, name: str, size: int) -> int | None:
+def numbers_in_words(module: Module, name: str, size: int) -> int | None:
     """The same of a buffer of words, by the bits that its module has of each number."""
     facts = vars(module)
     bits = facts.get(_IN_WORDS.get(name, ""), facts.get("w_bit") if name in _IN_WORDS else None)

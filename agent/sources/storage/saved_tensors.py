@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ..torch_types import Node
 from .living import MRO
 
 _PREFIX = "_raw_saved_"
@@ -89,7 +90,7 @@ def _saved_by(kind: type) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _kept_by(node: Any, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
+def _kept_by(node: Node, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
     """What one node keeps: saved tensors, and what its author put on it."""
     for name, unpacked in names:
         try:
@@ -108,7 +109,7 @@ def _kept_by(node: Any, names: tuple[tuple[str, str], ...]) -> Iterator[Any]:
         yield from list(own.values())
 
 
-def _unpacked(node: Any, name: str) -> list[Any] | None:
+def _unpacked(node: Node, name: str) -> list[Any] | None:
     """What a node has saved under a name; None where it has to be taken as it was packed.
 
     That is so of what was changed in place since, and of wrappers without memory of their own: with
@@ -123,7 +124,7 @@ def _unpacked(node: Any, name: str) -> list[Any] | None:
     return values if whole else None
 
 
-def _is_plain(saved: Any) -> bool:
+def _is_plain(saved: object) -> bool:
     """Whether no hooks have packed a saved tensor; older versions of torch do not tell."""
     return getattr(saved, "unpack_hook", saved) is None
 

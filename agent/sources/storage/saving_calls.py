@@ -35,7 +35,9 @@ class SavingCalls:
         self._modules: list[str | None] = []
         self._stack: list[Watched] = []
 
-    def entered(self, watched: Watched, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+    def entered(
+        self, watched: Watched, _args: tuple[object, ...], _kwargs: dict[str, object]
+    ) -> None:
         """See `Watcher`."""
         if threading.get_ident() == self._thread:
             self._stack.append(watched)
@@ -44,9 +46,9 @@ class SavingCalls:
     def left(
         self,
         watched: Watched,
-        _args: tuple[Any, ...],
-        _kwargs: dict[str, Any],
-        _result: Any,
+        _args: tuple[object, ...],
+        _kwargs: dict[str, object],
+        _result: object,
     ) -> None:
         """See `Watcher`."""
         if threading.get_ident() == self._thread and watched in self._stack:

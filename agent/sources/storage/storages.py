@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from types import GeneratorType
+from types import GeneratorType, ModuleType
 from typing import Any, NamedTuple
 
 from ....tables import CATEGORIES
@@ -19,6 +19,7 @@ from ..calls.class_names import class_name
 from ..calls.module_names import outermost, walk
 from ..model.tensor_facts import name_of
 from ..steps.recording import Recording
+from ..torch_types import Module, Optimizer, Tensor
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living
 from .quantized import numbers_in, numbers_in_words
@@ -87,7 +88,7 @@ class Storage(NamedTuple):
 
 def storages_now(
     recording: Recording | None,
-    results: Iterable[Any] = (),
+    results: Iterable[object] = (),
     survey: Survey | None = None,
     sight: Sight | None = None,
 ) -> list[Storage]:
@@ -108,7 +109,7 @@ def survey_now() -> Survey:
     return Survey(_wanted(sys.modules["torch"]))
 
 
-def _wanted(torch: Any) -> list[type]:
+def _wanted(torch: ModuleType) -> list[type]:
     """The classes of what holds tensors."""
     data = sys.modules.get("torch.utils.data")
     wanted = [torch.Tensor, torch.nn.Module, torch.optim.Optimizer, GeneratorType]
@@ -137,7 +138,7 @@ class _Claim:
 class _Look:
     """One look at the whole process."""
 
-    def __init__(self, torch: Any, recording: Recording | None) -> None:
+    def __init__(self, torch: ModuleType, recording: Recording | None) -> None:
         self._torch = torch
         self._recording = recording
         self._claims: dict[tuple[str, int], _Claim] = {}
@@ -147,7 +148,7 @@ class _Look:
         self._adapters: set[int] = set()  # parameters, by identity
 
     def storages(
-        self, results: Iterable[Any], survey: Survey | None, sight: Sight | None
+        self, results: Iterable[object], survey: Survey | None, sight: Sight | None
     ) -> list[Storage]:
         """Look."""
         torch, recording = self._torch, self._recording
@@ -176,7 +177,7 @@ class _Look:
             return [_storage(key, claim) for key, claim in claims]
         return [sight(_storage(key, claim), claim.tensor) for key, claim in claims]
 
-    def _modules(self, called: list[Any], modules: list[Any]) -> list[tuple[str, str, Any]]:
+    def _modules(self, called: list[Any], modules: list[Module]) -> list[tuple[str, str, Any]]:
         """Claim parameters and buffers; returns the tensors in plain attributes of modules.
 
         Args:
@@ -192,7 +193,7 @@ class _Look:
             self._adapters.update(adapters_among(self._parameters[first:]))
         return attributes
 
-    def _module(self, module: Any, place: str, attributes: list[tuple[str, str, Any]]) -> None:
+    def _module(self, module: Any, place: str, attributes: list[tuple[str, str, object]]) -> None:
         """Claim what one module holds itself."""
         for name, tensor in list(module._parameters.items()):
             if tensor is not None:
@@ -207,13 +208,13 @@ class _Look:
             if type(value) is self._torch.Tensor:
                 attributes.append((place, name, value))
 
-    def _count_words(self, module: Any, name: str, tensor: Any) -> None:
+    def _count_words(self, module: Module, name: str, tensor: Tensor) -> None:
         """See whether a buffer of words is full of smaller numbers."""
         for part in parts_of(tensor):
             claim = self._claims[part.device, part.address]
             claim.numbers = claim.numbers or numbers_in_words(module, name, part.bytes)
 
-    def _optimizers(self, optimizers: list[Any]) -> None:
+    def _optimizers(self, optimizers: list[Optimizer]) -> None:
         """Claim the states, and the parameters that belong to no module."""
         plain = self._torch.Tensor
         for optimizer in {id(o): o for o in optimizers}.values():
@@ -235,7 +236,7 @@ class _Look:
                     for tensor in tensors_in(value, plain):
                         self._claim("optimizer_state", tensor, module, own)
 
-    def _gradients(self, tensors: Iterable[Any]) -> None:
+    def _gradients(self, tensors: Iterable[Tensor]) -> None:
         """Claim the gradients of all leaves; another tensor warns when it is asked for one."""
         for tensor in tensors:
             if tensor.requires_grad and tensor.is_leaf and (gradient := tensor.grad) is not None:
@@ -251,7 +252,7 @@ class _Look:
             own = (claim.name or "").rpartition(".")[0] if claim.rank == state else claim.name
             claim.is_adapter = claim.rank in lasting and (claim.module, own) in places
 
-    def _datasets(self, datasets: list[Any]) -> None:
+    def _datasets(self, datasets: list[object]) -> None:
         """Claim what batches are made from."""
         for dataset in datasets:
             for name, value in list(getattr(dataset, "__dict__", {}).items()):
@@ -262,14 +263,14 @@ class _Look:
         """Claim what autograd keeps."""
         self._claim("activations", saved.tensor, number=saved.number, is_python=False)
 
-    def _all(self, category: str, tensors: Iterable[Any]) -> None:
+    def _all(self, category: str, tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:
             self._claim(category, tensor)
 
     def _claim(
         self,
         category: str,
-        tensor: Any,
+        tensor: Tensor,
         module: str | None = None,
         name: str | None = None,
         *,
@@ -299,7 +300,7 @@ class _Look:
                 claim.tensor_id = id(part.tensor)
 
 
-def adapters_among(parameters: list[Any]) -> set[int]:
+def adapters_among(parameters: list[Tensor]) -> set[int]:
     """The parameters that are trained in a model most of which is not, by identity."""
     sizes = {id(p): p.numel() for p in parameters}
     trained = {id(p) for p in parameters if p.requires_grad}
@@ -328,7 +329,7 @@ def _storage(key: tuple[str, int], claim: _Claim) -> Storage:
     )
 
 
-def _shape(tensor: Any) -> tuple[int, ...]:
+def _shape(tensor: Tensor) -> tuple[int, ...]:
     """A tensor's sizes; none of one that has no common ones, such as a nested one."""
     try:
         return tuple(int(size) for size in tensor.shape)

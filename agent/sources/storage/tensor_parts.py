@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any, NamedTuple
 
+from ..torch_types import Tensor
 from .living import MRO
 
 _REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError)
@@ -27,7 +29,7 @@ class Part(NamedTuple):
     tensor: Any
 
 
-def parts_of(tensor: Any, depth: int = 0) -> Iterator[Part]:
+def parts_of(tensor: Tensor, depth: int = 0) -> Iterator[Part]:
     """The storages that a tensor holds; call it while overrides of torch are disabled."""
     torch: Any = sys.modules["torch"]
     pieces: tuple[Any, ...] = ()
@@ -44,7 +46,7 @@ def parts_of(tensor: Any, depth: int = 0) -> Iterator[Part]:
             yield from parts_of(piece, depth + 1)
 
 
-def _part(tensor: Any) -> Part | None:
+def _part(tensor: Tensor) -> Part | None:
     """The storage of a tensor that has one in memory."""
     storage = tensor.untyped_storage()
     if storage.device.type == "meta":
@@ -53,7 +55,7 @@ def _part(tensor: Any) -> Part | None:
     return Part(address, str(storage.device), size, tensor) if size and address else None
 
 
-def _pieces(tensor: Any, torch: Any) -> tuple[Any, ...]:
+def _pieces(tensor: Tensor, torch: ModuleType) -> tuple[Any, ...]:
     """The tensors that a sparse one consists of."""
     layout = tensor.layout
     if layout is torch.strided:
@@ -67,7 +69,7 @@ def _pieces(tensor: Any, torch: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _inner(tensor: Any, torch: Any) -> list[Any]:
+def _inner(tensor: Tensor, torch: ModuleType) -> list[Any]:
     """The tensors in the attributes of a wrapper."""
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
