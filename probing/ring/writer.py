@@ -243,15 +243,19 @@ class RingWriter:
             path.unlink(missing_ok=True)
         self.problem = _problem(table, rows, capacity)
         size = HEADER_SIZE + capacity * self.layout.row_size
+        # One without a header is no ring to whoever comes across it.
+        unfinished = path.with_name(f".{path.name}") if earlier is None else path
         if earlier is not None:
             path.chmod(_WRITABLE)
-        fd = os.open(path, _CREATE if earlier is None else _AGAIN, _WRITABLE)
+        else:
+            unfinished.unlink(missing_ok=True)
+        fd = os.open(unfinished, _CREATE if earlier is None else _AGAIN, _WRITABLE)
         try:
             os.posix_fallocate(fd, 0, size)
             self._file = MappedFile(fd, size)
             os.fchmod(fd, _FIXED)
         except OSError as error:
-            os.unlink(path)
+            os.unlink(unfinished)
             reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
             raise RingError(table.name, reason) from None
         finally:
@@ -259,6 +263,7 @@ class RingWriter:
         self.buffer = self._file.view
         self.clock_offset_ns = CLOCK_OFFSET_NS
         self._write_header(capacity)
+        unfinished.rename(path)
         self.words = Words((newest + 1) * 4)
         self.next_word: Callable[[], int] = self.words.take
         self.slot_mask = (capacity - 1) << 2

@@ -91,7 +91,7 @@ class AllocationTree:
         self._forward: dict[int, str | None] = {}
         self._seen: list[_Seen] = []
 
-    def read(self, roots: Iterable[Any]) -> None:
+    def read(self, roots: Iterable[object]) -> None:
         """Walk over the tree of a profile."""
         waiting = [(event, _Place()) for event in sorted(roots, key=_start, reverse=True)]
         count = 0
@@ -261,7 +261,7 @@ class _Replay:
         self._events[block.at] = known
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Whether two frames are of one function."""
     return one is not None and (one.file_name, one.function_name) == (
         other.file_name,
