@@ -261,7 +261,7 @@ class _Replay:
         self._events[block.at] = known
 
 
-def _is_same(one: object, other: object) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Whether two frames are of one function."""
     return one is not None and (one.file_name, one.function_name) == (
         other.file_name,

@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probing.errors import RingError
-from probing.ring import format as ring
+from probing.ring import format as ring, writer
 from probing.ring.reader import RingSnapshot, read_ring
+from probing.tables import STEPS
 from tests import faults
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 from tests.harness.targets import program_path, wait_until
@@ -403,3 +405,22 @@ def read_if_it_is_a_ring(path: Path) -> RingSnapshot | None:
         return read_ring(path)
     except RingError:
         return None
+
+
+def test_a_ring_is_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks while the agent makes the file meets no file without a header."""
+    path = tmp_path / "x.ring"
+    seen = []
+
+    def encoded(*args: Any, **kwargs: Any) -> bytes:
+        """Look, at the last moment before there is a header."""
+        seen.append(path.exists())
+        return ring.encode_header(*args, **kwargs)
+
+    monkeypatch.setattr(writer, "encode_header", encoded)
+    writer.RingWriter(path, STEPS, 16).close()
+    assert seen == [False]
+    assert read_ring(path).written == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["x.ring"]
