@@ -91,7 +91,7 @@ class AllocationTree:
         self._forward: dict[int, str | None] = {}
         self._seen: list[_Seen] = []
 
-    def read(self, roots: Iterable[object]) -> None:
+    def read(self, roots: Iterable[Any]) -> None:
         """Walk over the tree of a profile."""
         waiting = [(event, _Place()) for event in sorted(roots, key=_start, reverse=True)]
         count = 0
@@ -135,7 +135,7 @@ class AllocationTree:
             place = place._replace(is_backward=True)
         return place
 
-    def _called(self, facts: object, caller: object, place: _Place) -> _Place:
+    def _called(self, facts: Any, caller: Any, place: _Place) -> _Place:
         """A call from one Python function, of another or of C code."""
         callee = getattr(facts, "callsite", None)
         if place.depth or not _is_same(callee, caller):  # a frame that was there before is its own
