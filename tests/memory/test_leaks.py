@@ -45,6 +45,12 @@ def watch(target: Target, way: str, steps: int = 8, by: str = "category") -> Lea
     return find_leaks(process, steps, timeout_s=DEADLINE_S, by=by)
 
 
+def told(report: LeakReport) -> str:
+    """All that was found, for a failure: pytest shows the ends of a long tuple only."""
+    rows = [f"  {row}" for found in report.findings for row in found.rows]
+    return "\n".join([f"{report.steps} steps, {report.live}", *map(repr, report.findings), *rows])
+
+
 @pytest.mark.parametrize("way", ["plain", "accumulation", "ema", "bounded", "evaluation", "floats"])
 def test_a_healthy_training_has_no_leak(keeping: Target, way: str) -> None:
     """Accumulated gradients, averaged weights, a short history and evaluations are no leak."""
@@ -132,7 +138,7 @@ def test_a_mistake_has_its_name(
 ) -> None:
     """Each of the common mistakes is told by name, with who refers to what is kept."""
     report = watch(keeping, way)
-    assert [found.mistake for found in report.findings] == [mistake], report.findings
+    assert [found.mistake for found in report.findings] == [mistake], told(report)
     (found,) = report.findings
     assert found.is_leak
     if holder is not None:
