@@ -121,8 +121,9 @@ def final(started: Job, held: Held) -> dict[str, Any] | None:
     assert done.returncode == CODES[verdict["outcome"]]
     if held.outcome == "crashed" and not verdict["has_ended"]:
         return None
-    if held.env and verdict["outcome"] == "hang" and "failed there" not in verdict["headline"]:
-        return None  # its process group still has patience
+    is_hang = verdict["outcome"] == "hang"
+    if held.says is NOT_COME and is_hang and NOT_COME[-1] not in verdict["headline"]:
+        return None  # the process group of one of them still has patience
     return verdict if verdict["outcome"] != "fine" else None
 
 
