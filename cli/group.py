@@ -27,6 +27,7 @@ COMMANDS = {
     "serve": "serve",
     "attach": "attach",
     "detach": "detach",
+    "doctor": "doctor",
     "backtrace": "backtrace",
     "hang": "hang",
     "stragglers": "stragglers",

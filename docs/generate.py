@@ -26,6 +26,8 @@ from markdown_parts import anchor, docstring, first_paragraph, first_sentence, g
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.group import probing as cli
 from probing.cli.render.process.catalog import sql_type
+from probing.diagnosis.doctor.examine import ALL_RULES
+from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
 from probing.errors import ProbingError, error_classes
 from probing.messages import (
     act as act_wire,
@@ -70,6 +72,10 @@ _RELIABILITY_INTRO = (
     " fault, what is expected, what was got. The figures are those of the run that is kept in"
     " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3 take six minutes"
     " on two cores with nothing else to do (180 tests in 352 s); those two are `scripts/nightly`'s."
+)
+_FINDINGS_INTRO = (
+    "What [`probing ENDPOINT doctor`](../how-to/doctor.md) looks for: each rule with its"
+    " thresholds, what to do, and the command that shows more. The gravest of a group comes first."
 )
 _WHICH_ERROR = "Which error leaves with which code: [Errors](errors.md)."
 
@@ -344,12 +350,36 @@ def reliability_page() -> str:
     return page(["# Reliability, shown by attack", _RELIABILITY_INTRO, grid(head, rows)])
 
 
+def findings_page() -> str:
+    """Every rule of `doctor`."""
+    promises = [f"- *{name}*: {promise}" for name, promise in CERTAINTIES.items()]
+    parts = ["# Findings", _FINDINGS_INTRO, "\n".join(promises)]
+    for group, title in GROUPS.items():
+        rules = sorted((r for r in ALL_RULES if r.group == group), key=lambda r: -r.gravity)
+        parts += [f"## {title}", *map(_rule_section, rules)]
+    return page(parts)
+
+
+def _rule_section(rule: Rule) -> str:
+    """One rule."""
+    lines = [
+        rule.symptom,
+        f"- Looked at: {rule.evidence}",
+        f"- At most *{rule.certainty}*.",
+        *((f"- Fix: {rule.fix}",) if rule.fix else ()),
+        f"- More: `{rule.next}`",
+        *((f"- Source: <{rule.source}>",) if rule.source else ()),
+    ]
+    return "\n".join([f"### {rule.name}", "", lines[0], "", *lines[1:]])
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tables.md": tables_page,
     "reference/settings.md": settings_page,
     "reference/cli.md": cli_page,
     "reference/http.md": http_page,
     "reference/errors.md": errors_page,
+    "reference/findings.md": findings_page,
     "reliability.md": reliability_page,
 }
 

@@ -72,12 +72,18 @@ def _switches() -> list[Row]:
 
 def _places() -> list[Row]:
     """Where the process is."""
-    return [_row("place", "host", platform.node()), _row("place", "cpus", _cpus())]
+    rows = [_row("place", "host", platform.node()), _row("place", "cpus", _cpus())]
+    if "torch" in sys.modules:
+        from ..sources.torch_switches import compiled_frames
+
+        frames = compiled_frames()
+        rows += [] if frames is None else [_row("place", "compiled_frames", str(frames))]
+    return rows
 
 
 def _cpus() -> str:
-    """How many processors it may use."""
-    return str(len(os.sched_getaffinity(0)))
+    """How many processors its main thread may use."""
+    return str(len(os.sched_getaffinity(os.getpid())))
 
 
 def _row(kind: str, name: str, value: str) -> Row:

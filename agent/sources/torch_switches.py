@@ -12,6 +12,12 @@ from typing import Any
 from .accelerator import device_name
 
 
+def compiled_frames() -> int | None:
+    """How many pieces of code torch.compile has compiled; None where it was not used."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return None if counters is None else int(counters["stats"]["unique_graphs"])
+
+
 def switches() -> dict[str, str]:
     """Each switch with its value; without those that this torch does not have."""
     torch: Any = sys.modules["torch"]
@@ -28,6 +34,8 @@ def switches() -> dict[str, str]:
         "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
         "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
         "device": device_name,
+        "anomaly_detection": torch.is_anomaly_enabled,
+        "profiler": lambda: torch.autograd.profiler._is_profiler_enabled,
     }
     found = {}
     for name, look in looks.items():

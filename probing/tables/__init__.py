@@ -57,6 +57,7 @@ from .model import (
     MODULES as MODULES,
     OBSERVED_COLUMNS as OBSERVED_COLUMNS,
     OPTIMIZERS as OPTIMIZERS,
+    PARAMETERS as PARAMETERS,
 )
 from .nan_steps import NAN_OUTCOMES as NAN_OUTCOMES, NAN_STEPS as NAN_STEPS
 from .numbers import (

@@ -91,6 +91,12 @@ DATALOADERS = Table(
         count(
             "prefetch_factor", "Batches that each worker makes in advance; NULL without workers."
         ),
+        text("sampler", "The class that says in which order samples come."),
+        count(
+            "sampler_epoch",
+            "The epoch that this sampler was told by `set_epoch`; NULL where it takes none.",
+        ),
+        count("epochs", "How many iterators over the loader have begun since the agent met it."),
         flag("pin_memory", "Whether it puts batches into pinned memory."),
         flag("persistent_workers", "Whether its workers outlive the epoch."),
         count("batch", "The batches that it has given in this epoch."),

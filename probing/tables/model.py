@@ -88,6 +88,9 @@ MODULES = Table(
         _DTYPE,
         _DEVICE,
         _TRAINING,
+        number(
+            "dropout", "What part a dropout leaves out in training mode; NULL of any other module."
+        ),
         flag("compiled", "Whether torch.compile has compiled it, or a module around it."),
         count(
             "calls",
@@ -130,6 +133,48 @@ OBSERVED_COLUMNS = frozenset(
     column.name for column in MODULES.columns[[c.name for c in MODULES.columns].index("calls") :]
 )
 """The columns of python.modules that only a forward call of the root can show."""
+
+PARAMETERS = Table(
+    name="parameters",
+    kind="live",
+    doc="Every parameter of every root in `python.models`, and those that only an optimizer has:"
+    " what trains it. Nothing of its data is read.",
+    columns=(
+        _MODEL,
+        text("root", "The class of the root; NULL of what is in no model."),
+        text(
+            "parameter",
+            "Its qualified name in the root; of what is in no model its place in the optimizer.",
+        ),
+        count("numel", "How many numbers it holds; NULL while it has no shape yet."),
+        size("bytes", "What they take."),
+        text("dtype", "Its type."),
+        text("device", "Where it is."),
+        flag("trainable", "Whether it requires a gradient."),
+        flag(
+            "has_gradient",
+            "Whether it holds one right now: between `zero_grad` and the backward pass none does.",
+        ),
+        count(
+            "gradient_version",
+            "How often that gradient was changed in place since it was made: a backward pass does"
+            " so once it is there, as do zeroing, unscaling and clipping. NULL without one.",
+        ),
+        count(
+            "version",
+            "How often its values were changed in place, as torch counts: an optimizer's step does"
+            " so once or more.",
+        ),
+        count("optimizers", "How many optimizers have it."),
+        text("optimizer", "Their names, as in `python.optimizers`; NULL without any."),
+        flag(
+            "has_state",
+            "Whether one of them keeps state for it: Adam and SGD with momentum do from the first"
+            " step in which it has a gradient. NULL without an optimizer.",
+        ),
+        size("state_bytes", "What that state takes."),
+    ),
+)
 
 OPTIMIZERS = Table(
     name="optimizers",
@@ -174,5 +219,10 @@ OPTIMIZERS = Table(
         ),
         _DTYPE._replace(doc="The types of the parameters, separated by commas."),
         _DEVICE._replace(doc="The devices that they are on, separated by commas."),
+        count(
+            "skipped",
+            "Steps of any optimizer that a gradient scaler has left out since the last that was"
+            " made; NULL where it has left out none.",
+        ),
     ),
 )

@@ -13,8 +13,10 @@ import tokenize
 
 import pytest
 
-from tests.zoo import table
+from probing.diagnosis.doctor.examine import ALL_RULES
+from tests.zoo import table as zoo_table
 from tests.zoo.__main__ import Options, look_at
+from tests.zoo.judge import judge, right_rules, table
 from tests.zoo.table import GROUPS, PROGRAMS, STARTS, Expectation, expectations
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the table is TOML")
@@ -36,6 +38,39 @@ def test_entries_fit_their_programs() -> None:
         for problem in _misfits(expected)
     ]
     assert not problems
+
+
+def test_each_fault_has_right_findings_and_each_is_a_rule() -> None:
+    """What is right is said of every program with a fault, in names of rules."""
+    rules = right_rules()
+    assert set(rules) == {one.name for one in expectations() if not one.is_healthy}
+    known = {rule.name for rule in ALL_RULES}
+    assert {name for names in rules.values() for name in names} <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "findings", "place", "alarms"),
+    [
+        ("lm_10", [("loss-flat", "possible", ""), ("loss-not-finite", "certain", "")], 2, ()),
+        ("lm_10", [("loss-flat", "likely", "")], None, ()),
+        ("lm_18", [("loss-flat", "possible", "")], None, ()),
+        ("lm_18", [("loss-flat", "likely", "")], None, ("loss-flat",)),
+        ("vision_03", [("hang", "likely", "Rank 2 has not come; ranks 0-1 wait")], 1, ()),
+        ("vision_03", [("hang", "likely", "Rank 1 has not come; ranks 0, 2 wait")], None, ()),
+        ("lm_03", [("hang", "certain", "waits at lm_03.py:36 in encode")], 1, ()),
+        ("lm_03", [("hang", "certain", "waits somewhere")], None, ()),
+    ],
+)
+def test_a_judgement_is_of_rule_place_and_certainty(
+    name: str, findings: list[tuple[str, str, str]], place: int | None, alarms: tuple[str, ...]
+) -> None:
+    """The right rule counts by its place, what hangs by who is named, and alarms of the healthy."""
+    made = [{"rule": r, "certainty": c, "summary": s, "evidence": []} for r, c, s in findings]
+    said = {"stdout": json.dumps({"findings": made}), "seconds": 2.0}
+    (expected,) = expectations([name])
+    found = judge(expected, said, right_rules().get(name, []))
+    assert (found.place, found.alarms) == (place, alarms)
+    assert "with a fault" in table([found]) or expected.is_healthy
 
 
 def test_no_program_tells_its_fault() -> None:
@@ -70,7 +105,7 @@ def test_runner_asks_at_the_right_moment_and_ends_all(
     start: str, signal_name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command is run when the step is there, dead programs are dead, and all end."""
-    monkeypatch.setattr(table, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(zoo_table, "PROGRAMS", tmp_path)
     ends = start == "dead" and not signal_name
     (tmp_path / "some_01.py").write_text(
         f"import time\nfor step in range(9):\n    print('step', step, flush=True)\n"

@@ -111,6 +111,8 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
         "batch_size": size if type(size) is int and iterator._auto_collation else None,
         "num_workers": iterator._num_workers,
         "prefetch_factor": iterator._prefetch_factor if has_workers else None,
+        **_sampler_facts(iterator),
+        "epochs": loader.epochs,
         "pin_memory": bool(iterator._pin_memory),
         "persistent_workers": bool(iterator._persistent_workers),
         "batch": iterator._num_yielded,
@@ -121,6 +123,17 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
         "waited": (time.perf_counter_ns() - since) * 1e-9 if since else None,
         "thread_id": thread_id if since else began_before,
         "outstanding": iterator._tasks_outstanding if has_workers else None,
+    }
+
+
+def _sampler_facts(iterator: Any) -> dict[str, Any]:
+    """What says in which order samples come: a sampler of batches names that of samples."""
+    of_batches = iterator._index_sampler
+    sampler = getattr(of_batches, "sampler", of_batches)
+    epoch = getattr(sampler, "epoch", None)
+    return {
+        "sampler": type(sampler).__name__,
+        "sampler_epoch": epoch if type(epoch) is int and epoch >= 0 else None,
     }
 
 

@@ -29,15 +29,17 @@ class Loader:
     """What all iterators of one DataLoader have in common.
 
     Attributes:
+        epochs: Iterators of it that were met; of one with persistent workers its rounds.
         given: Batches given since the agent met it.
         waited_ns: How long they were waited for, together.
         last_ns: How long the last of them was.
     """
 
-    __slots__ = ("given", "last_ns", "number", "waited_ns")
+    __slots__ = ("epochs", "given", "last_ns", "number", "waited_ns")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.epochs = 0
         self.given = 0
         self.waited_ns = 0
         self.last_ns = 0
@@ -225,6 +227,7 @@ class DataLoaders:
         if not self.is_on or thread.is_agents:
             return None
         feed = self.feed_of(iterator)
+        feed.loader.epochs += not iterator._num_yielded
         number = thread.native_id
         depth = self._inside.get(number, 0)
         place, worker = next_task(iterator)

@@ -7,6 +7,7 @@ referenced.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -173,9 +174,17 @@ def _module_row(part: _Part, of_root: tuple[str, str, int], seen: Observed | Non
         held.dtype or buffers.dtype,
         held.device or buffers.device,
         part.module.training,
+        _dropout_of(part.module),
         part.is_compiled,
         *_observed_cells(seen),
     )
+
+
+def _dropout_of(module: Module) -> float | None:
+    """What a dropout leaves out, from 0 to 1; None of any other module."""
+    base = sys.modules["torch"].nn.modules.dropout._DropoutNd
+    share = module.__dict__.get("p") if isinstance(module, base) else None
+    return float(share) if isinstance(share, (int, float)) else None
 
 
 def _observed_cells(seen: Observed | None) -> Row:

@@ -63,6 +63,7 @@ def _row(
         _state_of(optimizer, params).bytes,
         held.dtype,
         held.device,
+        None if recording is None else recording.rows.skipped,
     )
 
 

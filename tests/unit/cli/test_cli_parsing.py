@@ -30,8 +30,9 @@ from tests.harness.targets import clean_env
 pytestmark = pytest.mark.anypython
 
 ASKED = (
-    "add one of backtrace, hang, stragglers, diff, query, eval, jobs, repl, act, profile, arm,"
-    " gradients, leak, summary, dataloaders, labels, memory, oom, fit, status, tables or config"
+    "add one of doctor, backtrace, hang, stragglers, diff, query, eval, jobs, repl, act, profile,"
+    " arm, gradients, leak, summary, dataloaders, labels, memory, oom, fit, status, tables or"
+    " config"
 )
 
 

@@ -1,0 +1,131 @@
+"""The parameters of the models and what trains them, for ``python.parameters``.
+
+Rules of this file: runs in the agent's thread while others train; reads what stands beside a
+tensor's data, never the data. Nothing read stays referenced.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ...messages.common import LiveRows
+from ...tables import PARAMETERS
+from .calls.class_names import class_name, unwrap
+from .calls.module_names import outermost, walk
+from .model.tensor_facts import name_of, sizes_of
+from .steps.found import found_optimizers, found_roots
+from .torch_types import Module, Optimizer
+
+if TYPE_CHECKING:
+    from ..live.question import LiveQuestion
+    from .steps.recording import Recording
+
+Row = tuple[str | int | float | bool | None, ...]
+
+
+def rows(question: LiveQuestion) -> LiveRows:
+    """The rows of ``python.parameters`` now."""
+    recording = question.training.watched()
+    columns = tuple(column.name for column in PARAMETERS.columns)
+    found = () if recording is None else tuple(_rows(recording))
+    return LiveRows(table=PARAMETERS.name, columns=columns, rows=found)
+
+
+def _rows(recording: Recording) -> list[Row]:
+    """One row per parameter of the models, then one per parameter that only an optimizer has."""
+    optimizers = recording.optimizers.alive() or found_optimizers()
+    owners = _owners(recording, optimizers)
+    seen: set[int] = set()
+    found: list[Row] = []
+    for root in outermost(recording.roots.alive()) or found_roots():
+        of_root = recording.models.name_of(root), class_name(unwrap(root))
+        for name, parameter in _named(root):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                found.append(_row(of_root, name, parameter, owners.get(id(parameter), [])))
+    for key, those in owners.items():
+        if key not in seen:
+            optimizer, place, parameter = those[0]
+            found.append(_row((None, None), f"{optimizer.name}[{place}]", parameter, those))
+    return found
+
+
+class _Owner:
+    """An optimizer under its name.
+
+    Attributes:
+        state: Its own dictionary.
+    """
+
+    __slots__ = ("name", "state")
+
+    def __init__(self, name: str, optimizer: Any) -> None:
+        self.name = name
+        self.state = optimizer.state
+
+
+Owned = tuple[_Owner, str, Any]
+
+
+def _owners(recording: Recording, optimizers: list[Optimizer]) -> dict[int, list[Owned]]:
+    """The optimizers that have each parameter, with its place there."""
+    found: dict[int, list[Owned]] = {}
+    for optimizer in optimizers:
+        owner = _Owner(recording.optimizer_names.name_of(optimizer), optimizer)
+        for number, group in enumerate(list(optimizer.param_groups)):
+            for place, parameter in enumerate(list(group["params"])):
+                owned = owner, f"{number}.{place}", parameter
+                found.setdefault(id(parameter), []).append(owned)
+    return found
+
+
+def _named(root: Module) -> list[tuple[str, Any]]:
+    """The parameters of a root by their qualified names."""
+    return [
+        (f"{prefix}.{name}" if prefix else name, parameter)
+        for prefix, module in walk(root, "", set())
+        for name, parameter in list(module._parameters.items())
+        if parameter is not None
+    ]
+
+
+def _row(
+    of_root: tuple[str | None, str | None], name: str, parameter: Any, owners: list[Owned]
+) -> Row:
+    """The row of one parameter, in the order of the table's columns."""
+    tensor_class = sys.modules["torch"].Tensor
+    states = [owner.state.get(parameter) for owner, _, _ in owners]
+    kept = [
+        value
+        for state in states
+        if isinstance(state, dict)
+        for value in list(state.values())
+        if isinstance(value, tensor_class)
+    ]
+    held = sizes_of([parameter])
+    gradient = parameter.grad if parameter.is_leaf else None
+    return (
+        *of_root,
+        name,
+        held.numbers,
+        held.bytes,
+        name_of(parameter.dtype),
+        str(parameter.device),
+        bool(parameter.requires_grad),
+        gradient is not None if parameter.is_leaf else None,
+        None if gradient is None else _version(gradient),
+        _version(parameter),
+        len(owners),
+        ", ".join(owner.name for owner, _, _ in owners) or None,
+        any(isinstance(state, dict) and bool(state) for state in states) if owners else None,
+        sizes_of(kept).bytes,
+    )
+
+
+def _version(tensor: Any) -> int | None:
+    """How often its values were changed in place; None of a tensor that does not count it."""
+    try:
+        return int(tensor._version)
+    except (RuntimeError, TypeError):  # an inference tensor
+        return None

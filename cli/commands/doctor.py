@@ -1,0 +1,99 @@
+"""`probing ENDPOINT doctor`: what is wrong with a training, how sure that is, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...diagnosis.doctor.findings import CERTAINTIES
+from .. import terminal
+from ..ask.many import membership_of
+from ..target import style_option, target_options, target_with
+
+if TYPE_CHECKING:
+    from ...diagnosis.doctor.examine import Report
+    from ...diagnosis.doctor.findings import Finding
+
+_LIMIT_S = 8.0
+"""How long one question may take, so that the whole of it stays below 20 s."""
+_ORDER = tuple(CERTAINTIES)
+_JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
+
+
+@click.command("doctor")
+@click.argument("endpoint", required=False)
+@target_options
+@click.option(
+    "--check", type=click.Choice(_ORDER), default=None, metavar="CERTAINTY",
+    help="Exit with 1 on a finding that is at least so sure: certain, likely or possible.",
+)  # fmt: skip
+@click.option("--rows", type=click.IntRange(min=0), default=5, show_default=True,
+              help="How many findings to show in full; 0 for all.")  # fmt: skip
+@style_option("text", "json", "markdown")
+@click.pass_context
+def command(
+    context: click.Context, *, endpoint: str | None, check: str | None, rows: int, style: str
+) -> None:
+    """Say what is wrong with a training, since when, how sure that is, and what to do.
+
+    Looks at everything that is on record and live, of one process or a whole job, dead or alive:
+    whether it goes on, the loss, gradients, parameters, data, memory, and where the time goes. It
+    takes up to 20 s and changes nothing; some gradients of the next three steps are looked at. What
+    was found comes first, the gravest first; then what is healthy; then what was not looked at,
+    and why. The reference page of findings has every rule with its thresholds.
+
+    `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
+    do not look like this. `possible`: it stands out, and may be meant.
+
+    Ends with 0, whatever it finds; with `--check likely`, with 1 on a finding that is likely or
+    certain.
+    """
+    from ...diagnosis.doctor.examine import examine
+    from ..render.process.doctor import markdown_report, render_report
+
+    target = target_with(context, endpoint)
+    limit_s = _LIMIT_S if target.timeout_s is None else target.limit_s
+    membership = membership_of(target)
+    asked = _asked(target.endpoints)
+    report = examine(membership.members, timeout_s=limit_s, token=target.token, asked=asked)
+    for note in report.notes:
+        terminal.note(note)
+    if style == "json":
+        terminal.write_json(_plain(report))
+    elif style == "markdown":
+        terminal.write(markdown_report(report))
+    else:
+        screen = terminal.screen()
+        terminal.write(
+            render_report(report, width=screen.width, color=screen.color, most=rows or None)
+        )
+    terminal.flush()
+    context.exit(int(check is not None and _is_found(report.findings, check)))
+
+
+def _asked(endpoints: tuple[str, ...]) -> str:
+    """What stands before a command that asks the same."""
+    if len(endpoints) == 1 and endpoints[0].isdecimal():
+        return endpoints[0]
+    return " ".join(f"-t {word}" for word in endpoints)
+
+
+def _is_found(findings: tuple[Finding, ...], least: str) -> bool:
+    """Whether there is a finding of that certainty or a surer one."""
+    sure = _ORDER[: _ORDER.index(least) + 1]
+    return any(finding.certainty in sure for finding in findings)
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    """The report as JSON."""
+    findings = [dataclasses.asdict(finding) for finding in report.findings]
+    return {
+        "findings": [{name: finding[name] for name in _JSON} for finding in findings],
+        "healthy": list(report.healthy),
+        "not_looked_at": [dataclasses.asdict(missed) for missed in report.not_looked_at],
+        "about": report.about,
+        "steps": report.steps,
+        "seconds": round(report.seconds, 2),
+    }

@@ -1,0 +1,117 @@
+"""What is wrong with a training: the verdict, the evidence and the next command of each finding.
+
+Rules of this file: pure functions of their arguments.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from ....diagnosis.doctor.examine import NotLooked, Report
+from ....diagnosis.doctor.findings import Finding
+from ..text import escape_controls, plural
+
+_WIDEST = 100
+_COLORS = {"certain": "\x1b[31m", "likely": "\x1b[33m", "possible": "\x1b[36m"}
+_RESET = "\x1b[0m"
+_MOST_EVIDENCE = 4
+_MOST_MISSED = 6
+
+
+def render_report(
+    report: Report, *, width: int | None, color: bool, most: int | None = None
+) -> str:
+    """The report for a terminal.
+
+    Args:
+        most: Findings to show in full; None for all.
+    """
+    room = min(width or _WIDEST, _WIDEST)
+    shown = report.findings[:most]
+    blocks = [
+        "\n".join(_finding(number, finding, room, color=color))
+        for number, finding in enumerate(shown, 1)
+    ]
+    more = report.findings[len(shown) :]
+    if more:
+        names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
+        blocks.append("\n".join(_wrapped(f"and {names}; --rows 0 shows them", room, "   ")))
+    if not report.findings:
+        blocks.append(f"Nothing wrong was found in {escape_controls(report.about)}.")
+    blocks.append("\n".join(_rest(report, room)))
+    return "\n\n".join(blocks)
+
+
+def _finding(number: int, finding: Finding, room: int, *, color: bool) -> list[str]:
+    """One finding: the verdict, then the evidence, then what to type and to do."""
+    word = finding.certainty
+    label = f"{_COLORS[word]}{word}{_RESET}" if color else word
+    head = _wrapped(finding.summary, room - len(word) - 2, f"{number:2} ", "   ")
+    pad = max(1, room - len(head[0]) - len(word))
+    lines = [head[0] + " " * pad + label, *head[1:]]
+    for sentence in finding.evidence[:_MOST_EVIDENCE]:
+        lines += _wrapped(sentence, room, "     - ", "       ")
+    if finding.fix:
+        lines += _wrapped(f"fix: {finding.fix}", room, "   ", "        ")
+    lines += [f"   next: {escape_controls(finding.next)}"]
+    return lines
+
+
+def _rest(report: Report, room: int) -> list[str]:
+    """What is healthy, what was not looked at, and what all of that rests on."""
+    lines = []
+    if report.healthy:
+        lines += _wrapped(f"healthy: {', '.join(report.healthy)}", room, "", "  ")
+    for missed in report.not_looked_at:
+        lines += _wrapped(f"not looked at: {_missed(missed)}", room, "", "  ")
+    lines.append(f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s")
+    return lines
+
+
+def _missed(missed: NotLooked) -> str:
+    more = len(missed.rules) - _MOST_MISSED
+    names = ", ".join(missed.rules[:_MOST_MISSED]) + (f" and {more} more" if more > 0 else "")
+    return f"{names} ({missed.why})"
+
+
+def _wrapped(text: str, room: int, first: str, later: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        escape_controls(text),
+        max(30, room),
+        initial_indent=first,
+        subsequent_indent=first if later is None else later,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def markdown_report(report: Report) -> str:
+    """The report as something to paste into an issue."""
+    blocks = [f"# What is wrong with {_cell(report.about)}"]
+    if not report.findings:
+        blocks.append("Nothing wrong was found.")
+    for number, finding in enumerate(report.findings, 1):
+        blocks.append(f"## {number}. {_cell(finding.summary)}")
+        facts = [f"- **{finding.certainty}**, `{finding.rule}`"]
+        if finding.since_step is not None:
+            facts[0] += f", since step {finding.since_step}"
+        facts += [f"- {_cell(sentence)}" for sentence in finding.evidence]
+        facts += [f"- Fix: {_cell(finding.fix)}"] if finding.fix else []
+        facts += [f"- Next: `{escape_controls(finding.next)}`"]
+        facts += [f"- Source: <{finding.source}>"] if finding.source else []
+        blocks.append("\n".join(facts))
+    blocks.append("\n".join(_markdown_rest(report.healthy, report.not_looked_at)))
+    blocks.append(f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s.")
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _markdown_rest(healthy: Sequence[str], missed: Sequence[NotLooked]) -> list[str]:
+    lines = [f"Healthy: {', '.join(healthy)}."] if healthy else []
+    lines += [f"- Not looked at: {_cell(_missed(one))}" for one in missed]
+    return lines
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return escape_controls(text).replace("<", "&lt;").replace("*", "\\*")

@@ -1,0 +1,290 @@
+"""From the members of a job to a report: what is wrong, what is healthy, what was not looked at.
+
+Rules of this file: the verdict of `hang` first, since it says whether anything live may be asked;
+then all processes at once, each by all rules; then the rules that compare ranks. A rule that cannot
+be judged is told with its reason, and never taken for healthy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...cluster.job.asking import ask_all
+from ...cluster.job.membership import names_of
+from ...cluster.ranks.gathering import Asking
+from ...errors import ProbingError
+from ..hang.diagnosis import diagnose
+from . import data, gradients, losses, memory, setup, speed, stops
+from .facts import Facts
+from .findings import Finding, NotLookedAt, Rule, Sign, finding_of
+from .ranks import JOB_RULES, Job
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...cluster.job.members import Member
+    from ..hang.evidence import Verdict
+
+RULES: tuple[Rule, ...] = (
+    *stops.RULES,
+    *losses.RULES,
+    *gradients.RULES,
+    *data.RULES,
+    *memory.RULES,
+    *speed.RULES,
+    *setup.RULES,
+)
+"""All rules about one process; those about ranks are `JOB_RULES`."""
+ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
+"""Those and the rules about ranks."""
+MOST_MEMBERS = 32
+"""Of a larger job so many are looked at one by one; `hang` and `stragglers` look at all."""
+_RULES_S = 16.0
+_TOO_LATE = f"the looks before it took longer than {_RULES_S:.0f} s"
+_ABOUT_NOW = frozenset({"crashed", "stops"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotLooked:
+    """Something that could not be judged.
+
+    Attributes:
+        rules: The names of the rules.
+        why: The reason, a clause.
+    """
+
+    rules: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is wrong with a process or a job.
+
+    Attributes:
+        findings: The gravest first.
+        healthy: Subjects all of whose rules were judged, and found nothing.
+        not_looked_at: What was not judged, and why.
+        about: Whom it is about, in a few words.
+        steps: How many steps are on record, at most of all ranks.
+        seconds: How long the looks took.
+        notes: What the reader should know.
+    """
+
+    findings: tuple[Finding, ...]
+    healthy: tuple[str, ...]
+    not_looked_at: tuple[NotLooked, ...]
+    about: str
+    steps: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What the rules have come to for one process."""
+
+    member: Member
+    facts: Facts
+    found: list[tuple[Rule, Sign]]
+    missed: dict[str, str]
+    done: set[str] = dataclasses.field(default_factory=set)
+
+
+def examine(
+    members: Sequence[Member], *, timeout_s: float, token: str | None, asked: str
+) -> Report:
+    """Look at everything that is on record and live.
+
+    Args:
+        timeout_s: How long any one question may take.
+        asked: How the command named the processes, as it stands before another command.
+    """
+    began, began_ns = time.monotonic(), time.time_ns()
+    seen = [member for member in members if member.state != "missing"]
+    verdicts = diagnose(members, timeout_s=timeout_s, token=token, asked=asked)
+    verdict = _of_all(verdicts)
+    chosen = _chosen(seen, verdict)
+
+    begun: list[_Judged] = []
+
+    def look(process: Process, member: Member) -> None:
+        facts = Facts(process, member, verdict)
+        facts.leave_out_steps_since(began_ns)
+        judged = _Judged(member, facts, [], {})
+        begun.append(judged)
+        _judge(judged)
+
+    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=_RULES_S)
+    judged = [_as_it_is(one) for one in tuple(begun)]
+    findings = _merged(judged, asked, of=len(chosen))
+    missed = _missed([one.missed for one in judged])
+    if len(chosen) > 1:
+        asking = Asking(members=tuple(seen), timeout_s=timeout_s, token=token)
+        found, not_judged = _judge_job(judged, asking, verdict, asked)
+        findings += found
+        missed = _missed([*(one.missed for one in judged), not_judged])
+    notes = tuple(
+        f"{names_of([o.member])} could not be looked at: {o.error.message}"
+        for o in outcomes
+        if o.error is not None and o.state != "late"
+    )
+    if len(chosen) < len(seen):
+        notes += (f"{len(chosen)} of {len(seen)} processes were looked at one by one",)
+    findings = _without_effects(sorted(findings, key=lambda finding: finding.order))
+    return Report(
+        findings=tuple(findings),
+        healthy=_healthy(findings, missed) if judged else (),
+        not_looked_at=missed,
+        about=names_of(seen),
+        steps=max((_steps_of(one) for one in judged), default=0),
+        seconds=time.monotonic() - began,
+        notes=notes,
+    )
+
+
+def _of_all(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The gravest verdict."""
+    order = ("hang", "crashed", "slow", "fine")
+    return min(verdicts, key=lambda verdict: order.index(verdict.outcome), default=None)
+
+
+def _chosen(members: Sequence[Member], verdict: Verdict | None) -> list[Member]:
+    """Whom to look at one by one: those that the verdict names, and others in their order."""
+    named = {cause.rank for cause in verdict.causes} if verdict is not None else set()
+    ordered = sorted(members, key=lambda m: m.rank not in named if m.rank is not None else True)
+    chosen = ordered[:MOST_MEMBERS]
+    return [member for member in members if member in chosen]
+
+
+def _judge(judged: _Judged) -> None:
+    """All rules on one process, one after the other, those that take time last."""
+    for rule in sorted(RULES, key=lambda rule: rule.is_slow):
+        signs, why = _run(functools.partial(rule.look, judged.facts))
+        judged.found += [(rule, sign) for sign in signs]
+        if why is not None:
+            judged.missed[rule.name] = why
+        judged.done.add(rule.name)
+
+
+def _as_it_is(judged: _Judged) -> _Judged:
+    """What was judged until now: a thread may still be at it, and is not waited for."""
+    done = set(judged.done)
+    late = {rule.name: _TOO_LATE for rule in RULES if rule.name not in done}
+    found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
+    missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
+    return dataclasses.replace(judged, found=found, missed=missed)
+
+
+def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
+    """What a rule finds, or why it could not be judged."""
+    found: list[Sign] = []
+    try:
+        for sign in look():
+            found.append(sign)  # noqa: PERF402 - what came before an error counts
+    except NotLookedAt as error:
+        return found, str(error)
+    except ProbingError as error:
+        return found, error.message.rstrip(".")
+    except Exception as error:  # noqa: BLE001 - one rule that fails must not hide the others
+        return found, f"internal error: {type(error).__name__}: {error}"
+    return found, None
+
+
+def _judge_job(
+    judged: Sequence[_Judged], asking: Asking, verdict: Verdict | None, asked: str
+) -> tuple[list[Finding], dict[str, str]]:
+    """The rules that compare ranks."""
+    ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
+    stands_still = verdict is not None and verdict.outcome != "fine"
+    job = Job(ranks=ranks, asking=asking, stands_still=stands_still)
+    findings, missed = [], {}
+    for job_rule in JOB_RULES if len(ranks) > 1 else ():
+        signs, why = _run(functools.partial(job_rule.look, job))
+        findings += [finding_of(job_rule.rule, sign, asked=asked) for sign in signs]
+        if why is not None:
+            missed[job_rule.rule.name] = why
+    return findings, missed
+
+
+def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
+    """What the rules have found in each process, each rule once."""
+    by_rule: dict[str, list[tuple[Member, Rule, Sign]]] = {}
+    for one in judged:
+        for rule, sign in one.found:
+            by_rule.setdefault(rule.name, []).append((one.member, rule, sign))
+    findings = []
+    for those in by_rule.values():
+        _, rule, sign = max(those, key=lambda found: (found[2].weight, found[2].certainty))
+        finding = finding_of(rule, sign, asked=asked)
+        members = list({id(member): member for member, _, _ in those}.values())
+        is_of_job = rule.group in _ABOUT_NOW
+        if of > 1 and not is_of_job:
+            who = names_of(members)
+            finding = dataclasses.replace(
+                finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}"
+            )
+        findings.append(finding)
+    return findings
+
+
+def _without_effects(findings: list[Finding]) -> list[Finding]:
+    """Without what another finding explains: one cause is told once."""
+    if any(f.group in _ABOUT_NOW and f.certainty != "possible" for f in findings):
+        findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
+    names = {finding.rule for finding in findings}
+    gone: set[str] = set()
+    for cause, effects in _EXPLAINS.items():
+        if cause in names:
+            gone |= effects & names
+    return [finding for finding in findings if finding.rule not in gone]
+
+
+_EXPLAINS: dict[str, frozenset[str]] = {
+    "loss-not-finite": frozenset(
+        {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
+    ),
+    "ended-quietly": frozenset({"loss-not-finite"}),
+    "diverging": frozenset({"exploding-gradients", "loss-spike"}),
+    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
+    "scaler-skips": frozenset({"never-steps"}),
+    "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
+    "garbage-collector": frozenset({"own-code"}),
+    "checkpoints": frozenset({"own-code", "straggler"}),
+    "profiler-on": frozenset({"memory-grows"}),
+    "slower-and-slower": frozenset({"slower-since"}),
+    "straggler": frozenset({"collectives"}),
+    "rate-zero": frozenset({"loss-flat"}),
+}
+"""What follows from what."""
+
+
+def _missed(each: Iterable[dict[str, str]]) -> tuple[NotLooked, ...]:
+    """What was not judged, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for missed in each:
+        for name, why in missed.items():
+            names = by_reason.setdefault(why, [])
+            if name not in names:
+                names.append(name)
+    return tuple(NotLooked(rules=tuple(names), why=why) for why, names in by_reason.items())
+
+
+def _healthy(findings: Sequence[Finding], missed: Sequence[NotLooked]) -> tuple[str, ...]:
+    """Subjects of which each rule was judged and found nothing."""
+    told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
+    subjects: dict[str, bool] = {}
+    for rule in RULES:
+        subjects[rule.subject] = subjects.get(rule.subject, True) and rule.name not in told
+    return tuple(subject for subject, is_well in subjects.items() if is_well)
+
+
+def _steps_of(judged: _Judged) -> int:
+    try:
+        return len(judged.facts.steps)
+    except NotLookedAt:
+        return 0

@@ -1,0 +1,353 @@
+"""What is known of one process, each thing asked for once.
+
+Rules of this file: recorded tables are read from the record, whatever state the process is in. Live
+ones are asked for until one is not answered: from then on nothing live is asked, so that a process
+that hangs costs one limit and not ten.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ...errors import ProbingError, TimedOut, Unreachable
+from ...tables import STEP_PHASES
+from .findings import NotLookedAt
+from .series import Floats
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...cluster.job.members import Member
+    from ...rundir.folders import ProcessFolder
+    from ..hang.evidence import Verdict
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+MOST_STEPS = 4000
+"""So many of the newest steps are looked at."""
+WINDOW = 100
+"""How things are now is told from so many of them,"""
+LEAST_STEPS = 8
+"""or from this many at least."""
+_WARM_UP = 3
+"""The first steps of a training load libraries, allocate and compile."""
+_SAMPLED_S = 2.0
+_HZ = 50
+
+_COLUMNS = (
+    "step, start_ns, duration, loss, first_loss, loss_finite, grad_norm, clipped_norm, lr, samples,"
+    " tokens, micro_batches, data_wait_s, to_device_s, forward_s, loss_s, backward_s,"
+    " gradient_sync_s, gradients_s, optimizer_s, other_s, amp_scale, skipped, cpu_s, process_cpu_s,"
+    " gc_s, major_faults, voluntary_switches, involuntary_switches, optimizer, optimizer_steps,"
+    " failed"
+)
+_STEPS = (
+    f"SELECT {_COLUMNS} FROM python.steps WHERE start_ns < {{until}}"  # noqa: S608 - our columns
+    f" ORDER BY seq DESC LIMIT {MOST_STEPS}"
+)
+_EVER = (1 << 63) - 1
+_CROWDED = 25.0
+"""Percent of the last ten seconds in which something waited for a processor."""
+_LIBRARIES = re.compile(
+    r"/probing/(?:agent|safety)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
+)
+_FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotLine:
+    """A line of the program's own code, and what part of the samples it was in.
+
+    Attributes:
+        share: From 0 to 1.
+        inner: The innermost function at most of those moments, such as ``gc.collect``.
+    """
+
+    func: str
+    place: str
+    share: float
+    inner: str = ""
+
+
+class Steps:
+    """The rows of python.steps that have ended, oldest first, by column."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = [row for row in rows if row["duration"] is not None]
+        self.open = next((row for row in rows if row["duration"] is None), None)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str, *, missing: float = math.nan) -> Floats:
+        """A column as numbers.
+
+        Args:
+            missing: What stands for NULL.
+        """
+        values = [missing if row[name] is None else float(row[name]) for row in self.rows]
+        return np.array(values, dtype=np.float64)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the steps."""
+        return [row["step"] for row in self.rows]
+
+    @property
+    def begins_at_start(self) -> bool:
+        """Whether the first steps of the training are on record."""
+        return bool(self.rows) and self.rows[0]["step"] <= 1
+
+    def settled(self) -> Steps:
+        """Without the first steps of the training, where they are on record."""
+        if not self.begins_at_start:
+            return self
+        return Steps(self.rows[_WARM_UP:])
+
+    def last(self, count: int = WINDOW) -> Steps:
+        """The newest ones."""
+        return Steps(self.rows[-count:])
+
+    def seconds(self, phase: str) -> float:
+        """What all steps together have spent in a phase."""
+        return float(self.column(f"{phase}_s", missing=0.0).sum())
+
+    @property
+    def total_s(self) -> float:
+        """How long all of them took together."""
+        return float(self.column("duration").sum())
+
+    @property
+    def median_s(self) -> float:
+        """How long one takes."""
+        return float(np.median(self.column("duration"))) if self.rows else math.nan
+
+    def shares(self) -> dict[str, float]:
+        """What part of the time each phase took, waiting for other ranks among them."""
+        total = self.total_s
+        phases = (*STEP_PHASES, "gradient_sync")
+        return {phase: self.seconds(phase) / total if total else 0.0 for phase in phases}
+
+
+class Facts:
+    """What one process tells.
+
+    Attributes:
+        verdict: What `hang` says of it or its job; None where that was not asked.
+        is_alive: Whether it runs.
+    """
+
+    def __init__(
+        self, process: Process, member: Member, verdict: Verdict | None, *, live_s: float = 12.0
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            live_s: For how long live questions are begun: a process that is slow to answer is not
+                asked for ever.
+        """
+        self._process, self.member, self.verdict = process, member, verdict
+        self._live_s, self._end = live_s, time.monotonic() + live_s
+        self._until = _EVER
+        self._known: dict[str, Any] = {}
+        self._silent: str | None = None
+        folder = self.folder
+        self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
+
+    @property
+    def folder(self) -> ProcessFolder | None:
+        """Its run folder; None where it is on another machine, or has no agent."""
+        return self._process.folder
+
+    @property
+    def process(self) -> Process:
+        """The process itself, for what is asked by one rule alone."""
+        return self._process
+
+    @property
+    def steps(self) -> Steps:
+        """Its steps.
+
+        Raises:
+            NotLookedAt: There is no record of them.
+        """
+        sql = _STEPS.format(until=self._until)
+        return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
+
+    def leave_out_steps_since(self, moment_ns: int) -> None:
+        """Leave out steps that began while it was being looked at: that may have slowed them."""
+        if self.folder is not None:  # another machine has another clock
+            self._until = moment_ns
+
+    @functools.cached_property
+    def crowd(self) -> str:
+        """That its machine has more to do than it has processors for; empty where it has not."""
+        if self.folder is None:
+            return ""
+        try:
+            text = Path("/proc/pressure/cpu").read_text()
+        except OSError:
+            load = os.getloadavg()[0] / (os.cpu_count() or 1)
+            return f"the machine has {load:.1f} times as much to do as it can" if load > 1.5 else ""
+        share = float(text.split("avg10=")[1].split()[0])
+        if share < _CROWDED:
+            return ""
+        return f"others use the machine: for {share:.0f} % of the time something waits for a core"
+
+    def now(self, *, least: int = LEAST_STEPS) -> Steps:
+        """Its newest steps, without those of the training's start.
+
+        Raises:
+            NotLookedAt: There are too few.
+        """
+        found = self.steps.settled().last()
+        if len(found) < least:
+            number = len(found)
+            raise NotLookedAt(
+                f"only {number} step{'' if number == 1 else 's'} after the first {_WARM_UP} on"
+                f" record, and {least} are needed"
+            )
+        return found
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a query of recorded tables.
+
+        Raises:
+            NotLookedAt: There is no record, or none of that kind.
+        """
+        return self._once(sql, lambda: self._process.query(sql).to_pylist())
+
+    def live(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a live table.
+
+        Raises:
+            NotLookedAt: It cannot be asked, or did not answer before.
+        """
+
+        def ask() -> list[dict[str, Any]]:
+            self.need_answers()
+            return self._process.live(table, wait_s=None).dicts()
+
+        return self._once(f"live {table}", ask)
+
+    def need_answers(self) -> None:
+        """Make sure that the process may be asked for something live.
+
+        Raises:
+            NotLookedAt: It has ended, or did not answer before.
+        """
+        if not self.is_alive:
+            raise NotLookedAt("the process has ended, and only its record can be asked")
+        if self._silent is not None:
+            raise NotLookedAt(self._silent)
+        if self.stands_still:
+            raise NotLookedAt("the training does not go on")
+        if time.monotonic() > self._end:
+            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.0f} s")
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long live questions are still begun."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether it hangs, or is about to."""
+        verdict = self.verdict
+        return verdict is not None and (verdict.is_hang or verdict.outcome == "hang")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The values of python.environment by their names."""
+        return {r["name"]: r["value"] for r in self.live("environment") if r["value"] is not None}
+
+    def ask(self, name: str, question: Callable[[], T]) -> T:
+        """The answer to a live question, which is asked once.
+
+        Raises:
+            NotLookedAt: It cannot be asked, or did not answer before.
+        """
+
+        def asked() -> T:
+            self.need_answers()
+            return question()
+
+        return self._once(name, asked)
+
+    def hot_lines(self) -> list[HotLine]:
+        """Lines of the program that the training thread was in, the commonest first.
+
+        It is sampled from outside for two seconds and not paused.
+
+        Raises:
+            NotLookedAt: It is on another machine, or cannot be sampled.
+        """
+
+        def sample() -> list[HotLine]:
+            self.need_answers()
+            if self.folder is None:
+                raise NotLookedAt("only a command on its own machine can sample it")
+            samples = self._process.sample(_SAMPLED_S, hz=_HZ, idle=True)
+            return _hot_lines(samples.stacks)
+
+        return self._once("hot lines", sample)
+
+    def _once(self, key: str, question: Callable[[], T]) -> T:
+        """What a question gave when it was asked first."""
+        if key not in self._known:
+            try:
+                self._known[key] = question()
+            except NotLookedAt as error:
+                self._known[key] = error
+            except ProbingError as error:
+                self._known[key] = NotLookedAt(error.message.rstrip("."))
+                if error.exit_code in {Unreachable.exit_code, TimedOut.exit_code}:
+                    self._silent = error.message.rstrip(".")
+        found = self._known[key]
+        if isinstance(found, NotLookedAt):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+
+def _hot_lines(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
+    """The lines of the program in the main thread's stacks, by their share."""
+    main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
+    total = sum(number for _, number in main)
+    counts: dict[tuple[str, str], int] = {}
+    inner: dict[tuple[str, str], dict[str, int]] = {}
+    for frames, number in main:
+        places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
+        own = [match for match in places if not _LIBRARIES.search(match["file"])]
+        if not own:
+            continue
+        key = own[-1]["func"], f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}"
+        counts[key] = counts.get(key, 0) + number
+        below = inner.setdefault(key, {})
+        name = places[-1]["func"]
+        below[name] = below.get(name, 0) + number
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return [
+        HotLine(
+            func=func,
+            place=place,
+            share=number / total,
+            inner=max(inner[func, place].items(), key=lambda item: item[1])[0],
+        )
+        for (func, place), number in ordered
+    ]
+
+
+@functools.cache
+def percent(share: float) -> str:
+    """A share as people write it: `61 %`; below one per cent with a digit more."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"

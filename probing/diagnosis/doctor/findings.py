@@ -1,0 +1,135 @@
+"""What the doctor looks for and what it says: rules, and findings of them.
+
+Rules of this file: records only. A rule is one `Rule` in the file of its subject; the engine, the
+help, the reference page and the tests read the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .facts import Facts
+
+Certainty = Literal["certain", "likely", "possible"]
+CERTAINTIES: dict[Certainty, str] = {
+    "certain": "It is on record or was counted, and has no other reading.",
+    "likely": "It was measured, and healthy trainings do not look like this; another cause can"
+    " be thought of.",
+    "possible": "Something stands out that may be meant so: worth one look.",
+}
+"""What each certainty promises, the surest first."""
+
+Group = Literal["crashed", "stops", "numbers", "memory", "slow"]
+GROUPS: dict[Group, str] = {
+    "crashed": "It has ended",
+    "stops": "It does not go on",
+    "numbers": "It computes the wrong thing",
+    "memory": "Its memory",
+    "slow": "It is slow",
+}
+
+
+class NotLookedAt(Exception):
+    """A rule cannot be judged; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """What a rule has found in one process.
+
+    Attributes:
+        summary: One sentence: what is wrong, where, by how much.
+        since_step: The step since when; None where that is not known or plays no part.
+        evidence: What it follows from, a sentence or figure each.
+        weight: From 0 to 1: how much of the time, memory or training it is about.
+        fix: What to do instead of what the rule says.
+        next: The command that shows more, instead of the rule's.
+    """
+
+    certainty: Certainty
+    summary: str
+    since_step: int | None = None
+    evidence: tuple[str, ...] = ()
+    weight: float = 0.0
+    fix: str = ""
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that can be wrong.
+
+    Attributes:
+        name: By which it is known in every output; stays the same between versions.
+        subject: What is healthy where none of its rules finds anything.
+        symptom: What it looks like, in words.
+        evidence: What is looked at, with the thresholds and their reason.
+        certainty: The surest that it says.
+        gravity: From 0 to 100: what comes first.
+        fix: What to do.
+        source: What the advice is taken from.
+        next: The command that shows more; ``ENDPOINT`` stands for the process.
+        look: What finds it.
+        is_slow: Whether that takes seconds, as steps of the training are waited for.
+
+    A `look` raises `NotLookedAt` where it cannot be judged.
+    """
+
+    name: str
+    group: Group
+    subject: str
+    symptom: str
+    evidence: str
+    certainty: Certainty
+    gravity: int
+    fix: str
+    next: str
+    look: Callable[[Facts], Iterable[Sign]]
+    source: str = ""
+    is_slow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is wrong with a process or a job.
+
+    Attributes:
+        rule: The name of its rule.
+        who: The ranks or processes that it is about; empty where one process was asked.
+        order: What findings are sorted by, the gravest first.
+    """
+
+    rule: str
+    group: Group
+    certainty: Certainty
+    summary: str
+    since_step: int | None
+    evidence: tuple[str, ...]
+    next: str
+    fix: str
+    source: str = ""
+    who: str = ""
+    order: tuple[int, float] = (0, 0.0)
+
+
+def finding_of(rule: Rule, sign: Sign, *, asked: str) -> Finding:
+    """A sign as it is told.
+
+    Args:
+        asked: What stands before a command that asks the same process.
+    """
+    return Finding(
+        rule=rule.name,
+        group=rule.group,
+        certainty=sign.certainty,
+        summary=sign.summary[:1].upper() + sign.summary[1:],
+        since_step=sign.since_step,
+        evidence=sign.evidence,
+        next=(sign.next or rule.next).replace("ENDPOINT", asked),
+        fix=sign.fix or rule.fix,
+        source=rule.source,
+        order=(int(sign.certainty == "possible"), -(rule.gravity + 10 * sign.weight)),
+    )

@@ -1,0 +1,230 @@
+"""Rules that compare the ranks of a job with each other.
+
+Rules of this file: pure functions of the facts of all ranks that were looked at, by rank; each is
+named by one `JobRule` at the end. Ranks of unlike work, as the stages of a pipeline, are compared
+in nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...cluster.ranks.differences import PARAMETER, compare_facts
+from ...cluster.ranks.gather_facts import gather_facts
+from ...cluster.ranks.gather_times import gather_times
+from ...cluster.ranks.reasons import reasons
+from ...cluster.ranks.stragglers import find_stragglers
+from ...units import duration
+from .facts import Facts, percent
+from .findings import NotLookedAt, Rule, Sign
+
+if TYPE_CHECKING:
+    from ...cluster.ranks.gathering import Asking
+    from ...cluster.ranks.pace import RankPace
+
+_SAME_LOSSES = 8
+_LAST = 40
+_FIRST_CALLS = (
+    "SELECT step, min(seq) AS seq FROM python.collectives WHERE op = 'all_reduce' AND step IN"
+    " (SELECT step FROM python.steps WHERE duration IS NOT NULL) AND process_group = '0'"
+    " GROUP BY step ORDER BY step DESC LIMIT 50"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The ranks of a job.
+
+    Attributes:
+        ranks: What each tells that was looked at.
+        asking: How all of them are asked.
+        stands_still: Whether nothing live may be asked.
+    """
+
+    ranks: Mapping[int, Facts]
+    asking: Asking
+    stands_still: bool
+
+    def need_answers(self) -> None:
+        """Make sure that the ranks train.
+
+        Raises:
+            NotLookedAt: They do not.
+        """
+        if self.stands_still:
+            raise NotLookedAt("the training does not go on")
+        if not all(facts.is_alive for facts in self.ranks.values()):
+            raise NotLookedAt("not all ranks are alive")
+
+
+def _straggler(job: Job) -> Iterator[Sign]:
+    """Ranks hold up the others."""
+    times, _ = gather_times(job.asking, last=_LAST)
+    report = find_stragglers(times)
+    if not report.stragglers:
+        return
+    worst = report.stragglers[0]
+    share = worst.excess_s / report.step_s if report.step_s else 0.0
+    names = ", ".join(str(pace.rank) for pace in report.stragglers[:4])
+    yield Sign(
+        certainty="likely",
+        summary=f"Rank{'s' if len(report.stragglers) > 1 else ''} {names} hold"
+        f"{'s' if len(report.stragglers) == 1 else ''} up the others: {duration(worst.excess_s)}"
+        f" more per step than its like{_because(worst)}",
+        evidence=(
+            f"slow in {worst.slow_steps} of {worst.steps} steps, {worst.z:.1f} standard deviations",
+            f"last to come to {worst.last_in} of {worst.collectives} collectives",
+            f"{percent(share)} of a step",
+        ),
+        weight=min(1.0, share),
+    )
+
+
+def _because(pace: RankPace) -> str:
+    """The first reason, as a clause."""
+    found = next(iter(reasons(pace)), None)
+    return f": {found}" if found else ""
+
+
+def _same_data(job: Job) -> Iterator[Sign]:
+    """Ranks have bit for bit the same losses."""
+    by_step: dict[int, set[float]] = {}
+    seen: dict[int, int] = {}
+    for facts in job.ranks.values():
+        for row in facts.steps.rows[-200:]:
+            if row["loss"] is not None and row["loss"] == row["loss"]:
+                by_step.setdefault(row["step"], set()).add(row["loss"])
+                seen[row["step"]] = seen.get(row["step"], 0) + 1
+    common = [step for step, number in seen.items() if number == len(job.ranks)]
+    same = [step for step in common if len(by_step[step]) == 1]
+    different = {next(iter(by_step[step])) for step in same}
+    if len(common) < _SAME_LOSSES or len(same) < 0.9 * len(common):
+        return
+    if len(different) < _SAME_LOSSES:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"All {len(job.ranks)} ranks have the same loss in each step, to the last bit: they"
+        " train on the same data, and all but one add nothing",
+        since_step=min(common),
+        evidence=(f"{len(same)} of {len(common)} steps that all ranks have on record",),
+        weight=0.8,
+    )
+
+
+def _different_parameters(job: Job) -> Iterator[Sign]:
+    """Ranks have parameters that should be equal and are not."""
+    job.need_answers()
+    if not all(_is_replica(facts) for facts in job.ranks.values()):
+        raise NotLookedAt("the ranks do not all reduce gradients with each other")
+    if not _in_lockstep(job):
+        raise NotLookedAt("the ranks do not make their steps together")
+    told, _ = gather_facts(job.asking)
+    comparison = compare_facts([one.facts for one in told])
+    found = [one for one in comparison.differences if one.kind == PARAMETER]
+    if not found:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The ranks have different parameters: {len(found)} of"
+        f" {len(found) + comparison.equal.get(PARAMETER, 0)} differ after the same step, first"
+        f" {found[0].name}",
+        evidence=("checksums of all parameters, at the end of one step of all ranks",),
+        weight=0.9,
+    )
+
+
+def _in_lockstep(job: Job) -> bool:
+    """Whether steps of the same number begin with the same collective on all ranks."""
+    firsts: dict[int, set[int]] = {}
+    for facts in job.ranks.values():
+        for row in facts.rows(_FIRST_CALLS):
+            firsts.setdefault(row["step"], set()).add(row["seq"])
+    return all(len(found) == 1 for found in firsts.values())
+
+
+def _is_replica(facts: Facts) -> bool:
+    """Whether a rank averages gradients with all others: its parameters should be theirs."""
+    rows = facts.rows(
+        "SELECT max(group_size) AS size, count(*) AS calls FROM python.collectives"
+        " WHERE op = 'all_reduce' AND step IN (SELECT step FROM python.steps ORDER BY step DESC"
+        " LIMIT 5)"
+    )
+    is_message = facts.rows(
+        "SELECT count(*) AS calls FROM python.collectives WHERE op IN ('send', 'recv')"
+    )
+    world = facts.member.world_size
+    return bool(rows[0]["calls"]) and rows[0]["size"] == world and not is_message[0]["calls"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRule:
+    """A rule about the ranks of a job.
+
+    Attributes:
+        rule: What it is; its own `look` finds nothing in a single process.
+        look: What finds it.
+    """
+
+    rule: Rule
+    look: Callable[[Job], Iterable[Sign]]
+
+
+def _nothing(_: Facts) -> tuple[Sign, ...]:
+    return ()
+
+
+JOB_RULES = (
+    JobRule(
+        rule=Rule(
+            name="straggler",
+            group="slow",
+            subject="ranks",
+            symptom="All ranks wait in collectives for one.",
+            evidence="The verdict of `stragglers` over the last 40 steps.",
+            certainty="likely",
+            gravity=48,
+            fix="Look at that rank alone: its data, its machine, its device.",
+            next="probing ENDPOINT stragglers",
+            look=_nothing,
+        ),
+        look=_straggler,
+    ),
+    JobRule(
+        rule=Rule(
+            name="same-data",
+            group="numbers",
+            subject="ranks",
+            symptom="More ranks do not make the training learn faster.",
+            evidence="`loss` of python.steps: equal to the last bit on all ranks in nine of ten"
+            " steps, eight or more of them.",
+            certainty="likely",
+            gravity=69,
+            fix="Give the loader a DistributedSampler, or each rank its own shards and seed.",
+            source="https://pytorch.org/docs/stable/data.html",
+            next='probing ENDPOINT query "SELECT step, rank, loss FROM python.steps'
+            ' ORDER BY step DESC LIMIT 20"',
+            look=_nothing,
+        ),
+        look=_same_data,
+    ),
+    JobRule(
+        rule=Rule(
+            name="different-parameters",
+            group="numbers",
+            subject="ranks",
+            symptom="Each rank has a model of its own, and the checkpoint is that of one.",
+            evidence="Checksums of all parameters at the end of one step, of ranks that all reduce"
+            " with each other and send no messages.",
+            certainty="likely",
+            gravity=71,
+            fix="Broadcast the parameters of rank 0 once, or use DistributedDataParallel.",
+            source="https://pytorch.org/docs/stable/notes/ddp.html",
+            next="probing ENDPOINT diff",
+            look=_nothing,
+        ),
+        look=_different_parameters,
+    ),
+)

@@ -1,0 +1,205 @@
+"""Rules about how the training was set up: switches, threads, types.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from .facts import Facts, percent
+from .findings import NotLookedAt, Rule, Sign
+
+_LOOK_S = 2.0
+_MANY_FRAMES = 8
+
+
+def _threads(facts: Facts) -> Iterator[Sign]:
+    """Torch computes with more threads than there are processors."""
+    environment = facts.environment
+    threads, cpus = int(environment.get("num_threads", 0)), int(environment.get("cpus", 0))
+    if not cpus or threads <= cpus:
+        return
+    yield Sign(
+        certainty="certain",
+        summary=f"torch computes with {threads} threads on {cpus} processor"
+        f"{'' if cpus == 1 else 's'}: they get into each other's way in every operation",
+        evidence=(f"torch.get_num_threads() is {threads}; the process may use {cpus} processors",),
+        weight=0.5,
+        fix=f"Set OMP_NUM_THREADS={cpus}, or torch.set_num_threads({cpus}).",
+    )
+
+
+def _anomaly(facts: Facts) -> Iterator[Sign]:
+    """Autograd's anomaly detection is on."""
+    if facts.environment.get("anomaly_detection") != "True":
+        return
+    yield Sign(
+        certainty="certain",
+        summary="The anomaly detection of autograd is on: each operation keeps its stack, and each"
+        " gradient is searched for NaN",
+        evidence=("torch.is_anomaly_enabled() is True",),
+        weight=0.5,
+    )
+
+
+def _profiler(facts: Facts) -> Iterator[Sign]:
+    """A profiler of the script is recording."""
+    if facts.environment.get("profiler") != "True":
+        return
+    yield Sign(
+        certainty="likely",
+        summary="A torch profiler of the script records right now: steps are slower, and its events"
+        " fill the memory until it ends",
+        evidence=("torch.autograd.profiler is enabled",),
+        weight=0.5,
+    )
+
+
+def _recompiling(facts: Facts) -> Iterator[Sign]:
+    """torch.compile compiles again and again."""
+    before = facts.environment.get("compiled_frames")
+    if before is None or int(before) < 2:
+        return
+    time.sleep(_LOOK_S)
+    after = facts.ask("compiled frames", lambda: _frames(facts))
+    new = after - int(before)
+    if new <= 0 and int(before) < _MANY_FRAMES:
+        return
+    yield Sign(
+        certainty="likely" if new > 0 else "possible",
+        summary=f"torch.compile has compiled {after} pieces of code"
+        + (f", {new} of them in the last {_LOOK_S:.0f} s: it compiles again and again" if new
+           else ""),
+        evidence=('the counter "unique_graphs" of torch._dynamo',),
+        weight=1.0 if new > 0 else 0.2,
+    )  # fmt: skip
+
+
+def _frames(facts: Facts) -> int:
+    rows = facts.process.live("environment").dicts()
+    return int(next(row["value"] for row in rows if row["name"] == "compiled_frames"))
+
+
+def _float64(facts: Facts) -> Iterator[Sign]:
+    """A model computes in float64."""
+    rows = [row for row in facts.live("parameters") if row["trainable"]]
+    total = sum(row["numel"] or 0 for row in rows)
+    double = sum(row["numel"] or 0 for row in rows if row["dtype"] == "float64")
+    if not total or double < total / 2:
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"The model computes in float64: {percent(double / total)} of its parameters, twice"
+        " the memory and less than half the speed of float32",
+        evidence=("`dtype` of python.parameters",),
+        weight=0.5,
+    )
+
+
+def _tf32(facts: Facts) -> Iterator[Sign]:
+    """Matrices of float32 are multiplied without TF32 on a device that has it."""
+    environment = facts.environment
+    if not environment.get("device", "").startswith("cuda"):
+        raise NotLookedAt("no accelerator is in use")
+    rows = [row for row in facts.live("parameters") if row["trainable"]]
+    is_single = any(row["dtype"] == "float32" and row["device"].startswith("cuda") for row in rows)
+    if not is_single or environment.get("float32_matmul_precision") != "highest":
+        return
+    yield Sign(
+        certainty="possible",
+        summary="Matrices of float32 are multiplied without TF32",
+        evidence=("torch.get_float32_matmul_precision() is highest",),
+        weight=0.2,
+    )
+
+
+_ENVIRONMENT = (
+    "probing ENDPOINT query \"SELECT name, value FROM python.environment WHERE kind IN ('torch',"
+    " 'place')\""
+)
+RULES = (
+    Rule(
+        name="too-many-threads",
+        group="slow",
+        subject="set-up",
+        symptom="All processors are busy, and each operation takes longer than on one.",
+        evidence="`num_threads` of python.environment above the processors that the process may"
+        " use.",
+        certainty="certain",
+        gravity=45,
+        fix="Set OMP_NUM_THREADS to the number of processors.",
+        source="https://pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html",
+        next=_ENVIRONMENT,
+        look=_threads,
+    ),
+    Rule(
+        name="anomaly-detection",
+        group="slow",
+        subject="set-up",
+        symptom="Forward and backward passes are several times slower than they need be.",
+        evidence="torch.is_anomaly_enabled().",
+        certainty="certain",
+        gravity=47,
+        fix="Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly(): `probing PID arm"
+        " nan` looks at some steps instead.",
+        source="https://pytorch.org/docs/stable/autograd.html",
+        next=_ENVIRONMENT,
+        look=_anomaly,
+    ),
+    Rule(
+        name="profiler-on",
+        group="slow",
+        subject="set-up",
+        symptom="Steps are slow, and memory grows with each.",
+        evidence="torch's profiler is enabled at the moment of the look, by the script.",
+        certainty="likely",
+        gravity=47,
+        fix="Give the profiler a schedule(wait, warmup, active, repeat), or remove it.",
+        source="https://pytorch.org/docs/stable/profiler.html",
+        next=_ENVIRONMENT,
+        look=_profiler,
+    ),
+    Rule(
+        name="recompiling",
+        group="slow",
+        subject="compilation",
+        symptom="Some steps take seconds, again and again.",
+        evidence="The number of graphs that torch.compile has made grows between two looks; only"
+        f" possible from {_MANY_FRAMES} graphs on.",
+        certainty="likely",
+        gravity=46,
+        fix="Pad batches to a few lengths, or compile with dynamic=True; TORCH_LOGS=recompiles says"
+        " why.",
+        source="https://pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
+        next=_ENVIRONMENT,
+        look=_recompiling,
+        is_slow=True,
+    ),
+    Rule(
+        name="float64",
+        group="slow",
+        subject="set-up",
+        symptom="Twice the memory and half the speed that one is used to.",
+        evidence="`dtype` of python.parameters: half of the trainable numbers. It may be meant.",
+        certainty="possible",
+        gravity=38,
+        fix="Convert the data that comes from numpy: torch.from_numpy(x).float().",
+        next='probing ENDPOINT query "SELECT parameter, dtype FROM python.parameters"',
+        look=_float64,
+    ),
+    Rule(
+        name="tf32-off",
+        group="slow",
+        subject="set-up",
+        symptom="Matrix products take several times as long as the device needs.",
+        evidence="float32 parameters on an accelerator, and float32_matmul_precision is highest.",
+        certainty="possible",
+        gravity=20,
+        fix="torch.set_float32_matmul_precision('high'), or bfloat16 by autocast.",
+        source="https://pytorch.org/docs/stable/notes/cuda.html",
+        next=_ENVIRONMENT,
+        look=_tf32,
+    ),
+)

@@ -1,0 +1,147 @@
+"""`probing doctor` on real trainings: what is said of one with a fault, and of one without."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.jobs import StartJob
+from tests.harness.targets import Target, wait_until
+
+pytestmark = pytest.mark.torch
+
+Start = Callable[..., Target]
+
+
+@pytest.fixture
+def ailing(program: Start) -> Iterator[Callable[[str, int], Target]]:
+    """Start the training with a fault, and wait for a step; what it leaves in memory is removed."""
+    started: list[Target] = []
+
+    def start(way: str, step: int) -> Target:
+        target = program("ailing", way)
+        started.append(target)
+        target.wait_for_step(step)
+        return target
+
+    yield start
+    for target in started:
+        target.reap()
+        for path in Path("/dev/shm").glob(f"ailing-{target.pid}-*"):
+            path.unlink()
+
+
+def examine(target: Target, *words: str) -> dict[str, Any]:
+    """What the doctor says, as JSON."""
+    done = target.run(str(target.pid), "doctor", "--format", "json", *words)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def sure(report: dict[str, Any]) -> list[str]:
+    """The rules of what is certain or likely, in their order."""
+    return [f["rule"] for f in report["findings"] if f["certainty"] != "possible"]
+
+
+def test_a_healthy_training_has_nothing(ailing: Callable[[str, int], Target]) -> None:
+    """Nothing certain or likely is said, subjects are healthy, and what is not known is told."""
+    target = ailing("well", 120)
+    report = examine(target)
+    assert sure(report) == []
+    assert {"progress", "loss", "gradients", "parameters", "threads and processes"} <= set(
+        report["healthy"]
+    )
+    assert ["tf32-off"] in [missed["rules"] for missed in report["not_looked_at"]]
+    assert report["steps"] >= 100
+    checked = target.run(str(target.pid), "doctor", "--check", "likely")
+    assert checked.returncode == 0, checked.stdout
+    assert "healthy: " in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("way", "rule", "step"),
+    [
+        ("vanishing", "vanishing-gradients", 60),
+        ("dead", "zero-gradients", 60),
+        ("not-zeroed", "not-zeroed", 150),
+        ("reseeded", "reseeded", 60),
+    ],
+)
+def test_a_fault_of_the_numbers_is_named(
+    ailing: Callable[[str, int], Target], way: str, rule: str, step: int
+) -> None:
+    """The fault is likely, and the report says what follows from it and what to type."""
+    target = ailing(way, step)
+    report = examine(target)
+    assert rule in sure(report), report
+    finding = next(found for found in report["findings"] if found["rule"] == rule)
+    assert finding["evidence"]
+    assert finding["fix"]
+    assert f"probing {target.pid} " in finding["next"]
+
+
+def test_what_piles_up_is_named(ailing: Callable[[str, int], Target]) -> None:
+    """Descriptors, threads, children and files in shared memory that come one by one are found."""
+    target = ailing("piling", 640)
+    report = examine(target)
+    assert {"descriptors", "threads", "processes", "shared-memory-files"} <= set(sure(report))
+    words = " ".join(finding["summary"] for finding in report["findings"])
+    assert "trace.log" in words
+    assert "upload-N" in words
+
+
+def test_a_hang_comes_first_and_the_exit_code_tells(program: Start) -> None:
+    """A training that waits for ever is told, as text and as Markdown."""
+    target = program("hung", "lock")
+    target.wait_for_output("ready")
+
+    def hangs() -> subprocess.CompletedProcess[str] | None:
+        done = target.run(str(target.pid), "doctor", "--check", "certain")
+        return done if done.returncode == 1 else None
+
+    done = wait_until(hangs, "a hang that is certain")
+    first = done.stdout.splitlines()[0]
+    assert first.startswith(" 1 ")
+    assert first.endswith("certain")
+    markdown = target.run(str(target.pid), "doctor", "--format", "markdown").stdout
+    assert markdown.startswith("# What is wrong with")
+    assert "**certain**, `hang`" in markdown
+
+
+def test_a_killed_training_is_told_from_its_record(ailing: Callable[[str, int], Target]) -> None:
+    """After SIGKILL the end is the first finding, and rules that need an answer say so."""
+    target = ailing("well", 30)
+    target.kill(signal.SIGKILL)
+    report = examine(target)
+    assert report["findings"][0]["rule"] == "ended"
+    missed = {name for one in report["not_looked_at"] for name in one["rules"]}
+    assert {"no-optimizer", "float64"} <= missed
+    assert "loss" in report["healthy"]
+
+
+def test_a_job_of_ranks_is_one_patient(job: StartJob) -> None:
+    """Findings of several ranks are one, with the ranks that they are about."""
+    started = job("ailing", "same", ranks=2)
+    for rank in range(2):
+        started.wait_for_rank(rank, "step 40")
+    done = started.run("-t", "all", "doctor", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["about"] == "ranks 0-1"
+    assert report["findings"][0]["rule"] == "same-data"
+    assert "different-parameters" not in sure(report)
+
+
+def test_a_process_that_is_not_there(training: Target) -> None:
+    """One sentence and an exit code, no traceback."""
+    done = training.run("999999", "doctor")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,1 @@
+"""The rules of the doctor, on records made by hand."""

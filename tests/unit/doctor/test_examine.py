@@ -1,0 +1,224 @@
+"""What the doctor makes of what its rules find: the order, what is healthy, what is not known."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from probing.diagnosis.doctor import examine
+from probing.diagnosis.doctor.facts import Facts
+from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
+from probing.diagnosis.doctor.series import last_change
+from probing.diagnosis.hang.evidence import Cause, Verdict
+
+from .made import FINE, facts, signs, steps
+
+pytestmark = pytest.mark.anypython
+
+HANG = Verdict(
+    kind="process",
+    is_hang=True,
+    outcome="hang",
+    headline="Process 1 waits for a lock that nobody lets go of.",
+    causes=(Cause(rank=None, pid=1, host="here", what="waits", evidence=("in take (t.py:3)",)),),
+    confidence="high: it is on record",
+    next_steps=("Look at take.",),
+)
+
+
+def test_a_hang_is_told_with_its_reasons_and_nothing_live_is_asked() -> None:
+    """The verdict of `hang` is a finding; a training that hangs is not asked for its tensors."""
+    of = facts({"steps": steps(20)}, verdict=HANG)
+    (sign,) = signs("hang", of)
+    assert (sign.certainty, sign.summary) == ("certain", HANG.headline)
+    assert sign.evidence == ("in take (t.py:3)", "confidence high: it is on record")
+    assert sign.fix == "Look at take."
+    assert signs("stands-still", of) == []
+    with pytest.raises(NotLookedAt, match="does not go on"):
+        of.live("parameters")
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "certainty"),
+    [
+        ({"is_hang": False}, "hang", "possible"),
+        ({"is_hang": False, "outcome": "slow"}, "stands-still", "certain"),
+        ({"outcome": "crashed", "has_ended": True}, "ended", "certain"),
+        ({"is_hang": True, "confidence": "low: unknown"}, "hang", "likely"),
+    ],
+)
+def test_each_verdict_has_its_rule(change: dict[str, object], rule: str, certainty: str) -> None:
+    """A hang that is not long enough yet is possible; what has ended is told as that."""
+    verdict = dataclasses.replace(HANG, **change)  # type: ignore[arg-type]
+    of = facts({"steps": steps(20)}, verdict=verdict)
+    found = {name: signs(name, of) for name in ("hang", "stands-still", "ended")}
+    assert {name for name, those in found.items() if those} == {rule}
+    assert found[rule][0].certainty == certainty
+
+
+def test_a_wait_without_any_step_is_possible() -> None:
+    """Of a process that was attached to as it waited, that is told; not of one that computes."""
+    waiting = Cause(rank=None, pid=1, host="here", what="is waiting for an event")
+    verdict = dataclasses.replace(HANG, is_hang=False, outcome="fine", causes=(waiting,))
+    (sign,) = signs("waits", facts({}, verdict=verdict))
+    assert sign.certainty == "possible"
+    computing = dataclasses.replace(waiting, what="runs Python code")
+    assert (
+        signs("waits", facts({}, verdict=dataclasses.replace(verdict, causes=(computing,)))) == []
+    )
+    assert signs("waits", facts({"steps": steps(9)}, verdict=verdict)) == []
+
+
+def test_a_quiet_end_with_a_loss_that_was_not_finite_is_told() -> None:
+    """An orderly end is no finding, unless the loss was NaN before it."""
+    ended = dataclasses.replace(FINE, kind="ended", has_ended=True, ended_well=True)
+    well = facts({"steps": steps(60)}, verdict=ended, is_alive=False)
+    assert signs("ended-quietly", well) == signs("ended", well) == []
+    made = steps(60, loss=lambda s: 1.0 if s < 40 else np.nan, loss_finite=lambda s: s < 40)
+    (sign,) = signs("ended-quietly", facts({"steps": made}, verdict=ended, is_alive=False))
+    assert (sign.certainty, sign.since_step) == ("likely", 40)
+
+
+def test_a_process_that_does_not_answer_is_asked_once() -> None:
+    """After the first question that is not answered in time no other live table is asked for."""
+    of = facts({}, is_silent=True)
+    for table in ("parameters", "dataloaders", "parameters"):
+        with pytest.raises(NotLookedAt):
+            of.live(table)
+    assert of.process.asked == ["parameters"]  # type: ignore[attr-defined]
+
+
+def test_live_questions_end() -> None:
+    """Once the looks have taken too long nothing live is asked any more, and that is said."""
+    of = facts({"steps": steps(20)})
+    late = Facts(of.process, of.member, FINE, live_s=0.0)
+    time.sleep(0.001)
+    with pytest.raises(NotLookedAt, match="took longer"):
+        late.live("parameters")
+    assert len(late.steps) == 20
+
+
+def _rule(name: str, gravity: int, subject: str = "loss") -> Rule:
+    return Rule(
+        name=name, group="numbers", subject=subject, symptom="", evidence="", certainty="certain",
+        gravity=gravity, fix="do", next="probing ENDPOINT query", look=lambda _: (),
+    )  # fmt: skip
+
+
+def test_the_gravest_comes_first_and_what_may_be_meant_last() -> None:
+    """Certain and likely findings are ordered by gravity and weight, possible ones follow."""
+    made = [
+        finding_of(_rule("grave", 90), Sign(certainty="possible", summary=""), asked="1"),
+        finding_of(_rule("light", 20), Sign(certainty="certain", summary=""), asked="1"),
+        finding_of(_rule("heavy", 40), Sign(certainty="likely", summary="", weight=1), asked="1"),
+        finding_of(_rule("middle", 45), Sign(certainty="likely", summary=""), asked="1"),
+    ]
+    assert [f.rule for f in sorted(made, key=lambda f: f.order)] == [
+        "heavy", "middle", "light", "grave",
+    ]  # fmt: skip
+    assert made[0].next == "probing 1 query"
+    assert made[0].fix == "do"
+
+
+def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of a rule is told as not looked at, and its subject is not called healthy."""
+
+    def fail(_: Facts) -> list[Sign]:
+        raise KeyError("column")
+
+    rules = (
+        dataclasses.replace(_rule("broken", 1, "data"), look=fail),
+        dataclasses.replace(
+            _rule("works", 1, "speed"), look=lambda _: [Sign(certainty="certain", summary="slow")]
+        ),
+        _rule("silent", 1, "memory"),
+    )
+    monkeypatch.setattr(examine, "RULES", rules)
+    of = facts({})
+    judged = examine._Judged(of.member, of, [], {})
+    examine._judge(judged)
+    assert [rule.name for rule, _ in judged.found] == ["works"]
+    assert judged.missed == {"broken": "internal error: KeyError: 'column'"}
+    findings = examine._merged([judged], "1", of=1)
+    missed = examine._missed([judged.missed])
+    assert examine._healthy(findings, missed) == ("memory",)
+
+
+def test_what_follows_from_another_finding_is_not_told_twice() -> None:
+    """Each cause that is named hides its effects only, and every name is one of a rule."""
+    names = {rule.name for rule in examine.ALL_RULES}
+    for cause, effects in examine._EXPLAINS.items():
+        assert {cause, *effects} <= names
+        assert cause not in effects
+    made = [
+        finding_of(rule, Sign(certainty="certain", summary=""), asked="1")
+        for rule in examine.ALL_RULES
+        if rule.name in {"loss-not-finite", "loss-flat", "data-wait"}
+    ]
+    kept = {finding.rule for finding in examine._without_effects(made)}
+    assert kept == {"loss-not-finite", "data-wait"}
+
+
+def test_rules_are_whole() -> None:
+    """Each has a name of its own, a symptom, its evidence, and a next command."""
+    names = [rule.name for rule in examine.ALL_RULES]
+    assert len(set(names)) == len(names)
+    for rule in examine.ALL_RULES:
+        assert rule.symptom.endswith(".")
+        assert rule.evidence.endswith(".")
+        assert rule.next.startswith("probing ENDPOINT ")
+        assert 0 < rule.gravity <= 100
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["normal", "heavy tails", "spikes", "ties"])
+def test_a_series_at_one_level_has_no_change(seed: int, kind: str) -> None:
+    """Noise, rare long steps and ties are no change of level."""
+    noise = np.random.default_rng(seed)
+    made = {
+        "normal": 0.2 * noise.standard_normal(400),
+        "heavy tails": 0.1 * np.abs(noise.standard_t(2, 400)),
+        "spikes": 8.0 * (noise.random(400) < 0.05),
+        "ties": 0.5 * noise.integers(0, 2, 400),
+    }
+    values = (1 + made[kind]).astype(np.float64)
+    assert last_change(values) is None
+
+
+@pytest.mark.parametrize("place", [30, 200, 385])
+def test_a_change_is_found_where_it_is(place: int) -> None:
+    """The step of a change is told to within a few steps, also beside long single steps."""
+    noise = np.random.default_rng(place)
+    values = 1 + 0.1 * noise.standard_normal(400) + 5.0 * (noise.random(400) < 0.02)
+    values[place:] += 1
+    change = last_change(values)
+    assert change is not None
+    assert abs(change.place - place) <= 2
+    assert change.ratio == pytest.approx(2, rel=0.1)
+
+
+def test_what_was_slow_for_a_while_is_over() -> None:
+    """A level that was left again is no change; one that came back since is told from there."""
+    usual, slow = np.full(100, 1.0), np.full(60, 3.0)
+    over = last_change(np.concatenate([usual, slow, usual]))
+    assert over is None or over.after <= over.before
+    again = last_change(np.concatenate([usual, slow, usual[:70], slow[:30]]))
+    assert again is not None
+    assert again.place == 230
+
+
+def test_facts_are_asked_once() -> None:
+    """The same question costs one look, also where it failed."""
+    of = facts({"steps": steps(9)})
+    made = threading.Event()
+
+    def ask() -> str:
+        assert not made.is_set()
+        made.set()
+        return "answer"
+
+    assert of.ask("question", ask) == of.ask("question", ask) == "answer"
