@@ -28,7 +28,7 @@ STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 _OUR_FILES = re.compile(
     r"/agent/sources/(?:calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
-    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$|/probing/_run\.py$"
+    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$|/probing/_(?:boot|run)\.py$"
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
 

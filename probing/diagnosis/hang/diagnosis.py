@@ -8,7 +8,7 @@ processes without a rank one by one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ...cluster.job.asking import Coverage, Outcome, ask_all
@@ -54,12 +54,16 @@ def diagnose(
     Args:
         timeout_s: How long any one question may take.
         asked: How the command named them, for what it says to type next.
+
+    Raises:
+        NotPython: None of them runs Python.
     """
     began = time.monotonic()
     first = ask_all(members, newest_of, timeout_s=timeout_s, token=token)
     before: dict[str, Newest] = _values(first)
     limit_s = min(_STACKS_S, timeout_s)
     stacks: dict[str, Stacks] = _values(ask_all(members, stacks_of, timeout_s=limit_s, token=token))
+    _refuse_others(members, stacks)
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
     busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
 
@@ -82,6 +86,14 @@ def diagnose(
         _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
         for group in groups
     )
+
+
+def _refuse_others(members: Sequence[Member], stacks: Mapping[str, Stacks]) -> None:
+    """Raise where nobody who was named runs Python; beside others it is a verdict of its own."""
+    found = [seen.not_python for m in members if (seen := stacks.get(m.endpoint)) is not None]
+    errors = [error for error in found if error is not None]
+    if errors and len(errors) == len(members):
+        raise errors[0]
 
 
 def _judge(

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...cluster.job.rank_sets import ranks_of
-from ...errors import ProbingError, ProcessEnded, RingError, SqlError
+from ...errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
 from ...postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
 from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
@@ -108,6 +108,7 @@ class Stacks:
         ending: How it ended or is about to.
         ended_ns: When.
         is_own_end: Whether it ended for a reason of its own.
+        not_python: Why there is nothing to look at, where it runs no Python.
     """
 
     state: State
@@ -115,6 +116,7 @@ class Stacks:
     ending: str | None = None
     ended_ns: int | None = None
     is_own_end: bool = True
+    not_python: NotPython | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -128,7 +130,10 @@ def newest_of(process: Process, _: Member) -> Newest | None:
 def stacks_of(process: Process, _: Member) -> Stacks:
     """Where a rank is, and whether it has ended or is about to."""
     notes: list[str] = []
-    trace, state = _trace(process, notes)
+    try:
+        trace, state = _trace(process, notes)
+    except NotPython as error:
+        return Stacks(state="unreachable", trace=None, not_python=error, notes=(error.message,))
     ending, ended_ns, is_own_end = _ending(process, state, trace, notes)
     return Stacks(
         state=state,
@@ -324,9 +329,15 @@ def _module(row: Row) -> str | None:
 
 
 def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]:
-    """The stacks, and what the way to them says about the state."""
+    """The stacks, and what the way to them says about the state.
+
+    Raises:
+        NotPython: It has no stacks of Python.
+    """
     try:
         trace = process.backtrace()
+    except NotPython:
+        raise
     except ProcessEnded:
         return None, "dead"
     except ProbingError as error:
