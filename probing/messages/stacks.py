@@ -42,9 +42,12 @@ class Awaited:
     """What a thread waits for that another one has: a lock, an import, or the end of itself.
 
     Attributes:
-        kind: ``lock``, ``semaphore``, ``import`` or ``thread``.
-        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``.
-        holder_id: The kernel number of the thread that has it; None where that is not known.
+        kind: ``lock``, ``semaphore``, ``import``, ``thread``, ``task`` of a pool of threads that
+            one of them runs, or ``queued`` for a task that none has begun with.
+        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``,
+            ``the task upload``.
+        holder_id: The kernel number of the thread that has it, or that a queued task waits for;
+            None where that is not known.
         since: The line at which that has taken it: ``train.py:40 in save``.
         who: Where it is no thread of the process that is known, words about that which fit behind
             `what`: ``whose owner is not known``.

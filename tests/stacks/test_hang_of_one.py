@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness.targets import Target, clean_env, program_path, run_command
+from tests.harness.targets import Target, clean_env, program_path, run_command, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -70,3 +71,49 @@ def test_an_import_of_torch_is_told_by_the_line_that_imports(
     said = answer(target)
     assert f"at one_hang.py:{line_of('import torch  #')} in importing" in said
     assert "_boot.py" not in said
+
+
+def test_a_pool_whose_only_worker_waits_for_a_task_of_it(program: StartProgram) -> None:
+    """The task that is queued behind the one that waits for it is named: nothing can end that."""
+    target = program("one_hang", "pool", PROBING="all")
+    target.wait_for_output("ready")
+    said = wait_until(lambda: (text := answer(target)).startswith("HANG: ") and text, "a verdict")
+    assert f"waits for the task whole at one_hang.py:{line_of('tasks[0].result')} in pool" in said
+    assert (
+        f'"uploads_0" waits for the task part at one_hang.py:{line_of("submit(part)")} in whole,'
+        " which is queued behind its own, as no thread of the pool is free"
+    ) in said
+    assert target.run(str(target.pid), "hang", "--check").returncode == 1
+
+
+def test_a_pool_all_of_whose_workers_do(program: StartProgram) -> None:
+    """Each waits for a task that waits for any of them to be free."""
+    target = program("one_hang", "pool_of_two", PROBING="all")
+    target.wait_for_output("ready")
+    said = wait_until(lambda: (text := answer(target)).startswith("HANG: ") and text, "a verdict")
+    for one, other in ((0, 1), (1, 0)):
+        behind = rf'"uploads_{one}" waits for the task part .{{,60}} behind that of thread \d+'
+        assert re.search(rf'{behind} "uploads_{other}", as no', said)
+
+
+def test_a_pool_with_a_task_that_may_end_is_in_no_deadlock(program: StartProgram) -> None:
+    """Another task of the pool is waited for, and a worker that is none of them may come to it."""
+    target = program("one_hang", "busy_pool", PROBING="all")
+    target.wait_for_output("ready")
+    held = "(the task result, queued behind the 2 that its pool runs)"
+    said = wait_until(lambda: held in (text := answer(target)) and text, "a verdict")
+    assert said.startswith("PROCESS: ")
+    assert '"uploads_1", which runs the task <lambda> and is waiting for a future' in said
+    assert "deadlock" not in said
+
+
+def test_a_signal_handler_that_wants_the_lock_of_what_it_interrupts(program: StartProgram) -> None:
+    """The main thread waits for itself, and both lines are told."""
+    target = program("one_hang", "handler", PROBING="all")
+    target.wait_for_output("ready")
+    said = wait_until(lambda: (text := answer(target)).startswith("HANG: ") and text, "a verdict")
+    inner = line_of("with lock:")
+    outer = line_of("signal.raise_signal") - 1
+    assert f'is in a deadlock: thread {target.pid} "MainThread" waits for the lock lock' in said
+    assert f"at one_hang.py:{inner} in save, held by thread {target.pid}" in said
+    assert f"since one_hang.py:{outer} in handler" in said

@@ -164,17 +164,17 @@ def _lock_words(
     trace: Backtrace, thread: ThreadStack, holders: Sequence[ThreadStack]
 ) -> str | None:
     """Words about who has what a thread waits for, first, and what that one does."""
-    if not holders or thread.awaits is None:
-        return None
-    circle = next((c for c in deadlocks(trace.threads) if holders[-1] in c), None)
+    last = (thread, *holders)[-1]
+    circle = next((c for c in deadlocks(trace.threads) if last in c), None)
     if circle is not None:
         is_in = thread.thread_id in {one.thread_id for one in circle}
         wait = "" if is_in else f"waits for {wait_text(trace.threads, thread)}, which "
         words = deadlock_text(circle).replace("most likely a", "most likely in a", 1)
         return f"{wait}is {'' if words.startswith('most') else 'in '}{words}"
-    last = holders[-1]
+    if not holders or thread.awaits is None:
+        return None
     line = own_line(last.frames)
-    does = f"is {last.waiting or 'running'}" + (f" at {line}" if line else "")
+    does = f"is {last.waiting or 'running'}{_unknown_owner(last)}" + (f" at {line}" if line else "")
     turn = f", and waits in turn for {thread_name(last)}, which {does}" if holders[1:] else ""
     return (
         f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"

@@ -62,8 +62,22 @@ def busy_pool() -> None:
     fast.result()
 
 
+def handler() -> None:
+    """A signal handler takes the lock that the code has which it interrupts."""
+    lock = threading.Lock()
+
+    def save(*_: object) -> None:
+        with lock:
+            pass
+
+    signal.signal(signal.SIGUSR1, save)
+    print("ready", flush=True)
+    with lock:
+        signal.raise_signal(signal.SIGUSR1)
+
+
 WAYS: dict[str, Callable[[], None]] = {
-    way.__name__: way for way in (event, importing, pool, pool_of_two, busy_pool)
+    way.__name__: way for way in (event, importing, pool, pool_of_two, busy_pool, handler)
 }
 
 if __name__ == "__main__":
