@@ -263,7 +263,7 @@ def _outside_answer(
         pid=pid,
         source="py-spy",
         note=stacks.gil_holder(threads, after),
-        work=work_of(pid, [thread.thread_id for thread in threads]),
+        work=work_of(pid, [t.thread_id for t in threads if not stacks.is_agents(t)]),
         threads=stacks.complete(
             threads,
             after,

@@ -79,6 +79,11 @@ def is_ours(file: str) -> bool:
     return _OUR_FILES.search(file) is not None
 
 
+def is_agents(thread: ThreadStack) -> bool:
+    """Whether a thread is one of the agent's own, as far as its name tells."""
+    return thread.name.startswith(AGENT_THREAD_PREFIX)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process."""
     return process.state(pid) in {"T", "t"}
@@ -101,7 +106,7 @@ def complete(
     """
     source, waiters, done = SourceLines(), set(wants_gil), []
     for thread in threads:
-        if thread.name.startswith(AGENT_THREAD_PREFIX):
+        if is_agents(thread):
             continue
         fact = facts.get(thread.thread_id)
         frames = tuple(_with_line(f, source) for f in thread.frames if not is_ours(f.file))
@@ -182,7 +187,7 @@ def gil_holder(
     An agent's thread does so only for as long as it looks, so it does not count.
     """
     holder = next((thread for thread in threads if thread.holds_gil), None)
-    if holder is None or holder.name.startswith(AGENT_THREAD_PREFIX):
+    if holder is None or is_agents(holder):
         return None
     number = f"{holder.thread_id} " if holder.thread_id else ""
     clause = f'thread {number}"{holder.name}" holds the interpreter lock'

@@ -12,7 +12,7 @@ from probing.diagnosis.hang.doings import doing_of
 from probing.diagnosis.hang.gathering import _says_of_peers
 from probing.diagnosis.hang.waiting import waits_of
 from probing.diagnosis.hang.work import work_between
-from probing.messages.common import Backtrace, Frame, ThreadStack, WorkDone
+from probing.messages.common import Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
     LOADING,
@@ -128,17 +128,31 @@ def look(time_s: float, line: int, cpu_s: float | None, **work: Any) -> Backtrac
     """A process at one moment."""
     frames = (Frame(func="score", file="/job/train.py", lineno=line),)
     thread = ThreadStack(thread_id=7, name="m", is_main=True, frames=frames, cpu_s=cpu_s)
-    done = WorkDone(time_s=time_s, **work)
-    return Backtrace(pid=1, source="agent", threads=(thread,), work=done)
+    all_work = WorkDone(time_s=time_s, **work)
+    return Backtrace(pid=1, source="agent", threads=(thread,), work=all_work)
+
+
+def done(thread_id: int, read_bytes: int, written_bytes: int) -> ThreadBytes:
+    """What a thread has read and written."""
+    return ThreadBytes(thread_id=thread_id, read_bytes=read_bytes, written_bytes=written_bytes)
 
 
 def test_work_is_the_difference_of_two_looks() -> None:
     """Per second of the process's own clock; what is not told, or fell, counts as nothing."""
-    first = look(10.0, 4, 1.0, read_bytes=100, written_bytes=None, children_cpu_s=9.0)
-    second = look(12.0, 5, 2.0, read_bytes=300, written_bytes=900, children_cpu_s=1.0)
+    first = look(10.0, 4, 1.0, threads=(done(7, 100, 50),), children_cpu_s=9.0)
+    second = look(12.0, 5, 2.0, threads=(done(7, 300, 40),), children_cpu_s=1.0)
     assert work_between(first, second) == Work(cpu=0.5, read_rate=100.0, has_moved_on=True)
     assert work_between(first, first) is None
     assert work_between(dataclasses.replace(first, work=None), second) is None
+
+
+def test_only_threads_that_both_looks_have_seen_count() -> None:
+    """One look from outside and one by the agent do not make work of what only one of them sees."""
+    mine = (done(7, 100, 0), done(8, 0, 0))
+    theirs = (done(7, 100, 0), done(9, 10**9, 10**9))
+    for before, after in ((mine, theirs), (theirs, mine)):
+        first, second = (look(t, 4, 1.0, threads=seen) for t, seen in ((1.0, before), (3.0, after)))
+        assert work_between(first, second) == Work()
 
 
 def test_a_line_that_waits_for_the_device() -> None:
