@@ -7,7 +7,6 @@ what it could not tell is a note. Ages are computed where the rank is, so no clo
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ...cluster.job.rank_sets import ranks_of
 from ...errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
-from ...postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
-from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
 from ...stacks.thread_waits import deadlock_text, deadlocks
@@ -26,6 +23,7 @@ from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
 from .doings import doing_of, group_asked_for
 from .evidence import Call, Doing, Group, RankEvidence, State
+from .own_ends import how_ended
 from .work import work_between
 
 if TYPE_CHECKING:
@@ -79,20 +77,6 @@ _WITHOUT_DEVICE = "SELECT " + ", ".join(
     _PART.format(sql, name) for name, sql in _PARTS.items() if name not in {"device", "xids"}
 )
 """The same of an agent of an older version, which has no such table."""
-_OF_PEERS = re.compile(
-    r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
-    r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
-    r"|nccl communicator was aborted|remote process (exited|has)|watchdog caught collective"
-    r"|collective operation timeout|monitoredBarrier|failed to recv, got 0 bytes"
-    r"|Dist(Backend|Network|Store)Error|SIGTERM"
-)
-"""What errors say whose reason is that another rank is gone, or does not come."""
-_OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
-"""Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
-_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM")
-"""What launchers end the other ranks with once one has failed."""
-_OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
-
 Row = Mapping[str, Any]
 Newest = tuple[object, ...]
 """How far a record has come, to be compared with another look at it and nothing else."""
@@ -134,7 +118,7 @@ def stacks_of(process: Process, _: Member) -> Stacks:
         trace, state = _trace(process, notes)
     except NotPython as error:
         return Stacks(state="unreachable", trace=None, not_python=error, notes=(error.message,))
-    ending, ended_ns, is_own_end = _ending(process, state, trace, notes)
+    ending, ended_ns, is_own_end = how_ended(process, state, trace, notes)
     return Stacks(
         state=state,
         trace=trace,
@@ -349,57 +333,3 @@ def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]
     if main is not None and main.state in {"T", "t"}:
         return trace, "stopped"
     return trace, "answering" if trace.source.startswith("agent") else "silent"
-
-
-def _ending(
-    process: Process, state: State, trace: Backtrace | None, notes: list[str]
-) -> tuple[str | None, int | None, bool]:
-    """How it ended or is about to, when, and whether for a reason of its own."""
-    if process.folder is not None:
-        crash = read_crash(process.folder)
-        if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
-            text = describe(crash)
-            if state != "dead":
-                text = text.replace("it ended with", "its main thread ended with")
-            return text, crash.when_ns, not _is_of_peers(crash)
-        if state == "dead":
-            found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
-            return _told_end(found, crash)
-    if state == "dead":
-        note = trace.note if trace is not None else None
-        return note, None, not (note and _says_of_peers(note))
-    return None, None, True
-
-
-def _told_end(
-    found: Ending | None, lost: CrashRecord | None
-) -> tuple[str | None, int | None, bool]:
-    """The same of one without a crash of its own.
-
-    Args:
-        lost: The exception of a thread, which it has outlived.
-    """
-    if found is None:
-        return None, None, True
-    words = " ".join((*found.certain, *found.likely))
-    is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and _says_of_peers(words))
-    before = f"; before that {describe(lost)}" if lost is not None else ""
-    return f"{_clause(words)}{before}", found.ended_ns, not is_of_others
-
-
-def _is_of_peers(crash: CrashRecord) -> bool:
-    """Whether a crash is one of a rank that another was gone from."""
-    frames = crash.threads[0].frames if crash.threads else ()
-    if any(_OF_TORCH.search(frame.file) for frame in frames):
-        return bool(_OF_PEERS.search(f"{crash.type} {crash.message}"))
-    return _says_of_peers(f"{crash.type} {crash.message}")
-
-
-def _says_of_peers(text: str) -> bool:
-    """The same, where nothing but its words is known."""
-    return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
-
-
-def _clause(text: str) -> str:
-    """Sentences as they fit behind a colon."""
-    return f"{text[:1].lower()}{text[1:]}".rstrip(".")

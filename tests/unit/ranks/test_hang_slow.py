@@ -9,7 +9,7 @@ import pytest
 
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
 from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.gathering import _says_of_peers
+from probing.diagnosis.hang.own_ends import says_of_peers
 from probing.diagnosis.hang.waiting import waits_of
 from probing.diagnosis.hang.work import work_between
 from probing.messages.common import Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
@@ -250,7 +250,7 @@ def test_a_rank_that_never_came_is_named_after_the_others_have_failed() -> None:
 ])  # fmt: skip
 def test_whose_error_it_is(text: str, is_of_peers: bool) -> None:
     """Torch's errors about peers are told from those of the job's own code."""
-    assert _says_of_peers(text) is is_of_peers
+    assert says_of_peers(text) is is_of_peers
 
 
 JOINING = Doing(
@@ -292,6 +292,32 @@ def test_groups_in_another_order() -> None:
     pair = Group(name="1", size=2, ranks=(0, 1))
     ranks[0] = dataclasses.replace(ranks[0], groups=(*ranks[0].groups, pair))
     assert "rank 1 has not made group 1 of ranks 0-1, as rank 0 did" in judge(ranks).headline
+
+
+@pytest.mark.parametrize(("asked", "named", "sure"), [
+    ("[0, 1]", {1}, "medium"),
+    ("range(0, 2)", {1}, "medium"),
+    ("[0, 1, 2]", {0}, "high"),
+    ("None", {0}, "high"),
+])  # fmt: skip
+def test_only_members_are_waited_for(asked: str, named: set[int], sure: str) -> None:
+    """Where those are that are no members of the group says nothing of who should have come."""
+    joins = dataclasses.replace(JOINING, group_ranks=asked)
+    verdict = judge(waiting_but({0: evidence(0, LATE, doing=joins)}), world=range(4))
+    assert {cause.rank for cause in verdict.causes} == named
+    assert verdict.confidence.startswith(sure)
+    if named == {1}:
+        assert verdict.victims == (0, 2, 3)
+        assert (verdict.victims_do or "").endswith("(ranks 2-3)")
+
+
+def test_a_member_that_does_something_else_has_not_come() -> None:
+    """It is named though all others wait in a collective behind the group."""
+    joins = dataclasses.replace(JOINING, group_ranks="[0, 1]")
+    others = {0: evidence(0, LATE, doing=joins), 1: evidence(1, LATE, doing=LOCKED)}
+    verdict = judge(waiting_but(others), world=range(4))
+    assert ([cause.rank for cause in verdict.causes], verdict.victims) == ([1], (0, 2, 3))
+    assert "Rank 1 has not come to new_group of ranks [0, 1]" in verdict.headline
 
 
 def test_a_key_that_nobody_sets() -> None:
