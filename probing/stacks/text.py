@@ -27,10 +27,15 @@ FROZEN = frozenset("DTt")
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 _OUR_FILES = re.compile(
-    r"/agent/sources/(?:calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
-    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$|/probing/_(?:boot|run)\.py$"
+    r"/agent/sources/(?:actions|calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
+    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$"
+    r"|/probing/(?:_boot|_run|safety/guard)\.py$"
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
+_SAFE_POINTS = "/agent/recording/safe_points.py"
+_HOLDS = "wait_done"
+HELD = "standing still at a safe point, as a question asks it to"
+"""What a training thread does while code that was sent looks at its tensors."""
 
 
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
@@ -109,7 +114,8 @@ def complete(
         if is_agents(thread):
             continue
         fact = facts.get(thread.thread_id)
-        frames = tuple(_with_line(f, source) for f in thread.frames if not is_ours(f.file))
+        seen, is_held = _of_job(thread.frames)
+        frames = tuple(_with_line(frame, source) for frame in seen)
         sight = Sight(
             frames=frames,
             facts=fact,
@@ -124,10 +130,22 @@ def complete(
                 state=fact.state if fact else None,
                 cpu_s=fact.cpu_s if fact else None,
                 wchan=fact.wchan if fact else None,
-                waiting=waits.describe(sight),
+                waiting=HELD if is_held else waits.describe(sight),
             )
         )
     return tuple(sorted(done, key=lambda thread: not thread.is_main))
+
+
+def _of_job(frames: Sequence[Frame]) -> tuple[list[Frame], bool]:
+    """The frames of the job's, and whether we hold the thread where it is."""
+    ours = [n for n, frame in enumerate(frames) if frame.file.endswith(_SAFE_POINTS)]
+    is_held = any(frames[n].func.rpartition(".")[2] == _HOLDS for n in ours)
+    own = [
+        frame
+        for n, frame in enumerate(frames)
+        if not (n in ours or is_ours(frame.file) or (is_held and n < ours[-1]))
+    ]
+    return own, is_held
 
 
 def task_stack(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ...messages.common import Backtrace, Frame, ThreadStack
+from ...stacks.text import HELD
 from ...stacks.thread_waits import (
     chain,
     deadlock_text,
@@ -61,6 +62,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for data to reach the disk", "io"),
     ("waiting for a file lock", "io"),
     ("in an uninterruptible wait", "io"),
+    (HELD, "held"),
     ("running", "python"),
     ("waiting", "waiting"),
     (_IDLE_LOOP, "waiting"),
@@ -128,7 +130,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting", "unknown"}:
+    if by_words in {"collective", "joining", "stopped", "exiting", "held", "unknown"}:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):

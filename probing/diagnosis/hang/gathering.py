@@ -24,12 +24,14 @@ from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
 from .doings import doing_of, group_asked_for
 from .evidence import Call, Doing, Group, RankEvidence, State
 from .own_ends import how_ended
+from .texts import seconds
 from .work import work_between
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.members import Member
 
+_MOST_CODE = 60
 _DEAD_SOURCES = frozenset({"crash", "open rows"})
 NEWEST = """
     SELECT max(start_ns) AS newest_ns, max(start_ns + coalesce(duration_ns, 0)) AS ended_ns,
@@ -61,12 +63,17 @@ _MODULES = """
     SELECT module, class, thread_id FROM python.torch_trace
     WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
 """
+_EVALS = """
+    SELECT eval_id, code, (epoch_ns(now()) - start_ns) / 1e9 AS age_s FROM python.evals
+    WHERE duration_ns IS NULL ORDER BY start_ns LIMIT 1
+"""
 _PARTS = {
     "calls": _CALLS,
     "groups": _GROUPS,
     "steps": _STEPS,
     "modules": _MODULES,
     "look": NEWEST,
+    "evals": _EVALS,
     "device": NEWEST_SAMPLE,
     "xids": XIDS,
 }
@@ -170,11 +177,14 @@ def evidence_of(
     calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
     steps = next(iter(record["steps"]), {})
     module = next(iter(record["modules"]), {})
-    device = next(iter(record["device"]), None)
+    device, held = (next(iter(record[name]), None) for name in ("device", "evals"))
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
     is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
+    doing = _doing(trace, again, thread) if trace and not is_dead else None
+    if held is None or doing is None or doing.kind != "held":
+        held = None
     return RankEvidence(
         rank=member.rank,
         host=member.host,
@@ -189,12 +199,13 @@ def evidence_of(
         still_s=_still_s(record["look"]),
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         median_step_s=steps.get("median_step_s"),
-        doing=_doing(trace, again, thread) if trace and not is_dead else None,
+        doing=_held_by(doing, held) if doing and held else doing,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
+        eval_id=held["eval_id"] if held else None,
         has_agent=bool(member.started_ns),
         device=sample_words(device) if device else None,
         device_errors=tuple(xid_lines(record["xids"])),
@@ -223,6 +234,15 @@ def _doing(trace: Backtrace, again: Backtrace | None, thread: int | None) -> Doi
     if doing is None or again is None or doing.kind != "joining":
         return doing
     return replace(doing, group_ranks=group_asked_for(again, thread))
+
+
+def _held_by(doing: Doing, held: Row) -> Doing:
+    """What a training thread does that stands still for an eval."""
+    code, *more = (held["code"] or "").strip().splitlines() or [""]
+    text = code if len(code) <= _MOST_CODE and not more else f"{code[:_MOST_CODE]}..."
+    shown = f" (`{text}`)" if code else ""
+    words = f"stands still for eval {held['eval_id']}, which has run for {seconds(held['age_s'])}"
+    return replace(doing, words=f"{words}{shown}")
 
 
 def _peek(folder: ProcessFolder) -> Newest | None:

@@ -59,7 +59,11 @@ def judge(
         outcome=_outcome(verdict),
         coverage=coverage,
         next_steps=remedies.next_steps(
-            verdict, asked, loading=_loading(evidence), has_others=has_others
+            verdict,
+            asked,
+            loading=_loading(evidence),
+            evals={e.pid: e.eval_id for e in evidence if e.eval_id is not None},
+            has_others=has_others,
         ),
         queries=remedies.queries(verdict, case),
     )
