@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from probing.cluster.job.members import find_members
+from probing.diagnosis.hang.diagnosis import diagnose
 from tests.harness.targets import Target, clean_env, program_path, run_command, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -117,3 +119,19 @@ def test_a_signal_handler_that_wants_the_lock_of_what_it_interrupts(program: Sta
     assert f'is in a deadlock: thread {target.pid} "MainThread" waits for the lock lock' in said
     assert f"at one_hang.py:{inner} in save, held by thread {target.pid}" in said
     assert f"since one_hang.py:{outer} in handler" in said
+
+
+def test_an_agent_that_leaves_meanwhile(
+    program: StartProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found with an agent and without one when it is asked, it is looked at from outside."""
+    target = program("one_hang", "event", PROBING="all")
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    members = find_members([str(target.pid)]).members
+    assert target.run(str(target.pid), "detach").returncode == 0
+    (verdict,) = diagnose(members, timeout_s=60)
+    assert verdict.headline.startswith(f"process {target.pid} is waiting for an event")
+    assert verdict.coverage == "asked 1 process: all answered"
+    assert answer(target).startswith(f"PROCESS: process {target.pid} is waiting for an event")
