@@ -6,6 +6,7 @@ enough; which lines are a DataLoader, a checkpoint or the end of a process is de
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
@@ -36,6 +37,7 @@ _CHECKPOINT_NAME = re.compile(r"(?i)checkpoint|(^|[._])save(_|$)|snapshot")
 _COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py")
 _STORE = re.compile(r"(?i)store\w*(\(\))?\.(wait|get|multi_get|compare_set|barrier)\(")
 """A line whose innermost call is one of `torch.distributed.Store`, which has no frame."""
+_WORKER = re.compile(r"DataLoader worker \d+ \(pid (\d+)\)$")
 _DEVICE = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(")
 """A line that waits for the GPU, where the tensor is on one: it then keeps a processor busy."""
 _GROUP_MAKER, _GROUP_LOCAL = "new_group", "ranks"
@@ -99,6 +101,20 @@ def worker_of(trace: Backtrace, thread_id: int | None = None) -> ThreadStack | N
     """The thread whose work counts: the one that trains, or has at last what that waits for."""
     thread = training_thread(trace.threads, thread_id)
     return None if thread is None else chain(trace.threads, thread)[-1]
+
+
+def awaited_worker(trace: Backtrace) -> int | None:
+    """The process of a DataLoader's worker whose batch is waited for, where it is known."""
+    thread = training_thread(trace.threads)
+    found = _WORKER.search(thread.waiting or "") if thread is not None else None
+    return int(found[1]) if found else None
+
+
+def with_worker(doing: Doing, does: str | None) -> Doing:
+    """What a thread does that waits for a worker, with what that one does, where it is known."""
+    if doing.kind != "loader" or does is None:
+        return doing
+    return dataclasses.replace(doing, words=f"{doing.words.removesuffix(')')}, which {does})")
 
 
 def group_asked_for(trace: Backtrace, thread_id: int | None = None) -> str | None:

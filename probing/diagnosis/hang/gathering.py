@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ...cluster.job.rank_sets import ranks_of
 from ...errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
+from ...reach import ladder
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
-from ...stacks.thread_waits import deadlock_text, deadlocks
+from ...stacks.thread_waits import deadlock_text, deadlocks, own_line
 from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
-from .doings import doing_of, group_asked_for
+from .doings import awaited_worker, doing_of, group_asked_for, training_thread, with_worker
 from .evidence import Call, Doing, Group, RankEvidence, State
 from .own_ends import how_ended
 from .texts import seconds
@@ -99,6 +100,7 @@ class Stacks:
         ending: How it ended or is about to.
         ended_ns: When.
         is_own_end: Whether it ended for a reason of its own.
+        worker: What the DataLoader's worker does that it waits for; None where that is not known.
         not_python: Why there is nothing to look at, where it runs no Python.
     """
 
@@ -107,6 +109,7 @@ class Stacks:
     ending: str | None = None
     ended_ns: int | None = None
     is_own_end: bool = True
+    worker: str | None = None
     not_python: NotPython | None = None
     notes: tuple[str, ...] = ()
 
@@ -132,8 +135,25 @@ def stacks_of(process: Process, _: Member) -> Stacks:
         ending=ending,
         ended_ns=ended_ns,
         is_own_end=is_own_end,
+        worker=_worker_does(process, trace) if trace is not None and state != "dead" else None,
         notes=tuple(notes),
     )
+
+
+def _worker_does(process: Process, trace: Backtrace) -> str | None:
+    """What the worker of a DataLoader does that a process of this machine waits for."""
+    pid = awaited_worker(trace)
+    if pid is None or process.folder is None:
+        return None
+    notes: list[str] = []
+    try:
+        thread = training_thread(ladder.backtrace_of_stranger(pid, notes).threads)
+    except ProbingError:
+        return None
+    if thread is None:
+        return None
+    line = own_line(thread.frames)
+    return f"is {thread.waiting or 'running'}" + (f" at {line}" if line else "")
 
 
 def may_get_on(stacks: Stacks) -> bool:
@@ -183,6 +203,7 @@ def evidence_of(
         seen = replace(seen, state="silent")
     is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
     doing = _doing(trace, again, thread) if trace and not is_dead else None
+    doing = with_worker(doing, seen.worker) if doing else None
     if held is None or doing is None or doing.kind != "held":
         held = None
     return RankEvidence(
