@@ -107,7 +107,7 @@ def complete(
     Args:
         wants_gil: The threads that were seen to wait for the interpreter lock.
         has_native: Whether frames of C functions were looked for.
-        by_agent: Whether the agent looked.
+        by_agent: Whether the agent looked, or was at work meanwhile.
     """
     source, waiters, done = SourceLines(), set(wants_gil), []
     for thread in threads:

@@ -121,6 +121,19 @@ def test_a_signal_handler_that_wants_the_lock_of_what_it_interrupts(program: Sta
     assert f"since one_hang.py:{outer} in handler" in said
 
 
+def test_a_process_that_a_thread_keeps_from_ending(program: StartProgram) -> None:
+    """The thread is named, with its line: it was not started as a daemon."""
+    target = program("one_hang", "ending", PROBING="all")
+    target.wait_for_output("ready")
+    said = wait_until(lambda: "at exit" in (text := answer(target)) and text, "the end")
+    line = line_of("def upload") + 1
+    assert re.search(
+        r'is waiting at exit for thread \d+ "uploader", which is waiting for an event'
+        rf" \(threading.Event\) at one_hang.py:{line} in upload \(a thread that is no daemon",
+        said,
+    )
+
+
 def test_an_agent_that_leaves_meanwhile(
     program: StartProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:

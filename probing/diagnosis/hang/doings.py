@@ -28,6 +28,7 @@ from .evidence import Doing, DoingKind
 _STACK = 4
 _MOST_TASKS = 3
 _ENDED = "ended"
+_NO_DAEMON = "a thread that is no daemon keeps its process"
 _IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
@@ -89,6 +90,7 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         kind=kind,
         words=_lock_words(trace, thread, holders)
         or _holder(trace, thread)
+        or _at_exit(trace, thread, kind)
         or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread),
         where=own_line(thread.frames),
         stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
@@ -204,6 +206,21 @@ def _unknown_owner(thread: ThreadStack) -> str:
     """Words about what a thread waits for that no thread of the process is known to have."""
     awaits = thread.awaits
     return f" ({awaits.what}, {awaits.who})" if awaits is not None and awaits.who else ""
+
+
+def _at_exit(trace: Backtrace, thread: ThreadStack, kind: DoingKind) -> str | None:
+    """Words about the threads that a process waits for at its end, where they are known."""
+    kept = [one for one in trace.threads if one.daemon is False and one.alive]
+    kept = [one for one in kept if one is not thread]
+    if kind != "exiting" or not kept or any(one.daemon is None for one in trace.threads):
+        return None
+    texts = []
+    for one in kept[:_MOST_TASKS]:
+        line = own_line(one.frames)
+        does = f"is {one.waiting or 'running'}" + (f" at {line}" if line else "")
+        texts.append(f"{thread_name(one)}, which {does}")
+    more = f"; and {len(kept) - _MOST_TASKS} more" if len(kept) > _MOST_TASKS else ""
+    return f"is waiting at exit for {'; '.join(texts)}{more} ({_NO_DAEMON})"
 
 
 def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:

@@ -76,8 +76,18 @@ def handler() -> None:
         signal.raise_signal(signal.SIGUSR1)
 
 
+def ending() -> None:
+    """Has come to its end, and a thread that is no daemon has not."""
+
+    def upload() -> None:
+        threading.Event().wait()
+
+    threading.Thread(target=upload, name="uploader").start()
+    print("ready", flush=True)
+
+
 WAYS: dict[str, Callable[[], None]] = {
-    way.__name__: way for way in (event, importing, pool, pool_of_two, busy_pool, handler)
+    way.__name__: way for way in (event, importing, pool, pool_of_two, busy_pool, handler, ending)
 }
 
 if __name__ == "__main__":
