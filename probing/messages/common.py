@@ -39,6 +39,7 @@ from .stacks import (
     Frame as Frame,  # noqa: PLC0414
     Local as Local,  # noqa: PLC0414
     TaskStack as TaskStack,  # noqa: PLC0414
+    ThreadBytes as ThreadBytes,  # noqa: PLC0414
     ThreadStack as ThreadStack,  # noqa: PLC0414
     WorkDone as WorkDone,  # noqa: PLC0414
 )

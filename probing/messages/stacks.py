@@ -42,9 +42,12 @@ class Awaited:
     """What a thread waits for that another one has: a lock, an import, or the end of itself.
 
     Attributes:
-        kind: ``lock``, ``semaphore``, ``import`` or ``thread``.
-        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``.
-        holder_id: The kernel number of the thread that has it; None where that is not known.
+        kind: ``lock``, ``semaphore``, ``import``, ``thread``, ``task`` of a pool of threads that
+            one of them runs, or ``queued`` for a task that none has begun with.
+        what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``,
+            ``the task upload``.
+        holder_id: The kernel number of the thread that has it, or that a queued task waits for;
+            None where that is not known.
         since: The line at which that has taken it: ``train.py:40 in save``.
         who: Where it is no thread of the process that is known, words about that which fit behind
             `what`: ``whose owner is not known``.
@@ -110,20 +113,27 @@ class TaskStack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadBytes:
+    """What one thread has read and written by system calls, from files as from anywhere."""
+
+    thread_id: int
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
     """What a process has done since it began, as the kernel counts it; None where it does not tell.
 
     Attributes:
         time_s: When that was, on a clock of its machine that never goes back.
-        read_bytes: What it has read by system calls, from files as from anywhere.
-        written_bytes: What it has written so.
+        threads: What those of the job's own threads have read and written that were seen.
         children_cpu_s: Processor time of the processes that it has started, and of theirs.
         children_bytes: What those of them that run have read and written.
     """
 
     time_s: float
-    read_bytes: int | None = None
-    written_bytes: int | None = None
+    threads: tuple[ThreadBytes, ...] = ()
     children_cpu_s: float | None = None
     children_bytes: int | None = None
 

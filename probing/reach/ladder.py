@@ -258,17 +258,19 @@ def _outside_answer(
 ) -> Backtrace:
     """py-spy's answer, completed."""
     after = process.threads(pid)
-    is_held = any(thread.holds_gil for thread in threads)
+    holder = next((thread for thread in threads if thread.holds_gil), None)
+    by_agent = holder is not None and stacks.is_agents(holder)  # for as long as it is asked
     return Backtrace(
         pid=pid,
         source="py-spy",
         note=stacks.gil_holder(threads, after),
-        work=work_of(pid, [thread.thread_id for thread in threads]),
+        work=work_of(pid, [t.thread_id for t in threads if not stacks.is_agents(t)]),
         threads=stacks.complete(
             threads,
             after,
-            wants_gil=gil_waiters(before, after) if is_held else (),
+            wants_gil=gil_waiters(before, after) if holder is not None and not by_agent else (),
             has_native=has_native,
+            by_agent=by_agent,
         ),
     )
 

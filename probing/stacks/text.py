@@ -27,10 +27,15 @@ FROZEN = frozenset("DTt")
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 _OUR_FILES = re.compile(
-    r"/agent/sources/(?:calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
-    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$|/probing/_run\.py$"
+    r"/agent/sources/(?:actions|calls|collectives|data|numbers|out_of_memory|steps)/\w+\.py$"
+    r"|/agent/(?:recording/first_use|sources/stand_in)\.py$"
+    r"|/probing/(?:_boot|_run|safety/guard)\.py$"
 )
 """Files of ours whose frames stand between those of the job, and say nothing about it."""
+_SAFE_POINTS = "/agent/recording/safe_points.py"
+_HOLDS = "wait_done"
+HELD = "standing still at a safe point, as a question asks it to"
+"""What a training thread does while code that was sent looks at its tensors."""
 
 
 def rows_of(table: Table, backtrace: Backtrace) -> LiveRows:
@@ -79,6 +84,11 @@ def is_ours(file: str) -> bool:
     return _OUR_FILES.search(file) is not None
 
 
+def is_agents(thread: ThreadStack) -> bool:
+    """Whether a thread is one of the agent's own, as far as its name tells."""
+    return thread.name.startswith(AGENT_THREAD_PREFIX)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped the process."""
     return process.state(pid) in {"T", "t"}
@@ -97,14 +107,15 @@ def complete(
     Args:
         wants_gil: The threads that were seen to wait for the interpreter lock.
         has_native: Whether frames of C functions were looked for.
-        by_agent: Whether the agent looked.
+        by_agent: Whether the agent looked, or was at work meanwhile.
     """
     source, waiters, done = SourceLines(), set(wants_gil), []
     for thread in threads:
-        if thread.name.startswith(AGENT_THREAD_PREFIX):
+        if is_agents(thread):
             continue
         fact = facts.get(thread.thread_id)
-        frames = tuple(_with_line(f, source) for f in thread.frames if not is_ours(f.file))
+        seen, is_held = _of_job(thread.frames)
+        frames = tuple(_with_line(frame, source) for frame in seen)
         sight = Sight(
             frames=frames,
             facts=fact,
@@ -119,10 +130,22 @@ def complete(
                 state=fact.state if fact else None,
                 cpu_s=fact.cpu_s if fact else None,
                 wchan=fact.wchan if fact else None,
-                waiting=waits.describe(sight),
+                waiting=HELD if is_held else waits.describe(sight),
             )
         )
     return tuple(sorted(done, key=lambda thread: not thread.is_main))
+
+
+def _of_job(frames: Sequence[Frame]) -> tuple[list[Frame], bool]:
+    """The frames of the job's, and whether we hold the thread where it is."""
+    ours = [n for n, frame in enumerate(frames) if frame.file.endswith(_SAFE_POINTS)]
+    is_held = any(frames[n].func.rpartition(".")[2] == _HOLDS for n in ours)
+    own = [
+        frame
+        for n, frame in enumerate(frames)
+        if not (n in ours or is_ours(frame.file) or (is_held and n < ours[-1]))
+    ]
+    return own, is_held
 
 
 def task_stack(
@@ -182,7 +205,7 @@ def gil_holder(
     An agent's thread does so only for as long as it looks, so it does not count.
     """
     holder = next((thread for thread in threads if thread.holds_gil), None)
-    if holder is None or holder.name.startswith(AGENT_THREAD_PREFIX):
+    if holder is None or is_agents(holder):
         return None
     number = f"{holder.thread_id} " if holder.thread_id else ""
     clause = f'thread {number}"{holder.name}" holds the interpreter lock'

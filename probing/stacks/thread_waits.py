@@ -68,7 +68,11 @@ def wait_text(threads: Iterable[ThreadStack], thread: ThreadStack) -> str:
     holder = next((one for one in threads if one.thread_id == awaits.holder_id), None)
     if holder is None or awaits.kind == "thread":
         return f"{text}, {awaits.who}" if awaits.who else text
-    verb = "done by" if awaits.kind == "import" else "held by"
+    if awaits.kind == "queued":
+        is_own = holder.thread_id == thread.thread_id
+        behind = "its own" if is_own else f"that of {thread_name(holder)}"
+        return f"{text}, which is queued behind {behind}, as no thread of the pool is free"
+    verb = {"import": "done by", "task": "run by"}.get(awaits.kind, "held by")
     likely = "" if awaits.is_certain else f"{LIKELY} "
     since = f" since {awaits.since}" if awaits.since else ""
     return f"{text}, {likely}{verb} {thread_name(holder)}{since}"
@@ -82,6 +86,10 @@ def has_words(awaits: Awaited) -> str:
         return "must end first"
     if awaits.kind == "import":
         return f"is at {awaits.what}{since}"
+    if awaits.kind == "task":
+        return f"runs {awaits.what}"
+    if awaits.kind == "queued":
+        return f"must be free before {awaits.what} can begin"
     return f"{likely}{'has held' if since else 'holds'} {awaits.what}{since}"
 
 

@@ -55,6 +55,7 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("threading.py", "start", "waiting for a new thread to begin"),
     Rule("threading.py", "_shutdown", "waiting at exit for the threads that are no daemons"),
     Rule("frozen importlib._bootstrap", "acquire", "waiting for another thread's import"),
+    Rule("pdb.py", "_cmdloop|interaction", "waiting at the prompt of the debugger (pdb)"),
     Rule("queue.py", "get", "waiting for an item from a queue"),
     Rule("queue.py", "put", "waiting for room in a queue"),
     Rule("queue.py", "join", "waiting for a queue to be worked off"),
@@ -139,7 +140,7 @@ LIBRARY: tuple[Rule, ...] = (
 """Innermost wins nothing: of the rules that fit, the one of the outermost function speaks."""
 
 PLUMBING = re.compile(
-    r"(threading|queue|subprocess|selectors|socket|ssl|socketserver|contextlib|re)\.py"
+    r"(threading|queue|subprocess|selectors|socket|ssl|socketserver|contextlib|re|bdb|cmd|pdb)\.py"
     r"|(concurrent/futures|multiprocessing|asyncio|http|urllib|re|gevent|eventlet)/"
     r"|torch/(utils|distributed|cuda|xpu|mps|accelerator|_inductor)/"
 )

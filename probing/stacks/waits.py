@@ -38,7 +38,7 @@ class Sight(NamedTuple):
         frames: Innermost first.
         facts: What the kernel tells; None where unknown.
         wants_gil: Whether it has been seen to wait for the interpreter lock.
-        by_agent: Whether the agent looked, which itself holds the interpreter lock meanwhile.
+        by_agent: Whether the agent itself held the interpreter lock meanwhile, as when it looked.
         has_native: Whether frames of C functions were looked for, so that having none means
             something.
     """

@@ -1,4 +1,4 @@
-"""What the kernel counts of a process's work: what it read and wrote, and its children's time.
+"""What the kernel counts of a process's work: what its threads read and wrote, its children's time.
 
 Rules of this file: reads only, never waits on the process. The agent uses it on itself, and whoever
 looks from outside on another; two looks tell whether a process gets on that records nothing.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from ..linux import process
 from ..linux.kernel_files import read_text
-from ..messages.common import WorkDone
+from ..messages.common import ThreadBytes, WorkDone
 
 _MOST_CHILDREN = 256
 
@@ -25,19 +25,26 @@ def work_of(pid: int, threads: Iterable[int]) -> WorkDone:
         threads: Those whose reading and writing counts: the job's own, as our questions make the
             agent's threads read, too.
     """
-    counts, of_children = Counter[str](), Counter[str]()
-    for thread in threads:
-        counts.update(_counts(read_text(f"/proc/{pid}/task/{thread}/io")))
+    of_children = Counter[str]()
     children = _descendants(pid)
     for child in children:
         of_children.update(_counts(read_text(f"/proc/{child}/io")))
     return WorkDone(
         time_s=time.monotonic(),
-        read_bytes=counts.get("rchar"),
-        written_bytes=counts.get("wchar"),
+        threads=tuple(_bytes_of(pid, threads)),
         children_cpu_s=_children_cpu_s(pid, children),
         children_bytes=of_children["rchar"] + of_children["wchar"] if of_children else None,
     )
+
+
+def _bytes_of(pid: int, threads: Iterable[int]) -> Iterator[ThreadBytes]:
+    """What each thread has read and written, where the kernel tells."""
+    for thread in threads:
+        counts = _counts(read_text(f"/proc/{pid}/task/{thread}/io"))
+        if counts:
+            yield ThreadBytes(
+                thread_id=thread, read_bytes=counts["rchar"], written_bytes=counts["wchar"]
+            )
 
 
 def _counts(text: str) -> dict[str, int]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -195,6 +198,26 @@ def test_a_loader_without_workers_hangs_by_itself(feed: Feed) -> None:
     shown = wait_until(text, "a stall")
     assert "the training has waited" in shown
     assert "for a batch that it makes itself, in Stuck.__getitem__ (loading.py:" in shown
+
+
+@pytest.mark.parametrize("way", ["hangs", "hangs_of_a_server"])
+def test_hang_says_what_the_worker_does(feed: Feed, way: str) -> None:
+    """However the workers are started, they are alive, and the line of the one is told at once."""
+    target, ask = feed(way, until="ready")
+    pattern = (
+        r"is in the DataLoader \(waiting for a batch from DataLoader worker 1 \(pid (\d+)\), which"
+        r" is sleeping at loading\.py:\d+ in __getitem__\), at loading\.py:\d+ in train"
+    )
+
+    def said() -> re.Match[str] | None:
+        return re.search(pattern, " ".join(target.run(str(target.pid), "hang").stdout.split()))
+
+    found = wait_until(said, "what the worker does")
+    rows = ask("SELECT pid, state, cpu_s, awaited FROM python.dataloaders")
+    for row in rows:  # those of a fork server outlive a training that is killed
+        os.kill(row["pid"], signal.SIGKILL)
+    assert [(r["pid"], r["state"]) for r in rows if r["awaited"]] == [(int(found[1]), "S")]
+    assert all(row["cpu_s"] is not None for row in rows)
 
 
 def test_a_hang_that_began_before_the_agent_came(

@@ -180,6 +180,12 @@ def hangs() -> None:
     train(loader(Stuck(), 2))
 
 
+def hangs_of_a_server() -> None:
+    """Its workers are no children of the training, but of a process that forks them."""
+    print("ready", flush=True)
+    train(loader(Stuck(), 2, multiprocessing_context="forkserver"))
+
+
 def hangs_without_workers() -> None:
     print("ready", flush=True)
     train(loader(Stuck()))

@@ -68,10 +68,16 @@ HELD = (
     Held(fault="monitored", outcome="hang", kind="missing", env=LINGERING, says=NOT_COME),
     Held(fault="no_init", outcome="hang", kind="not_joined",
          says=("Rank 1 has not come to init_process_group: ranks 0,2 are waiting", "in main; rank 1"
-               " is waiting for a lock at held_rank.py", "in take_lock")),
+               " is in a deadlock", "at held_rank.py", "in take_lock")),
     Held(fault="groups", outcome="hang", kind="not_joined", named=frozenset({0, 1, 2}),
          says=("The ranks do not make the same process group", "in new_group of ranks [0, 1, 2]"
                " at held_rank.py")),
+    Held(fault="skipped_group", outcome="hang", kind="not_joined",
+         says=("Rank 1 has not come to new_group of ranks [0, 1]: rank 0 is waiting", "; ranks 1-2"
+               " are waiting in all_reduce")),
+    Held(fault="late_group", outcome="hang", kind="not_joined",
+         says=("Rank 1 has not come to new_group of ranks [0, 1]: rank 0 is waiting", "rank 1 is in"
+               " a deadlock", "rank 2 is waiting in all_reduce")),
     Held(fault="key", outcome="hang", kind="store",
          says=("Rank 1 is waiting for a key of the store at held_rank.py", "ranks 0,2 are waiting"
                " in all_reduce")),

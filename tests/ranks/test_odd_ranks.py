@@ -7,6 +7,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +121,38 @@ def test_equal_results_of_eval_are_one_line(odd: Job) -> None:
     assert done.returncode == 1
     assert "rank 1:\n  Traceback" in AT_STEPS.sub("", done.stdout)
     assert "ZeroDivisionError" in done.stdout
+
+
+def test_a_rank_that_stands_still_for_an_eval(odd: Job, tmp_path: Path) -> None:
+    """The eval is named with its code and how it is ended, and not what holds the thread for it."""
+    is_over = tmp_path / "over"
+    code = (
+        f"import time, pathlib\nwhile not pathlib.Path({str(is_over)!r}).exists(): time.sleep(0.01)"
+    )
+    words = ("-t", "rank:0", "eval", "--timeout", "110", code)
+    with ThreadPoolExecutor(1) as beside:
+        evaluating = beside.submit(odd.run, *words, timeout_s=120)
+        try:
+            verdict = wait_until(lambda: held_by_eval(odd), "a rank that stands still")
+        finally:
+            is_over.touch()
+        assert evaluating.result().returncode == 0
+    (cause,) = verdict["causes"]
+    number = odd.ask(0, "SELECT max(eval_id) AS n FROM python.evals")[0]["n"]
+    said = rf"stands still for eval {number}, which has run for .* \(`import time, pathlib\.\.\.`\)"
+    assert re.match(said, cause["what"])
+    assert "at odd_ranks.py:" in cause["what"]
+    assert "safe_points" not in " ".join(cause["evidence"])
+    assert f"jobs cancel {number}`" in " ".join(verdict["next_steps"])
+
+
+def held_by_eval(odd: Job) -> Any:
+    """The verdict once the others wait for rank 0."""
+    done = odd.run("-t", "all", "hang", "--format", "json", timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    named = [cause["rank"] for cause in verdict["causes"]]
+    return verdict if named == [0] and verdict["kind"] == "missing" else None
 
 
 def test_the_rank_that_stays_away_is_a_class_of_its_own(odd: Job) -> None:

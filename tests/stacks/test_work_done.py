@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from probing.reach import ladder
 from probing.stacks.work_done import work_of
-from tests.harness.targets import wait_until
+from tests.harness.targets import Target, wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -41,3 +44,17 @@ def test_the_time_of_children_that_have_ended_stays() -> None:
     for _ in range(2):
         subprocess.run([sys.executable, "-c", COMPUTES], check=True)
     assert (work_of(os.getpid(), ()).children_cpu_s or 0.0) >= before + 0.2
+
+
+def test_from_outside_the_agents_threads_do_not_count(program: Callable[..., Target]) -> None:
+    """What a question makes the agent read is no work of the job's, whoever looks."""
+    target = program("one_hang", "event", PROBING="all")
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    inside = ladder.backtrace_of(target.folder, [])
+    os.kill(target.pid, signal.SIGSTOP)
+    outside = ladder.backtrace_of(target.folder, [])
+    assert [trace.source for trace in (inside, outside)] == ["agent", "py-spy"]
+    for trace in (inside, outside):
+        assert trace.work is not None
+        assert [thread.thread_id for thread in trace.work.threads] == [target.pid]

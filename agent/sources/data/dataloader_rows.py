@@ -144,10 +144,11 @@ def _workers_of(iterator: Any) -> Iterator[dict[str, Any]]:
         yield {}
     in_order = getattr(iterator, "_in_order", True)
     awaited = next_task(iterator)[1] if workers else None
+    parents = {os.getpid(), _fork_server()}
     for number, worker in enumerate(workers):
         pid = getattr(getattr(worker, "_popen", None), "pid", None)
         facts = process.facts(pid) if pid else None
-        if facts is not None and facts.parent != os.getpid():
+        if facts is not None and facts.parent not in parents:
             facts = None  # another process has its number by now
         yield {
             "worker": number,
@@ -158,3 +159,10 @@ def _workers_of(iterator: Any) -> Iterator[dict[str, Any]]:
             "resident_bytes": facts.resident_bytes if facts else None,
             "cpu_s": facts.cpu_s if facts else None,
         }
+
+
+def _fork_server() -> int | None:
+    """The process that forks those that multiprocessing starts so, which are not our children."""
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    pid: int | None = getattr(server, "_forkserver_pid", None)
+    return pid

@@ -1,4 +1,4 @@
-"""What threads wait for that somebody has: locks, imports, and threads that must end.
+"""What threads wait for that somebody has: locks, imports, tasks, and threads that must end.
 
 Rules of this file: runs in the agent's thread and no code of the job's: attributes are read where
 they are stored, and an owner is known by the lock itself, or by a thread that is inside a block
@@ -22,6 +22,7 @@ from ....linux.process import ThreadFacts
 from ....messages.common import Awaited
 from .bytecode import CodeReader, Taken
 from .frame_values import line_of, local, lock_of, may_hold, outwards, own_attributes, value_of
+from .pools import Pools, awaited_future
 
 _LOCK, _RLOCK = _thread.LockType, _thread.RLock
 _OWNER = re.compile(r"<locked _thread\.RLock object owner=(\d+) ")
@@ -47,6 +48,7 @@ class _Wait(NamedTuple):
         owner: The Python number of the thread that has it, where the thing itself says so.
         lock: The lock, if it is one.
         module: The module whose import it is, if it is one.
+        who: See `Awaited`.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class _Wait(NamedTuple):
     owner: int | None = None
     lock: Any = None
     module: str | None = None
+    who: str | None = None
 
 
 class _Held(NamedTuple):
@@ -78,6 +81,7 @@ class Waits:
         self._numbers = numbers
         self._readers: dict[Any, CodeReader] = {}
         self._taken: dict[int, list[tuple[int, FrameType, Taken]]] | None = None
+        self._pools: Pools | None = None
 
     def waiting(self) -> set[int]:
         """The kernel numbers of the threads that wait for what somebody may have."""
@@ -106,8 +110,8 @@ class Waits:
         """What the innermost frame of a thread waits for."""
         frames = self._stacks.get(ident, [])
         inner = frames[0] if frames else None
-        if inner is None or _awaits_notice(inner):  # nobody knows who will give it
-            return None
+        if inner is None or _awaits_notice(inner):  # nobody else knows who will give it
+            return self._task_of(ident, awaited_future(frames))
         if inner.f_code in _JOINS:
             return _join(local(inner, "self"))
         if inner.f_code.co_filename.startswith(_IMPORTLIB):
@@ -124,12 +128,26 @@ class Waits:
         kind = "lock" if lock.maxvalue == 1 else "semaphore"
         return _Wait(kind, f"the {kind} {expression} between processes", lock=lock)
 
+    def _task_of(self, ident: int, future: object) -> _Wait | None:
+        """The wait for a future that is the result of a pool's task."""
+        if future is None:
+            return None
+        self._pools = self._pools or Pools(self._stacks)
+        task = self._pools.task_of(future)
+        if task is None:
+            return None
+        task, what = self._pools.after(ident, task), f"the task {task.name}"
+        if not task.is_queued:
+            return _Wait("task", what, owner=task.owner)
+        who = None if task.owner else f"queued behind the {task.running} that its pool runs"
+        return _Wait("queued", what, owner=task.owner, who=who)
+
     def _holder(self, wait: _Wait) -> _Held:
         """Who has what is waited for."""
         if wait.module is not None:
             return _Held(wait.owner, self._importing(wait.owner, wait.module))
         if wait.lock is None:
-            return _Held(wait.owner)
+            return _Held(wait.owner, who=wait.who)
         if not _is_locked(wait.lock):
             return _Held(None)
         if wait.kind == "semaphore":

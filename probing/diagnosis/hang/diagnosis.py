@@ -7,11 +7,15 @@ processes without a rank one by one.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ...cluster.job.asking import Coverage, Outcome, ask_all
+from ...errors import BadEndpoint
+from ...linux.process import start_time
 from .evidence import Call, RankEvidence, State, Verdict
 from .flights import by_flights, flight_of, is_blind
 from .gathering import (
@@ -54,12 +58,40 @@ def diagnose(
     Args:
         timeout_s: How long any one question may take.
         asked: How the command named them, for what it says to type next.
+
+    Raises:
+        NotPython: None of them runs Python.
+    """
+    outcomes = _look_at(members, timeout_s=timeout_s, token=token)
+    left = {o.member.endpoint: alone for o in outcomes if (alone := _without_agent(o))}
+    if left:  # its agent has left it meanwhile: what is seen from outside is what there is
+        seen = iter(_look_at(list(left.values()), timeout_s=timeout_s, token=token))
+        outcomes = [next(seen) if o.member.endpoint in left else o for o in outcomes]
+
+    def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
+        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
+
+    groups = _by_job(outcomes)
+    return tuple(
+        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
+        for group in groups
+    )
+
+
+def _look_at(
+    members: Sequence[Member], *, timeout_s: float, token: str | None
+) -> Sequence[Outcome[RankEvidence]]:
+    """Look at all members twice, about a second apart.
+
+    Raises:
+        NotPython: None of them runs Python.
     """
     began = time.monotonic()
     first = ask_all(members, newest_of, timeout_s=timeout_s, token=token)
     before: dict[str, Newest] = _values(first)
     limit_s = min(_STACKS_S, timeout_s)
     stacks: dict[str, Stacks] = _values(ask_all(members, stacks_of, timeout_s=limit_s, token=token))
+    _refuse_others(members, stacks)
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
     busy = [m for m in members if m.endpoint in stacks and may_get_on(stacks[m.endpoint])]
 
@@ -72,16 +104,24 @@ def diagnose(
         key = member.endpoint
         return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
 
-    outcomes = ask_all(members, look, timeout_s=timeout_s, token=token)
+    return ask_all(members, look, timeout_s=timeout_s, token=token)
 
-    def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
-        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
 
-    groups = _by_job(outcomes)
-    return tuple(
-        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
-        for group in groups
-    )
+def _without_agent(outcome: Outcome[RankEvidence]) -> Member | None:
+    """A member whose run folder has gone while it was looked at, as one that lives without it."""
+    member, pid = outcome.member, outcome.member.pid
+    is_gone = isinstance(outcome.error, BadEndpoint) and os.path.isabs(member.endpoint)
+    if not is_gone or pid is None or start_time(pid) is None:
+        return None
+    return dataclasses.replace(member, endpoint=str(pid), started_ns=0)
+
+
+def _refuse_others(members: Sequence[Member], stacks: Mapping[str, Stacks]) -> None:
+    """Raise where nobody who was named runs Python; beside others it is a verdict of its own."""
+    found = [seen.not_python for m in members if (seen := stacks.get(m.endpoint)) is not None]
+    errors = [error for error in found if error is not None]
+    if errors and len(errors) == len(members):
+        raise errors[0]
 
 
 def _judge(

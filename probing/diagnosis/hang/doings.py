@@ -6,10 +6,12 @@ enough; which lines are a DataLoader, a checkpoint or the end of a process is de
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
 from ...messages.common import Backtrace, Frame, ThreadStack
+from ...stacks.text import HELD
 from ...stacks.thread_waits import (
     chain,
     deadlock_text,
@@ -26,6 +28,7 @@ from .evidence import Doing, DoingKind
 _STACK = 4
 _MOST_TASKS = 3
 _ENDED = "ended"
+_NO_DAEMON = "a thread that is no daemon keeps its process"
 _IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
 _CHECKPOINT = re.compile(
@@ -35,6 +38,7 @@ _CHECKPOINT_NAME = re.compile(r"(?i)checkpoint|(^|[._])save(_|$)|snapshot")
 _COLLECTIVE = re.compile(r"torch/distributed/(distributed_c10d|_functional_collectives)\.py")
 _STORE = re.compile(r"(?i)store\w*(\(\))?\.(wait|get|multi_get|compare_set|barrier)\(")
 """A line whose innermost call is one of `torch.distributed.Store`, which has no frame."""
+_WORKER = re.compile(r"DataLoader worker \d+ \(pid (\d+)\)$")
 _DEVICE = re.compile(r"\.(item|cpu|tolist|numpy|synchronize)\(")
 """A line that waits for the GPU, where the tensor is on one: it then keeps a processor busy."""
 _GROUP_MAKER, _GROUP_LOCAL = "new_group", "ranks"
@@ -61,6 +65,7 @@ _WORDS: tuple[tuple[str, DoingKind], ...] = (
     ("waiting for data to reach the disk", "io"),
     ("waiting for a file lock", "io"),
     ("in an uninterruptible wait", "io"),
+    (HELD, "held"),
     ("running", "python"),
     ("waiting", "waiting"),
     (_IDLE_LOOP, "waiting"),
@@ -85,6 +90,7 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
         kind=kind,
         words=_lock_words(trace, thread, holders)
         or _holder(trace, thread)
+        or _at_exit(trace, thread, kind)
         or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread),
         where=own_line(thread.frames),
         stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
@@ -97,6 +103,20 @@ def worker_of(trace: Backtrace, thread_id: int | None = None) -> ThreadStack | N
     """The thread whose work counts: the one that trains, or has at last what that waits for."""
     thread = training_thread(trace.threads, thread_id)
     return None if thread is None else chain(trace.threads, thread)[-1]
+
+
+def awaited_worker(trace: Backtrace) -> int | None:
+    """The process of a DataLoader's worker whose batch is waited for, where it is known."""
+    thread = training_thread(trace.threads)
+    found = _WORKER.search(thread.waiting or "") if thread is not None else None
+    return int(found[1]) if found else None
+
+
+def with_worker(doing: Doing, does: str | None) -> Doing:
+    """What a thread does that waits for a worker, with what that one does, where it is known."""
+    if doing.kind != "loader" or does is None:
+        return doing
+    return dataclasses.replace(doing, words=f"{doing.words.removesuffix(')')}, which {does})")
 
 
 def group_asked_for(trace: Backtrace, thread_id: int | None = None) -> str | None:
@@ -128,7 +148,7 @@ def _kind(words: str, frames: Sequence[Frame]) -> DoingKind:
     """What kind of thing a thread does: where it is says more than what it waits for."""
     paths = [library_path(frame.file) for frame in frames if frame.kind == "python"]
     by_words = next((kind for begin, kind in _WORDS if words.startswith(begin)), None)
-    if by_words in {"collective", "joining", "stopped", "exiting", "unknown"}:
+    if by_words in {"collective", "joining", "stopped", "exiting", "held", "unknown"}:
         return by_words
     inner = next((frame for frame in frames if frame.kind == "python"), None)
     if inner is not None and _STORE.search(inner.line or ""):
@@ -164,17 +184,17 @@ def _lock_words(
     trace: Backtrace, thread: ThreadStack, holders: Sequence[ThreadStack]
 ) -> str | None:
     """Words about who has what a thread waits for, first, and what that one does."""
-    if not holders or thread.awaits is None:
-        return None
-    circle = next((c for c in deadlocks(trace.threads) if holders[-1] in c), None)
+    last = (thread, *holders)[-1]
+    circle = next((c for c in deadlocks(trace.threads) if last in c), None)
     if circle is not None:
         is_in = thread.thread_id in {one.thread_id for one in circle}
         wait = "" if is_in else f"waits for {wait_text(trace.threads, thread)}, which "
         words = deadlock_text(circle).replace("most likely a", "most likely in a", 1)
         return f"{wait}is {'' if words.startswith('most') else 'in '}{words}"
-    last = holders[-1]
+    if not holders or thread.awaits is None:
+        return None
     line = own_line(last.frames)
-    does = f"is {last.waiting or 'running'}" + (f" at {line}" if line else "")
+    does = f"is {last.waiting or 'running'}{_unknown_owner(last)}" + (f" at {line}" if line else "")
     turn = f", and waits in turn for {thread_name(last)}, which {does}" if holders[1:] else ""
     return (
         f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"
@@ -186,6 +206,21 @@ def _unknown_owner(thread: ThreadStack) -> str:
     """Words about what a thread waits for that no thread of the process is known to have."""
     awaits = thread.awaits
     return f" ({awaits.what}, {awaits.who})" if awaits is not None and awaits.who else ""
+
+
+def _at_exit(trace: Backtrace, thread: ThreadStack, kind: DoingKind) -> str | None:
+    """Words about the threads that a process waits for at its end, where they are known."""
+    kept = [one for one in trace.threads if one.daemon is False and one.alive]
+    kept = [one for one in kept if one is not thread]
+    if kind != "exiting" or not kept or any(one.daemon is None for one in trace.threads):
+        return None
+    texts = []
+    for one in kept[:_MOST_TASKS]:
+        line = own_line(one.frames)
+        does = f"is {one.waiting or 'running'}" + (f" at {line}" if line else "")
+        texts.append(f"{thread_name(one)}, which {does}")
+    more = f"; and {len(kept) - _MOST_TASKS} more" if len(kept) > _MOST_TASKS else ""
+    return f"is waiting at exit for {'; '.join(texts)}{more} ({_NO_DAEMON})"
 
 
 def _tasks_words(trace: Backtrace, thread: ThreadStack) -> str:

@@ -48,6 +48,7 @@ DoingKind = Literal[
     "io",
     "sleep",
     "exiting",
+    "held",
     "python",
     "waiting",
     "stopped",
@@ -173,6 +174,7 @@ class RankEvidence:
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
         deadlocks: The circles of threads of it that wait for each other, a clause each.
+        eval_id: The eval that its training thread stands still for.
         has_agent: Whether there is a record of it at all.
         device: What its device did when it was looked at last; None where it uses none.
         device_errors: What the driver has told of errors of that device.
@@ -201,6 +203,7 @@ class RankEvidence:
     module: str | None = None
     work: Work | None = None
     deadlocks: tuple[str, ...] = ()
+    eval_id: int | None = None
     has_agent: bool = True
     is_by_flight: bool = False
     device: str | None = None

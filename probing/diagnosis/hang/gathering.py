@@ -7,7 +7,6 @@ what it could not tell is a note. Ages are computed where the rank is, so no clo
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,23 +14,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...cluster.job.rank_sets import ranks_of
-from ...errors import ProbingError, ProcessEnded, RingError, SqlError
+from ...errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
-from ...postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
-from ...postmortem.endings import LAST_MEMORY, Ending, ending_of
+from ...reach import ladder
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
-from ...stacks.thread_waits import deadlock_text, deadlocks
+from ...stacks.thread_waits import deadlock_text, deadlocks, own_line
 from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
-from .doings import doing_of, group_asked_for
+from .doings import awaited_worker, doing_of, group_asked_for, training_thread, with_worker
 from .evidence import Call, Doing, Group, RankEvidence, State
+from .own_ends import how_ended
+from .texts import seconds
 from .work import work_between
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.members import Member
 
+_MOST_CODE = 60
 _DEAD_SOURCES = frozenset({"crash", "open rows"})
 NEWEST = """
     SELECT max(start_ns) AS newest_ns, max(start_ns + coalesce(duration_ns, 0)) AS ended_ns,
@@ -63,12 +64,17 @@ _MODULES = """
     SELECT module, class, thread_id FROM python.torch_trace
     WHERE duration_ns IS NULL AND stage <> 'step' ORDER BY start_ns DESC LIMIT 1
 """
+_EVALS = """
+    SELECT eval_id, code, (epoch_ns(now()) - start_ns) / 1e9 AS age_s FROM python.evals
+    WHERE duration_ns IS NULL ORDER BY start_ns LIMIT 1
+"""
 _PARTS = {
     "calls": _CALLS,
     "groups": _GROUPS,
     "steps": _STEPS,
     "modules": _MODULES,
     "look": NEWEST,
+    "evals": _EVALS,
     "device": NEWEST_SAMPLE,
     "xids": XIDS,
 }
@@ -79,20 +85,6 @@ _WITHOUT_DEVICE = "SELECT " + ", ".join(
     _PART.format(sql, name) for name, sql in _PARTS.items() if name not in {"device", "xids"}
 )
 """The same of an agent of an older version, which has no such table."""
-_OF_PEERS = re.compile(
-    r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
-    r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
-    r"|nccl communicator was aborted|remote process (exited|has)|watchdog caught collective"
-    r"|collective operation timeout|monitoredBarrier|failed to recv, got 0 bytes"
-    r"|Dist(Backend|Network|Store)Error|SIGTERM"
-)
-"""What errors say whose reason is that another rank is gone, or does not come."""
-_OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
-"""Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
-_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM")
-"""What launchers end the other ranks with once one has failed."""
-_OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
-
 Row = Mapping[str, Any]
 Newest = tuple[object, ...]
 """How far a record has come, to be compared with another look at it and nothing else."""
@@ -108,6 +100,8 @@ class Stacks:
         ending: How it ended or is about to.
         ended_ns: When.
         is_own_end: Whether it ended for a reason of its own.
+        worker: What the DataLoader's worker does that it waits for; None where that is not known.
+        not_python: Why there is nothing to look at, where it runs no Python.
     """
 
     state: State
@@ -115,6 +109,8 @@ class Stacks:
     ending: str | None = None
     ended_ns: int | None = None
     is_own_end: bool = True
+    worker: str | None = None
+    not_python: NotPython | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -128,16 +124,36 @@ def newest_of(process: Process, _: Member) -> Newest | None:
 def stacks_of(process: Process, _: Member) -> Stacks:
     """Where a rank is, and whether it has ended or is about to."""
     notes: list[str] = []
-    trace, state = _trace(process, notes)
-    ending, ended_ns, is_own_end = _ending(process, state, trace, notes)
+    try:
+        trace, state = _trace(process, notes)
+    except NotPython as error:
+        return Stacks(state="unreachable", trace=None, not_python=error, notes=(error.message,))
+    ending, ended_ns, is_own_end = how_ended(process, state, trace, notes)
     return Stacks(
         state=state,
         trace=trace,
         ending=ending,
         ended_ns=ended_ns,
         is_own_end=is_own_end,
+        worker=_worker_does(process, trace) if trace is not None and state != "dead" else None,
         notes=tuple(notes),
     )
+
+
+def _worker_does(process: Process, trace: Backtrace) -> str | None:
+    """What the worker of a DataLoader does that a process of this machine waits for."""
+    pid = awaited_worker(trace)
+    if pid is None or process.folder is None:
+        return None
+    notes: list[str] = []
+    try:
+        thread = training_thread(ladder.backtrace_of_stranger(pid, notes).threads)
+    except ProbingError:
+        return None
+    if thread is None:
+        return None
+    line = own_line(thread.frames)
+    return f"is {thread.waiting or 'running'}" + (f" at {line}" if line else "")
 
 
 def may_get_on(stacks: Stacks) -> bool:
@@ -181,11 +197,15 @@ def evidence_of(
     calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
     steps = next(iter(record["steps"]), {})
     module = next(iter(record["modules"]), {})
-    device = next(iter(record["device"]), None)
+    device, held = (next(iter(record[name]), None) for name in ("device", "evals"))
     seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
     is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
+    doing = _doing(trace, again, thread) if trace and not is_dead else None
+    doing = with_worker(doing, seen.worker) if doing else None
+    if held is None or doing is None or doing.kind != "held":
+        held = None
     return RankEvidence(
         rank=member.rank,
         host=member.host,
@@ -200,12 +220,13 @@ def evidence_of(
         still_s=_still_s(record["look"]),
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
         median_step_s=steps.get("median_step_s"),
-        doing=_doing(trace, again, thread) if trace and not is_dead else None,
+        doing=_held_by(doing, held) if doing and held else doing,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
         not_finite=steps.get("not_finite"),
         module=None if is_dead else _module(module),
+        eval_id=held["eval_id"] if held else None,
         has_agent=bool(member.started_ns),
         device=sample_words(device) if device else None,
         device_errors=tuple(xid_lines(record["xids"])),
@@ -234,6 +255,15 @@ def _doing(trace: Backtrace, again: Backtrace | None, thread: int | None) -> Doi
     if doing is None or again is None or doing.kind != "joining":
         return doing
     return replace(doing, group_ranks=group_asked_for(again, thread))
+
+
+def _held_by(doing: Doing, held: Row) -> Doing:
+    """What a training thread does that stands still for an eval."""
+    code, *more = (held["code"] or "").strip().splitlines() or [""]
+    text = code if len(code) <= _MOST_CODE and not more else f"{code[:_MOST_CODE]}..."
+    shown = f" (`{text}`)" if code else ""
+    words = f"stands still for eval {held['eval_id']}, which has run for {seconds(held['age_s'])}"
+    return replace(doing, words=f"{words}{shown}")
 
 
 def _peek(folder: ProcessFolder) -> Newest | None:
@@ -324,9 +354,15 @@ def _module(row: Row) -> str | None:
 
 
 def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]:
-    """The stacks, and what the way to them says about the state."""
+    """The stacks, and what the way to them says about the state.
+
+    Raises:
+        NotPython: It has no stacks of Python.
+    """
     try:
         trace = process.backtrace()
+    except NotPython:
+        raise
     except ProcessEnded:
         return None, "dead"
     except ProbingError as error:
@@ -338,57 +374,3 @@ def _trace(process: Process, notes: list[str]) -> tuple[Backtrace | None, State]
     if main is not None and main.state in {"T", "t"}:
         return trace, "stopped"
     return trace, "answering" if trace.source.startswith("agent") else "silent"
-
-
-def _ending(
-    process: Process, state: State, trace: Backtrace | None, notes: list[str]
-) -> tuple[str | None, int | None, bool]:
-    """How it ended or is about to, when, and whether for a reason of its own."""
-    if process.folder is not None:
-        crash = read_crash(process.folder)
-        if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
-            text = describe(crash)
-            if state != "dead":
-                text = text.replace("it ended with", "its main thread ended with")
-            return text, crash.when_ns, not _is_of_peers(crash)
-        if state == "dead":
-            found = ending_of(process.folder, _rows(process, LAST_MEMORY, notes))
-            return _told_end(found, crash)
-    if state == "dead":
-        note = trace.note if trace is not None else None
-        return note, None, not (note and _says_of_peers(note))
-    return None, None, True
-
-
-def _told_end(
-    found: Ending | None, lost: CrashRecord | None
-) -> tuple[str | None, int | None, bool]:
-    """The same of one without a crash of its own.
-
-    Args:
-        lost: The exception of a thread, which it has outlived.
-    """
-    if found is None:
-        return None, None, True
-    words = " ".join((*found.certain, *found.likely))
-    is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and _says_of_peers(words))
-    before = f"; before that {describe(lost)}" if lost is not None else ""
-    return f"{_clause(words)}{before}", found.ended_ns, not is_of_others
-
-
-def _is_of_peers(crash: CrashRecord) -> bool:
-    """Whether a crash is one of a rank that another was gone from."""
-    frames = crash.threads[0].frames if crash.threads else ()
-    if any(_OF_TORCH.search(frame.file) for frame in frames):
-        return bool(_OF_PEERS.search(f"{crash.type} {crash.message}"))
-    return _says_of_peers(f"{crash.type} {crash.message}")
-
-
-def _says_of_peers(text: str) -> bool:
-    """The same, where nothing but its words is known."""
-    return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
-
-
-def _clause(text: str) -> str:
-    """Sentences as they fit behind a colon."""
-    return f"{text[:1].lower()}{text[1:]}".rstrip(".")

@@ -7,6 +7,7 @@ all are in the wrong, all are named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from .waiting import wanted
 
 _MOST_PLACES = 3
 _FIRST = "init_process_group"
+_LIST = re.compile(r"[\[({][\d, ]+[\])}]")
+_RANGE = re.compile(r"range\(\d+, \d+(, \d+)?\)")
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +39,57 @@ def joining(case: Case) -> Finding | None:
     joins = _doing(case, "joining")
     if not joins:
         return None
-    others = [rank for rank in case.world if rank not in joins]
+    members = _members(case, joins)
+    others = [rank for rank in members if rank not in joins]
     if not others:
         return _other_groups(case, joins)
-    here = _places(case, joins)
-    what = _function(case.ranks[joins[0]].doing)
-    waiting = [rank for rank in others if rank in case.waits]
-    if not waiting and all(rank not in case.ranks for rank in others):
+    if all(rank not in case.ranks for rank in others):
         return None  # of those that were not asked nothing is known
-    if waiting and len(waiting) >= len(joins):
-        causes, victims = joins, waiting
-        text = f"No other rank has come to {what}: {here}"
+    doing = case.ranks[joins[0]].doing
+    of = f" of ranks {doing.group_ranks}" if doing and _ranks_in(doing) else ""
+    here, what = _places(case, joins), f"{_function(doing)}{of}"
+    late = [rank for rank in others if rank not in case.waits]
+    is_tie = not late and len(others) == len(joins)
+    if not late and len(others) > len(joins):
+        causes, text = joins, f"No other rank has come to {what}: {here}"
     else:
-        causes, victims = others, joins
-        text = f"{_subject(others, 'has', 'have')} not come to {what}: {here}"
-    there = _places(case, others)
+        causes = late or others
+        text = f"{_subject(causes, 'has', 'have')} not come to {what}: {here}"
+    there = _places(case, [rank for rank in case.world if rank not in joins])
+    sure = "high: all stacks show it" if not _unknown(case) else "medium: by the stacks"
+    if is_tie:
+        sure = "medium: as many of its members are there as wait elsewhere"
     return Finding(
         kind="not_joined",
         causes=tuple(causes),
-        victims=tuple(victims),
+        victims=tuple(
+            r for r in case.living if r not in causes and (r in joins or r in case.waits)
+        ),
         headline=f"{text}; {there}.",
-        confidence="high: all stacks show it" if not _unknown(case) else "medium: by the stacks",
+        confidence=sure,
     )
+
+
+def _members(case: Case, joins: Sequence[int]) -> tuple[int, ...]:
+    """The ranks that those which join wait for: the members of their groups, or all.
+
+    Who is no member goes past `new_group`, so that where it is says nothing of it.
+    """
+    found = set[int]()
+    for rank in joins:
+        asked = _ranks_in(case.ranks[rank].doing)
+        if asked is None:
+            return case.world
+        found |= asked
+    return tuple(rank for rank in case.world if rank in found)
+
+
+def _ranks_in(doing: Doing | None) -> set[int] | None:
+    """The ranks that a group is made of, where they are told and not those of all."""
+    text = (doing.group_ranks if doing else None) or ""
+    if _RANGE.fullmatch(text):
+        return set(range(*map(int, _NUMBER.findall(text))))
+    return set(map(int, _NUMBER.findall(text))) if _LIST.fullmatch(text) else None
 
 
 def store(case: Case) -> Finding | None:
@@ -183,7 +216,8 @@ def _place(case: Case, rank: int) -> str:
         return {"dead": "dead"}.get(case.state(rank), "not to be seen")
     doing = evidence.doing
     words = doing.words.removeprefix("is ")
-    return f"{words}{f' at {doing.where}' if doing.where else ''}"
+    is_told = doing.is_deadlock or not doing.where
+    return words if is_told else f"{words} at {doing.where}"
 
 
 def _subject(ranks: Sequence[int], one: str = "is", more: str = "are") -> str:

@@ -24,6 +24,7 @@ from .waiting import chain_ends, victims_of, waiting_for, wanted
 from .work import is_at_work
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
+_FOR_A_BATCH = "waiting for a batch"
 _ONLY_WAIT = frozenset({"collective", "joining", "backward"})
 """What ranks do that wait for others, where no collective is on record."""
 
@@ -59,15 +60,20 @@ def judge(
         outcome=_outcome(verdict),
         coverage=coverage,
         next_steps=remedies.next_steps(
-            verdict, asked, loading=_loading(evidence), has_others=has_others
+            verdict,
+            asked,
+            loading=_loading(evidence),
+            evals={e.pid: e.eval_id for e in evidence if e.eval_id is not None},
+            has_others=has_others,
         ),
         queries=remedies.queries(verdict, case),
     )
 
 
 def _loading(evidence: Sequence[RankEvidence]) -> set[int | None]:
-    """The processes that wait for a batch."""
-    return {e.pid for e in evidence if e.doing is not None and e.doing.kind == "loader"}
+    """The processes that wait for a batch; a worker, which makes one, does not."""
+    found = (e for e in evidence if e.doing is not None and e.doing.kind == "loader")
+    return {e.pid for e in found if e.doing is not None and _FOR_A_BATCH in e.doing.words}
 
 
 def _outcome(verdict: Verdict) -> Outcome:

@@ -11,7 +11,7 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
-from .texts import at, call_text, name_of, seconds
+from .texts import at, call_text, name_of, seconds, sentence
 from .work import is_asleep, is_at_work, work_words
 
 
@@ -20,6 +20,8 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     if evidence is None:
         return Verdict(kind="unknown", is_hang=False, headline="No process was found.")
     name = name_of(evidence)
+    if evidence.state in {"unreachable", "missing"}:
+        return _not_seen(name, evidence)
     if not evidence.is_alive:
         ending = evidence.ending or "how is not on record"
         return Verdict(
@@ -54,6 +56,18 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
     text = f"{name} {since}, in step {evidence.step}: it {doing}."
     return _verdict(evidence, case, text, is_hang=is_hang)
+
+
+def _not_seen(name: str, evidence: RankEvidence) -> Verdict:
+    """What is said of a process that nothing could be seen of: not that it has ended."""
+    why = evidence.notes[0] if evidence.notes else ""
+    is_told = str(evidence.pid) in why
+    text = why if is_told else f"{name} could not be looked at{f': {why}' if why else ''}"
+    return Verdict(
+        kind="process",
+        is_hang=False,
+        headline=sentence(text),
+    )
 
 
 def doing_words(evidence: RankEvidence) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from ...messages import rank_paths
 from .case import Case
@@ -20,6 +21,7 @@ def next_steps(
     asked: str,
     *,
     loading: Collection[int | None] = (),
+    evals: Mapping[int | None, int] = MappingProxyType({}),
     has_others: bool = False,
 ) -> tuple[str, ...]:
     """What to do, in that order.
@@ -27,6 +29,7 @@ def next_steps(
     Args:
         asked: How the command named those that it is about.
         loading: The pids of those that wait for a batch.
+        evals: The eval that each of those stands still for which do, by their pids.
         has_others: Whether ranks of other jobs may be there, so that a number is not enough.
     """
     if verdict.kind == "healthy":
@@ -41,6 +44,12 @@ def next_steps(
     ]
     looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
     if not verdict.has_ended:
+        looks += [
+            f"`probing -t {target} jobs cancel {evals[cause.pid]}`: interrupts that eval at its"
+            " next line of Python; when its time limit is over, the training goes on in any case."
+            for target, cause in zip(targets, verdict.causes, strict=False)
+            if cause.pid in evals
+        ]
         looks = [
             f"`probing -t {target} dataloaders`: which worker it waits for, and where that is."
             for target, cause in zip(targets, verdict.causes, strict=False)

@@ -280,7 +280,7 @@ def with_call(cause: Cause, call: Call | None, alone: Collection[str]) -> Cause:
 def victims_do(case: Case, victims: Sequence[int]) -> str | None:
     """What the victims are in, and who is where if that is not the same for all."""
     found = _by_call(case.waits[rank] for rank in victims if rank in case.waits)
-    if len(found) < 2:
+    if not found or len(found[0][1]) == len(victims):
         return found[0][0] if found else None
     texts = [f"{words} ({ranks_text(ranks)})" for words, ranks in found[:_MOST_SIDES]]
     rest = f" and {len(found) - _MOST_SIDES} more" if len(found) > _MOST_SIDES else ""

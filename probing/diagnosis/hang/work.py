@@ -46,8 +46,8 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
         cpu=((after.cpu_s or 0.0) - (before.cpu_s or 0.0)) / passed_s if known else 0.0,
         children_cpu=_grown(first.work, second.work, "children_cpu_s") / passed_s,
         children_rate=_grown(first.work, second.work, "children_bytes") / passed_s,
-        read_rate=_grown(first.work, second.work, "read_bytes") / passed_s,
-        written_rate=_grown(first.work, second.work, "written_bytes") / passed_s,
+        read_rate=_bytes(first.work, second.work, "read_bytes") / passed_s,
+        written_rate=_bytes(first.work, second.work, "written_bytes") / passed_s,
         has_moved_on=_places(before.frames) != _places(after.frames),
     )
 
@@ -121,6 +121,20 @@ def work_words(evidence: RankEvidence) -> str:
     waits = doing is not None and doing.holder
     what = f"waiting{since} for a thread that sleeps" if waits else f"sleeping{since}"
     return f"has been {what}{at}"
+
+
+def _bytes(first: WorkDone, second: WorkDone, name: str) -> int:
+    """How many bytes the threads have read or written that both looks have seen.
+
+    One look may be the agent's and the other from outside, and of a thread that only one of them
+    shows it is not known what it did in between.
+    """
+    before = {thread.thread_id: getattr(thread, name) for thread in first.threads}
+    return sum(
+        max(0, getattr(thread, name) - before[thread.thread_id])
+        for thread in second.threads
+        if thread.thread_id in before
+    )
 
 
 def _grown(first: WorkDone, second: WorkDone, name: str) -> float:

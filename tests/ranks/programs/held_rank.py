@@ -112,6 +112,14 @@ def make_groups(rank: int) -> None:
         dist.new_group(ranks)
 
 
+def make_one_group(rank: int) -> None:
+    """A group that one of its members does not make; who is no member is past it at once."""
+    if rank != CULPRIT:
+        dist.new_group([0, CULPRIT])
+    elif FAULT == "late_group":
+        take_lock()
+
+
 def hold_up(rank: int) -> None:
     """What the fault does in the step that it is put into."""
     if FAULT == "no_send" and rank == 0:
@@ -122,7 +130,7 @@ def hold_up(rank: int) -> None:
     FAULTS[FAULT](rank)
 
 
-BY_ALL = {"sleeping", "groups"}
+BY_ALL = {"sleeping", "groups", "skipped_group", "late_group"}
 FAULTS: dict[str, Callable[[int], object]] = {
     "saving": lambda _: write_checkpoint(),
     "syncing": lambda _: write_checkpoint(),
@@ -137,6 +145,8 @@ FAULTS: dict[str, Callable[[int], object]] = {
     "monitored": lambda _: take_lock(),
     "key": lambda _: wait_for_key(),
     "groups": make_groups,
+    "skipped_group": make_one_group,
+    "late_group": make_one_group,
     "no_send": lambda _: None,
     "no_init": lambda _: None,
 }

@@ -43,7 +43,7 @@ def trace(
         thread_id=SAVER, name="saver", is_main=False, frames=(frame("save", 40 + round(cpu_s)),),
         waiting=does, cpu_s=cpu_s, awaits=awaits,
     )  # fmt: skip
-    work = WorkDone(time_s=cpu_s + 1.0, written_bytes=0)
+    work = WorkDone(time_s=cpu_s + 1.0)
     return Backtrace(pid=1, source="agent", threads=(main, saver), work=work)
 
 

@@ -483,3 +483,11 @@ def test_two_ways_of_counting_are_not_mixed() -> None:
     ours = waiting_but({2: evidence(2, LATE)})
     flights = {e.endpoint: flown(7, opened=True) for e in ours}
     assert by_flights(ours, flights) == ours
+
+
+def test_a_process_that_nothing_is_seen_of_has_not_ended() -> None:
+    """That it could not be looked at is said, with the reason, and not that it has ended."""
+    one = RankEvidence(rank=None, pid=7, state="unreachable", notes=("it did not answer in 5 s.",))
+    verdict = judge([one])
+    assert verdict.headline == "Process 7 could not be looked at: it did not answer in 5 s."
+    assert (verdict.kind, verdict.outcome, verdict.has_ended) == ("process", "fine", False)

@@ -9,10 +9,10 @@ import pytest
 
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
 from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.gathering import _says_of_peers
+from probing.diagnosis.hang.own_ends import says_of_peers
 from probing.diagnosis.hang.waiting import waits_of
 from probing.diagnosis.hang.work import work_between
-from probing.messages.common import Backtrace, Frame, ThreadStack, WorkDone
+from probing.messages.common import Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
     LOADING,
@@ -128,17 +128,31 @@ def look(time_s: float, line: int, cpu_s: float | None, **work: Any) -> Backtrac
     """A process at one moment."""
     frames = (Frame(func="score", file="/job/train.py", lineno=line),)
     thread = ThreadStack(thread_id=7, name="m", is_main=True, frames=frames, cpu_s=cpu_s)
-    done = WorkDone(time_s=time_s, **work)
-    return Backtrace(pid=1, source="agent", threads=(thread,), work=done)
+    all_work = WorkDone(time_s=time_s, **work)
+    return Backtrace(pid=1, source="agent", threads=(thread,), work=all_work)
+
+
+def done(thread_id: int, read_bytes: int, written_bytes: int) -> ThreadBytes:
+    """What a thread has read and written."""
+    return ThreadBytes(thread_id=thread_id, read_bytes=read_bytes, written_bytes=written_bytes)
 
 
 def test_work_is_the_difference_of_two_looks() -> None:
     """Per second of the process's own clock; what is not told, or fell, counts as nothing."""
-    first = look(10.0, 4, 1.0, read_bytes=100, written_bytes=None, children_cpu_s=9.0)
-    second = look(12.0, 5, 2.0, read_bytes=300, written_bytes=900, children_cpu_s=1.0)
+    first = look(10.0, 4, 1.0, threads=(done(7, 100, 50),), children_cpu_s=9.0)
+    second = look(12.0, 5, 2.0, threads=(done(7, 300, 40),), children_cpu_s=1.0)
     assert work_between(first, second) == Work(cpu=0.5, read_rate=100.0, has_moved_on=True)
     assert work_between(first, first) is None
     assert work_between(dataclasses.replace(first, work=None), second) is None
+
+
+def test_only_threads_that_both_looks_have_seen_count() -> None:
+    """One look from outside and one by the agent do not make work of what only one of them sees."""
+    mine = (done(7, 100, 0), done(8, 0, 0))
+    theirs = (done(7, 100, 0), done(9, 10**9, 10**9))
+    for before, after in ((mine, theirs), (theirs, mine)):
+        first, second = (look(t, 4, 1.0, threads=seen) for t, seen in ((1.0, before), (3.0, after)))
+        assert work_between(first, second) == Work()
 
 
 def test_a_line_that_waits_for_the_device() -> None:
@@ -236,7 +250,7 @@ def test_a_rank_that_never_came_is_named_after_the_others_have_failed() -> None:
 ])  # fmt: skip
 def test_whose_error_it_is(text: str, is_of_peers: bool) -> None:
     """Torch's errors about peers are told from those of the job's own code."""
-    assert _says_of_peers(text) is is_of_peers
+    assert says_of_peers(text) is is_of_peers
 
 
 JOINING = Doing(
@@ -278,6 +292,32 @@ def test_groups_in_another_order() -> None:
     pair = Group(name="1", size=2, ranks=(0, 1))
     ranks[0] = dataclasses.replace(ranks[0], groups=(*ranks[0].groups, pair))
     assert "rank 1 has not made group 1 of ranks 0-1, as rank 0 did" in judge(ranks).headline
+
+
+@pytest.mark.parametrize(("asked", "named", "sure"), [
+    ("[0, 1]", {1}, "medium"),
+    ("range(0, 2)", {1}, "medium"),
+    ("[0, 1, 2]", {0}, "high"),
+    ("None", {0}, "high"),
+])  # fmt: skip
+def test_only_members_are_waited_for(asked: str, named: set[int], sure: str) -> None:
+    """Where those are that are no members of the group says nothing of who should have come."""
+    joins = dataclasses.replace(JOINING, group_ranks=asked)
+    verdict = judge(waiting_but({0: evidence(0, LATE, doing=joins)}), world=range(4))
+    assert {cause.rank for cause in verdict.causes} == named
+    assert verdict.confidence.startswith(sure)
+    if named == {1}:
+        assert verdict.victims == (0, 2, 3)
+        assert (verdict.victims_do or "").endswith("(ranks 2-3)")
+
+
+def test_a_member_that_does_something_else_has_not_come() -> None:
+    """It is named though all others wait in a collective behind the group."""
+    joins = dataclasses.replace(JOINING, group_ranks="[0, 1]")
+    others = {0: evidence(0, LATE, doing=joins), 1: evidence(1, LATE, doing=LOCKED)}
+    verdict = judge(waiting_but(others), world=range(4))
+    assert ([cause.rank for cause in verdict.causes], verdict.victims) == ([1], (0, 2, 3))
+    assert "Rank 1 has not come to new_group of ranks [0, 1]" in verdict.headline
 
 
 def test_a_key_that_nobody_sets() -> None:

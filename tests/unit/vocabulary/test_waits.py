@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 
-from probing.linux import syscalls
+from probing.linux import process, syscalls
 from probing.linux.process import SystemCall, ThreadFacts
 from probing.linux.thread_numbers import match_records
-from probing.messages.common import Frame
+from probing.messages.common import Frame, ThreadStack
+from probing.reach.ladder import _outside_answer
 from probing.stacks.wait_rules import LOCK
-from probing.stacks.waits import Sight, c_function, describe, gil_waiters, library_path
+from probing.stacks.waits import (
+    WAITS_FOR_GIL,
+    Sight,
+    c_function,
+    describe,
+    gil_waiters,
+    library_path,
+)
+from tests.harness.targets import wait_until
 
 pytestmark = pytest.mark.anypython
 
@@ -92,6 +104,16 @@ BY_FRAMES = {
     "exit": (
         [py("_shutdown", LIB + "threading.py")],
         "waiting at exit for the threads that are no daemons",
+    ),
+    "debugger": (
+        [
+            py("Cmd.cmdloop", LIB + "cmd.py", "line = input(self.prompt)"),
+            py("Pdb._cmdloop", LIB + "pdb.py", "self.cmdloop()"),
+            py("Pdb.interaction", LIB + "pdb.py", "self._cmdloop()"),
+            py("Bdb.dispatch_line", LIB + "bdb.py", "self.user_line(frame)"),
+            py("train"),
+        ],
+        "waiting at the prompt of the debugger (pdb)",
     ),
     "future": (
         [CONDITION, py("Future.result", LIB + "concurrent/futures/_base.py")],
@@ -393,3 +415,44 @@ def test_records_of_threads_are_matched_at_the_place_where_all_differ() -> None:
     assert match_records({0x10: record(5, 6)}, {100}) == {}
     assert match_records({0x10: b""}, {100}) == {}
     assert match_records({}, {100}) == {}
+
+
+def test_who_waits_for_the_agent_to_give_the_interpreter_lock_back_runs() -> None:
+    """The agent holds it for as long as it is asked; that is no wait of the job's."""
+    begun, is_over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        is_over.wait(60)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        begun.wait(60)
+        number = thread.native_id or 0
+        look = wait_until(lambda: facts_in_futex(number), "a thread in a futex")
+        before = {number: look._replace(switches=(look.switches or 0) - 5)}
+        says = [
+            _outside_answer(os.getpid(), stacks_with(holder, number), before, has_native=False)
+            for holder in ("MainThread", "probing-agent")
+        ]
+    finally:
+        is_over.set()
+        thread.join()
+    words = [{one.waiting for one in trace.threads if one.thread_id == number} for trace in says]
+    assert words == [{WAITS_FOR_GIL}, {"running Python code"}]
+
+
+def facts_in_futex(number: int) -> ThreadFacts | None:
+    """What the kernel tells of a thread of this process, once it waits with a time limit."""
+    fact = process.threads(os.getpid(), {number}).get(number)
+    is_there = fact is not None and fact.state == "S" and fact.call is not None
+    return fact if is_there and fact is not None and fact.call == FUTEX_LIMITED else None
+
+
+def stacks_with(holder: str, number: int) -> list[ThreadStack]:
+    """A thread without frames, and one that has the interpreter lock."""
+    return [
+        ThreadStack(thread_id=number, name="worker", is_main=False, frames=()),
+        ThreadStack(thread_id=1, name=holder, is_main=False, frames=(py("f"),), holds_gil=True),
+    ]

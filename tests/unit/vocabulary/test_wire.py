@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anypython
 FRAME = wire.Frame(
     func="f", file="x.py", lineno=3, line="f()", locals=(wire.Local(name="a", value="1"),)
 )
+THREAD_BYTES = wire.ThreadBytes(thread_id=1, read_bytes=7, written_bytes=0)
 AWAITED = wire.Awaited(kind="lock", what="the lock x", holder_id=7, since="x.py:3 in f")
 CASES: list[tuple[Any, str]] = [
     (wire.Pong(pid=7), '{"pid":7}'),
@@ -37,7 +38,7 @@ CASES: list[tuple[Any, str]] = [
                     thread_id=1, name="t", is_main=True, frames=(FRAME,), awaits=AWAITED
                 ),
             ),
-            work=wire.WorkDone(time_s=2.5, read_bytes=7),
+            work=wire.WorkDone(time_s=2.5, threads=(THREAD_BYTES,)),
             tasks=(wire.TaskStack(kind="asyncio", name="Task-1", frames=(), thread_id=1),),
         ),
         '{"pid":1,"source":"agent","threads":[{"thread_id":1,"name":"t","is_main":true,"frames":'
@@ -46,7 +47,8 @@ CASES: list[tuple[Any, str]] = [
         '"cpu_s":null,"holds_gil":null,"waiting":null,"wchan":null,"awaits":{"kind":"lock",'
         '"what":"the lock x","holder_id":7,"since":"x.py:3 in f","who":null,"is_certain":true,'
         '"is_settled":false,"has_limit":true}}],"note":null,'
-        '"work":{"time_s":2.5,"read_bytes":7,"written_bytes":null,"children_cpu_s":null,"children_bytes":null},'
+        '"work":{"time_s":2.5,"threads":[{"thread_id":1,"read_bytes":7,"written_bytes":0}],'
+        '"children_cpu_s":null,"children_bytes":null},'
         '"tasks":[{"kind":"asyncio","name":"Task-1","frames":[],"thread_id":1,"waiting":null}]}',
     ),
     (
