@@ -99,6 +99,11 @@ def write_json(value: Any) -> None:
     write("\n".join(CONTROLS.sub(as_json, line) for line in text.split("\n")))
 
 
+def write_json_line(value: Any) -> None:
+    """Print a value as JSON on one line, at once: programs read such lines as they come."""
+    _write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
 def write_chunks(chunks: Iterable[bytes]) -> None:
     """Write bytes to stdout as they come."""
     flush()

@@ -29,13 +29,29 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
     "--check", type=click.Choice(_ORDER), default=None, metavar="CERTAINTY",
     help="Exit with 1 on a finding that is at least so sure: certain, likely or possible.",
 )  # fmt: skip
-@click.option("--rows", type=click.IntRange(min=0), default=5, show_default=True,
-              help="How many findings to show in full; 0 for all.")  # fmt: skip
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=5, show_default=True,
+    help="How many findings to show in full; 0 for all.",
+)  # fmt: skip
+@click.option("--watch", is_flag=True, help="Go on, and tell what begins and what ends.")
+@click.option(
+    "--every", type=click.FloatRange(min=1.0), default=30.0, show_default=True, metavar="SECONDS",
+    help="How often to look, with --watch.",
+)  # fmt: skip
+@click.option(
+    "--webhook", "webhooks", multiple=True, metavar="URL",
+    help="With --watch: where to post each event as JSON, as Slack or Alertmanager take it.",
+)  # fmt: skip
+@click.option(
+    "--run", "commands", multiple=True, metavar="COMMAND",
+    help="With --watch: a command of the shell that gets each event as JSON on its input.",
+)  # fmt: skip
 @style_option("text", "json", "markdown")
 @click.pass_context
 def command(
-    context: click.Context, *, endpoint: str | None, check: str | None, rows: int, style: str
-) -> None:
+    context: click.Context, *, endpoint: str | None, check: str | None, rows: int, watch: bool,
+    every: float, webhooks: tuple[str, ...], commands: tuple[str, ...], style: str,
+) -> None:  # fmt: skip
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
     Looks at everything that is on record and live, of one process or a whole job, dead or alive:
@@ -47,17 +63,38 @@ def command(
     `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
     do not look like this. `possible`: it stands out, and may be meant.
 
+    With `--watch` it goes on until Ctrl-C, or until what it watches has ended (`-t all` waits for
+    new processes), and tells each finding once as it begins and once as it ends, a line each (with
+    `--format json` a JSON object): those that are likely or certain, unless `--check possible` asks
+    for all. Only what needs no step of the training to be waited for is looked at then.
+
     Ends with 0, whatever it finds; with `--check likely`, with 1 on a finding that is likely or
     certain.
     """
     from ...diagnosis.doctor.examine import examine
+    from ..ask.watching import Wish, watch_and_tell
     from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
     limit_s = _LIMIT_S if target.timeout_s is None else target.limit_s
-    membership = membership_of(target)
-    asked = _asked(target.endpoints)
-    report = examine(membership.members, timeout_s=limit_s, token=target.token, asked=asked)
+
+    def look(*, is_thorough: bool) -> Report:
+        members = membership_of(target).members
+        return examine(
+            members,
+            timeout_s=limit_s,
+            token=target.token,
+            asked=_asked(target.endpoints),
+            is_thorough=is_thorough,
+        )
+
+    if watch:
+        wish = Wish(
+            every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
+            is_json=style == "json", webhooks=webhooks, commands=commands,
+        )  # fmt: skip
+        context.exit(int(watch_and_tell(lambda: look(is_thorough=False), wish) and bool(check)))
+    report = look(is_thorough=True)
     for note in report.notes:
         terminal.note(note)
     if style == "json":

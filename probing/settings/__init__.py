@@ -319,6 +319,13 @@ class Settings:
         300.0,
         "How long a node server that an agent has started outlives the last process with an agent.",
     )
+    watch: str = _setting(
+        "PROBING_WATCH",
+        "",
+        "A webhook (http:// or https://) that a node server has told what goes wrong with the"
+        " processes of its machine, as `probing -t all doctor --watch --webhook` does; in a process"
+        " of its own.",
+    )
     collective_rows: int = _setting(
         "PROBING_COLLECTIVE_ROWS",
         16_384,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.jobs import StartJob
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -145,3 +146,27 @@ def test_a_process_that_is_not_there(training: Target) -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_a_watch_tells_the_end_and_ends(ailing: Callable[[str, int], Target]) -> None:
+    """A watch of one process tells that it was killed, as a JSON line, and is over with it."""
+    target = ailing("well", 30)
+    words = ["doctor", "--watch", "--every", "1", "--format", "json", "--check", "likely"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "probing", str(target.pid), *words],
+        env=target.env, cwd=target.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as watch:  # fmt: skip
+        wait_until(lambda: target.step() > 60, "some steps")
+        target.kill(signal.SIGKILL)
+        out, err = watch.communicate(timeout=DEADLINE_S)
+    assert watch.returncode == 1, err
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [(one["event"], one["rule"]) for one in told][-1] == ("begun", "ended")
+    assert "has ended: nothing is left to watch" in err
+
+
+def test_a_mistake_in_a_watch_is_one_sentence(training: Target) -> None:
+    """An address that is none is refused before anything is looked at."""
+    done = training.run(str(training.pid), "doctor", "--watch", "--webhook", "ftp://x")
+    assert done.returncode == 2
+    assert "is not an address that begins with http" in done.stderr

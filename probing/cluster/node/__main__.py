@@ -96,6 +96,7 @@ def _serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: server.stop())
     idle_s = settings.node_idle_s if options.until_idle else None
+    watch = _start_watch(settings)
     try:
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
     except OSError as error:
@@ -107,6 +108,29 @@ def _serve(options: argparse.Namespace) -> None:
         host = settings.listen.rpartition(":")[0]
         server.settings = dataclasses.replace(settings, listen=f"{host}:0")
         server.run(told=lambda address: _tell(address, directory), idle_s=idle_s)
+    finally:
+        if watch is not None:
+            watch.terminate()
+            watch.wait()
+
+
+def _start_watch(settings: Settings) -> subprocess.Popen[bytes] | None:
+    """Start a process that watches all of this machine, where that is asked for.
+
+    Raises:
+        UsageError: The setting is no address.
+    """
+    if not settings.watch:
+        return None
+    if not settings.watch.startswith(("http://", "https://")):
+        raise UsageError("PROBING_WATCH is not an address that begins with http:// or https://.")
+    words = ["-t", "all", "doctor", "--watch", "--webhook", settings.watch]
+    return subprocess.Popen(
+        [sys.executable, "-m", "probing", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != "PROBING"},
+    )
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -45,6 +45,7 @@ MOST_MEMBERS = 32
 """Of a larger job so many are looked at one by one; `hang` and `stragglers` look at all."""
 _RULES_S = 16.0
 _TOO_LATE = f"the looks before it took longer than {_RULES_S:.0f} s"
+_NOT_THOROUGH = "a watch waits for no step of the training"
 _ABOUT_NOW = frozenset({"crashed", "stops"})
 
 
@@ -72,6 +73,7 @@ class Report:
         about: Whom it is about, in a few words.
         steps: How many steps are on record, at most of all ranks.
         seconds: How long the looks took.
+        has_ended: Whether nothing of it runs any more.
         notes: What the reader should know.
     """
 
@@ -81,7 +83,14 @@ class Report:
     about: str
     steps: int
     seconds: float
+    has_ended: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The names of the rules that were judged."""
+        missed = {name for one in self.not_looked_at for name in one.rules}
+        return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
 
 
 @dataclass(slots=True)
@@ -96,13 +105,19 @@ class _Judged:
 
 
 def examine(
-    members: Sequence[Member], *, timeout_s: float, token: str | None, asked: str
+    members: Sequence[Member],
+    *,
+    timeout_s: float,
+    token: str | None,
+    asked: str,
+    is_thorough: bool = True,
 ) -> Report:
     """Look at everything that is on record and live.
 
     Args:
         timeout_s: How long any one question may take.
         asked: How the command named the processes, as it stands before another command.
+        is_thorough: Also by rules that wait for steps of the training.
     """
     began, began_ns = time.monotonic(), time.time_ns()
     seen = [member for member in members if member.state != "missing"]
@@ -117,7 +132,7 @@ def examine(
         facts.leave_out_steps_since(began_ns)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
-        _judge(judged)
+        _judge(judged, is_thorough=is_thorough)
 
     outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=_RULES_S)
     judged = [_as_it_is(one) for one in tuple(begun)]
@@ -125,7 +140,7 @@ def examine(
     missed = _missed([one.missed for one in judged])
     if len(chosen) > 1:
         asking = Asking(members=tuple(seen), timeout_s=timeout_s, token=token)
-        found, not_judged = _judge_job(judged, asking, verdict, asked)
+        found, not_judged = _judge_job(judged, asking, verdict, asked, is_thorough=is_thorough)
         findings += found
         missed = _missed([*(one.missed for one in judged), not_judged])
     notes = tuple(
@@ -143,6 +158,7 @@ def examine(
         about=names_of(seen),
         steps=max((_steps_of(one) for one in judged), default=0),
         seconds=time.monotonic() - began,
+        has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
         notes=notes,
     )
 
@@ -161,9 +177,13 @@ def _chosen(members: Sequence[Member], verdict: Verdict | None) -> list[Member]:
     return [member for member in members if member in chosen]
 
 
-def _judge(judged: _Judged) -> None:
+def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
     for rule in sorted(RULES, key=lambda rule: rule.is_slow):
+        if rule.is_slow and not is_thorough:
+            judged.missed[rule.name] = _NOT_THOROUGH
+            judged.done.add(rule.name)
+            continue
         signs, why = _run(functools.partial(rule.look, judged.facts))
         judged.found += [(rule, sign) for sign in signs]
         if why is not None:
@@ -196,7 +216,12 @@ def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
 
 
 def _judge_job(
-    judged: Sequence[_Judged], asking: Asking, verdict: Verdict | None, asked: str
+    judged: Sequence[_Judged],
+    asking: Asking,
+    verdict: Verdict | None,
+    asked: str,
+    *,
+    is_thorough: bool,
 ) -> tuple[list[Finding], dict[str, str]]:
     """The rules that compare ranks."""
     ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
@@ -204,6 +229,9 @@ def _judge_job(
     job = Job(ranks=ranks, asking=asking, stands_still=stands_still)
     findings, missed = [], {}
     for job_rule in JOB_RULES if len(ranks) > 1 else ():
+        if job_rule.rule.is_slow and not is_thorough:
+            missed[job_rule.rule.name] = _NOT_THOROUGH
+            continue
         signs, why = _run(functools.partial(job_rule.look, job))
         findings += [finding_of(job_rule.rule, sign, asked=asked) for sign in signs]
         if why is not None:

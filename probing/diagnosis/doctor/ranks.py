@@ -224,6 +224,7 @@ JOB_RULES = (
             source="https://pytorch.org/docs/stable/notes/ddp.html",
             next="probing ENDPOINT diff",
             look=_nothing,
+            is_slow=True,
         ),
         look=_different_parameters,
     ),

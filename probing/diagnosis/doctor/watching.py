@@ -1,0 +1,170 @@
+"""What begins and what ends, from one report to the next.
+
+Rules of this file: pure. A finding begins once it was in two reports one after the other, so that a
+moment tells nobody at night; one that is certain begins at once. It ends once it was missing in
+two; a report in which its rule could not be judged says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .findings import CERTAINTIES, Certainty, Finding
+
+_ENOUGH = 2
+_ORDER = tuple(CERTAINTIES)
+_SEVERITIES = {"certain": "critical", "likely": "warning", "possible": "info"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A finding has begun, or has ended.
+
+    Attributes:
+        about: Whom it is about.
+        time_s: When that was seen, since the epoch.
+        began_s: When it was first seen.
+    """
+
+    kind: Literal["begun", "ended"]
+    finding: Finding
+    about: str
+    time_s: float
+    began_s: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """A finding that was seen.
+
+    Attributes:
+        seen: In how many reports, one after the other.
+        missed: In how many it was missing since.
+        is_told: Whether its beginning was told.
+    """
+
+    finding: Finding
+    began_s: float
+    seen: int = 0
+    missed: int = 0
+    is_told: bool = False
+
+
+class Watch:
+    """Keeps what was found, and says what has changed."""
+
+    def __init__(self, least: Certainty = "likely") -> None:
+        """Begin with nothing known.
+
+        Args:
+            least: What is less sure is not told.
+        """
+        self._sure = _ORDER[: _ORDER.index(least) + 1]
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def changes(
+        self, findings: Iterable[Finding], *, judged: frozenset[str], about: str, now_s: float
+    ) -> tuple[Event, ...]:
+        """What has begun and ended by a report, the gravest first.
+
+        Args:
+            judged: The names of the rules that the report has judged.
+            about: Whom the report is about.
+        """
+        events: list[Event] = []
+        present = {(one.rule, one.who): one for one in findings if one.certainty in self._sure}
+        for key, finding in present.items():
+            known = self._known.setdefault(key, _Known(finding, now_s))
+            known.seen, known.missed, known.finding = known.seen + 1, 0, finding
+            if not known.is_told and (finding.certainty == "certain" or known.seen >= _ENOUGH):
+                known.is_told = True
+                events.append(_event("begun", known, about, now_s))
+        for key, known in list(self._known.items()):
+            if key in present or key[0] not in judged:
+                continue
+            known.seen, known.missed = 0, known.missed + 1
+            if known.missed >= _ENOUGH or not known.is_told:
+                del self._known[key]
+                if known.is_told:
+                    events.append(_event("ended", known, about, now_s))
+        return tuple(sorted(events, key=lambda event: event.finding.order))
+
+
+def _event(kind: Literal["begun", "ended"], known: _Known, about: str, now_s: float) -> Event:
+    return Event(kind=kind, finding=known.finding, about=about, time_s=now_s, began_s=known.began_s)
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """An event as one JSON object."""
+    finding = event.finding
+    return {
+        "event": event.kind,
+        "about": event.about,
+        "rule": finding.rule,
+        "certainty": finding.certainty,
+        "summary": finding.summary,
+        "since_step": finding.since_step,
+        "evidence": list(finding.evidence),
+        "next": finding.next,
+        "fix": finding.fix,
+        "time_s": round(event.time_s, 3),
+        "began_s": round(event.began_s, 3),
+    }
+
+
+def as_slack(event: Event) -> dict[str, Any]:
+    """An event as Slack's incoming webhooks take it (https://api.slack.com/messaging/webhooks)."""
+    finding = event.finding
+    head = f"*{finding.certainty}* `{finding.rule}`" if event.kind == "begun" else "*over*"
+    lines = [f"{head}: {_slack_text(finding.summary)}"]
+    if event.kind == "begun":
+        lines += [f"• {_slack_text(sentence)}" for sentence in finding.evidence[:3]]
+        lines += [f"fix: {_slack_text(finding.fix)}"] if finding.fix else []
+        lines.append(f"`{finding.next}`")
+    return {"text": "\n".join(lines)}
+
+
+def _slack_text(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def as_alert(event: Event) -> list[dict[str, Any]]:
+    """An event as Alertmanager's `/api/v2/alerts` takes it, which asks for a list."""
+    finding = event.finding
+    labels = {
+        "alertname": "probing",
+        "rule": finding.rule,
+        "severity": _SEVERITIES[finding.certainty],
+        "about": event.about,
+        "who": finding.who or event.about,
+    }
+    alert: dict[str, Any] = {
+        "labels": labels,
+        "annotations": {
+            "summary": finding.summary,
+            "description": "; ".join(finding.evidence),
+            "fix": finding.fix,
+            "next": finding.next,
+        },
+        "startsAt": _rfc3339(event.began_s),
+    }
+    if event.kind == "ended":
+        alert["endsAt"] = _rfc3339(event.time_s)
+    return [alert]
+
+
+def _rfc3339(time_s: float) -> str:
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(time_s, tz=timezone.utc).isoformat()
+
+
+def payload_for(url: str, event: Event) -> Any:
+    """An event in the shape that the receiver takes, as its address tells."""
+    if "hooks.slack.com/" in url:
+        return as_slack(event)
+    if url.partition("?")[0].rstrip("/").endswith("/api/v2/alerts"):
+        return as_alert(event)
+    return as_json(event)

@@ -1,0 +1,183 @@
+"""What a watch tells: what begins and what ends, once each, in the shapes that receivers take."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from probing.cli.ask import delivery
+from probing.cli.ask.delivery import Delivery, Receiver, user_command, webhook
+from probing.diagnosis.doctor.findings import Certainty, Finding
+from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
+from probing.errors import UsageError
+from tests.harness.targets import wait_until
+
+pytestmark = pytest.mark.anypython
+
+JUDGED = frozenset({"data-wait", "hang"})
+
+
+def finding(rule: str = "data-wait", certainty: Certainty = "likely", who: str = "") -> Finding:
+    """One finding."""
+    return Finding(
+        rule=rule, group="slow", certainty=certainty, summary="It waits <for> data", since_step=3,
+        evidence=("60 %",), next="probing 1 dataloaders", fix="Use workers.", who=who,
+    )  # fmt: skip
+
+
+def told(watch: Watch, *found: Finding, judged: frozenset[str] = JUDGED) -> list[tuple[str, str]]:
+    """The kinds and rules of the events of one report."""
+    events = watch.changes(found, judged=judged, about="process 1", now_s=5.0)
+    return [(event.kind, event.finding.rule) for event in events]
+
+
+def test_a_finding_is_told_once_as_it_begins_and_once_as_it_ends() -> None:
+    """It begins with the second report that has it, and ends with the second that has it not."""
+    watch = Watch()
+    assert told(watch, finding()) == []
+    assert told(watch, finding()) == [("begun", "data-wait")]
+    assert told(watch, finding()) == []
+    assert told(watch) == []
+    assert told(watch, finding()) == []
+    assert told(watch) == []
+    assert told(watch) == [("ended", "data-wait")]
+    assert told(watch) == []
+
+
+def test_what_is_certain_is_told_at_once_and_what_is_possible_only_if_asked() -> None:
+    """A hang that is certain does not wait for a second look."""
+    assert told(Watch(), finding("hang", "certain")) == [("begun", "hang")]
+    quiet, curious = Watch(), Watch("possible")
+    for _ in range(2):
+        last = (
+            told(quiet, finding(certainty="possible")),
+            told(curious, finding(certainty="possible")),
+        )
+    assert last == ([], [("begun", "data-wait")])
+
+
+def test_a_rule_that_was_not_judged_says_nothing_of_an_end() -> None:
+    """Where a look could not be made, a finding neither ends nor begins anew."""
+    watch = Watch()
+    assert told(watch, finding("hang", "certain")) == [("begun", "hang")]
+    for _ in range(3):
+        assert told(watch, judged=frozenset()) == []
+    assert told(watch, finding("hang", "certain")) == []
+
+
+def test_a_moment_is_not_told() -> None:
+    """What was there in one report alone is neither begun nor ended."""
+    watch = Watch()
+    assert [told(watch, finding()), told(watch), told(watch)] == [[], [], []]
+
+
+def event(kind: Any = "begun") -> Event:
+    """One event."""
+    return Event(kind=kind, finding=finding(), about="rank 3", time_s=70.0, began_s=60.5)
+
+
+def test_events_have_the_shapes_that_receivers_take() -> None:
+    """Slack gets a text, Alertmanager a list of alerts with times, anybody else all of it."""
+    slack = payload_for("https://hooks.slack.com/services/T0/B0/x", event())
+    assert list(slack) == ["text"]
+    assert "&lt;for&gt;" in slack["text"]
+    (begun,) = payload_for("http://alerts:9093/api/v2/alerts", event())
+    assert begun["labels"]["alertname"] == "probing"
+    assert begun["labels"]["severity"] == "warning"
+    assert begun["startsAt"] == "1970-01-01T00:01:00.500000+00:00"
+    assert "endsAt" not in begun
+    (ended,) = payload_for("http://alerts:9093/api/v2/alerts/", event("ended"))
+    assert ended["labels"] == begun["labels"]
+    assert ended["endsAt"] == "1970-01-01T00:01:10+00:00"
+    plain = payload_for("http://example/hook", event())
+    assert (plain["event"], plain["rule"], plain["about"]) == ("begun", "data-wait", "rank 3")
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any], list[int]]]:
+    """A receiver: its address, what it was posted, and with what it answers, 200 after that."""
+    posted: list[Any] = []
+    codes: list[int] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            code = codes.pop(0) if codes else 200
+            if code == 200:
+                posted.append(json.loads(body))
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/hook", posted, codes
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_event_is_tried_again_until_it_is_taken(
+    hook: tuple[str, list[Any], list[int]],
+) -> None:
+    """A receiver that fails twice gets it the third time, once."""
+    url, posted, codes = hook
+    codes += [503, 500]
+    made = Delivery([webhook(url, payload_for)], tries_s=(0, 0, 0))
+    made.send(event())
+    wait_until(lambda: posted, "an event")
+    made.close(10)
+    assert posted == [as_json(event())]
+
+
+def test_a_dead_receiver_keeps_nobody_waiting(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events for it are given up, the oldest first, and said; others get theirs."""
+    monkeypatch.setattr(delivery, "MOST_WAITING", 3)
+    got: list[Any] = []
+    blocked = threading.Event()
+
+    def hang(_: object) -> None:
+        blocked.wait(60)
+
+    dead = Receiver(name="the dead one", deliver=hang)
+    made = Delivery([dead, Receiver(name="the other", deliver=got.append)])
+    for number in range(9):
+        made.send(number)
+        wait_until(lambda number=number: number in got, "the event")  # type: ignore[misc]
+    blocked.set()
+    made.close(10)
+    assert got == list(range(9))
+    assert "the oldest was given up" in capsys.readouterr().err
+
+
+def test_what_cannot_be_brought_is_said_without_the_secret_path(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A webhook's path is often a secret: a note names its host alone."""
+    made = Delivery([webhook("http://127.0.0.1:9/secret", payload_for)], tries_s=(0,))
+    made.send(event())
+    made.close(10)
+    said = capsys.readouterr().err
+    assert "the webhook at 127.0.0.1:9" in said
+    assert "secret" not in said
+    with pytest.raises(UsageError, match="http://"):
+        webhook("file:///etc/passwd", payload_for)
+
+
+def test_a_command_gets_the_event_on_its_input(tmp_path: Any) -> None:
+    """A command of the user's reads JSON; one that fails is an error."""
+    path = tmp_path / "event.json"
+    user_command(f"cat > {path}", as_json).deliver(event())
+    assert json.loads(path.read_text()) == as_json(event())
+    with pytest.raises(OSError, match="ended with 3"):
+        user_command("exit 3", as_json).deliver(event())
