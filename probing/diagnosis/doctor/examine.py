@@ -19,7 +19,20 @@ from ...cluster.job.membership import names_of
 from ...cluster.ranks.gathering import Asking
 from ...errors import ProbingError
 from ..hang.diagnosis import diagnose
-from . import data, gradients, losses, memory, setup, speed, stops
+from . import (
+    data,
+    gradients,
+    learning,
+    losses,
+    memory,
+    modes,
+    parameters,
+    piling,
+    setup,
+    shares,
+    speed,
+    stops,
+)
 from .facts import Facts
 from .findings import Finding, NotLookedAt, Rule, Sign, finding_of
 from .ranks import JOB_RULES, Job
@@ -29,14 +42,23 @@ if TYPE_CHECKING:
     from ...cluster.job.members import Member
     from ..hang.evidence import Verdict
 
-RULES: tuple[Rule, ...] = (
-    *stops.RULES,
-    *losses.RULES,
-    *gradients.RULES,
-    *data.RULES,
-    *memory.RULES,
-    *speed.RULES,
-    *setup.RULES,
+RULES: tuple[Rule, ...] = tuple(
+    rule
+    for room in (
+        stops,
+        losses,
+        learning,
+        gradients,
+        parameters,
+        modes,
+        data,
+        memory,
+        piling,
+        speed,
+        shares,
+        setup,
+    )
+    for rule in room.RULES
 )
 """All rules about one process; those about ranks are `JOB_RULES`."""
 ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from probing.cli.render.process.catalog import sql_type
 from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.examine import ALL_RULES, RULES
 from probing.diagnosis.doctor.facts import Facts
@@ -22,14 +23,6 @@ from probing.tables import TABLES
 
 Row = Mapping[str, Any]
 
-_TYPES = {
-    "int64": "BIGINT",
-    "float64": "DOUBLE",
-    "bool": "BOOLEAN",
-    "text": "VARCHAR",
-    "enum": "VARCHAR",
-    "time": "BIGINT",
-}
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
 
 
@@ -71,7 +64,7 @@ class MadeProcess:
             self._database.execute(f"CREATE SCHEMA {schema}")
         for table in TABLES:
             if table.kind == "recorded":
-                columns = ", ".join(f'"{c.name}" {_TYPES[c.type]}' for c in table.columns)
+                columns = ", ".join(f'"{c.name}" {sql_type(c)}' for c in table.columns)
                 self._database.execute(f"CREATE TABLE {table.full_name} ({columns})")
                 for number, row in enumerate(recorded.get(table.name, ()), 1):
                     self._insert(table.full_name, {"seq": number, **row})
