@@ -217,8 +217,12 @@ def waiting_frames(known: Collection[object]) -> list[FrameType]:
 def _has_loop() -> bool:
     """Whether a thread that is not the agent's runs an event loop."""
     own = {t.ident for t in threading.enumerate() if t.name.startswith(AGENT_THREAD_PREFIX)}
-    for ident, innermost in sys._current_frames().items():  # noqa: SLF001 - as its docs say
-        frame: FrameType | None = None if ident in own else innermost
+    frames: dict[int, FrameType | None] = {**sys._current_frames()}  # noqa: SLF001 - as its docs say
+    here = sys._getframe()  # noqa: SLF001 - as its docs say
+    frames[threading.get_ident()] = here.f_back  # this very frame would hold itself
+    del here
+    for ident, innermost in frames.items():
+        frame = None if ident in own else innermost
         while frame is not None:
             if _module(frame).startswith(_LOOPS):
                 return True
