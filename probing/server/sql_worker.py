@@ -135,7 +135,8 @@ class SqlWorker:
                 worker.is_free = False  # what it could not finish may still hold its memory
             if error.code != QueryTimedOut.code:
                 raise
-            worker.is_free = not error.detail.get("is_stuck", False)
+            # One that was interrupted keeps for a while what it had made until then.
+            worker.is_free = not (error.detail.get("is_stuck", False) or worker.is_large())
             raise QueryTimedOut(limit_s) from None
 
     async def _take_turn(self, limit_s: float) -> None:

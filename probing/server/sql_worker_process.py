@@ -28,6 +28,7 @@ _STALL_S = 10.0
 _START_S = 300.0
 """How long a worker may take until it can be asked; one that takes more is given up."""
 _END_S = 2.0
+_LARGE = 0.5
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PROBING_HOME")
 _OWN_VARIABLES = {
     "OMP_NUM_THREADS": "1",
@@ -94,6 +95,12 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         """Whether it can be asked."""
         return not self.is_gone() and process.start_time(self.pid) is not None
+
+    def is_large(self) -> bool:
+        """Whether it holds so much that the next statement might find no room."""
+        limit_kib = self.memory_mib * 1024
+        held = process.status(self.pid).get("VmRSS", "").split()
+        return bool(held) and int(held[0]) > _LARGE * limit_kib
 
     def is_gone(self) -> bool:
         """Whether it has been reaped; one that is dying is gone only with its last thread."""

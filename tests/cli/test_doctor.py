@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,33 @@ def ailing(program: Start) -> Iterator[Callable[[str, int], Target]]:
         target.reap()
         for path in Path("/dev/shm").glob(f"ailing-{target.pid}-*"):
             path.unlink()
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A webhook: its address, and what it was posted."""
+    bodies: list[dict[str, Any]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", bodies
+        server.shutdown()
+        thread.join()
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def examine(target: Target, *words: str) -> dict[str, Any]:
@@ -170,3 +199,22 @@ def test_a_mistake_in_a_watch_is_one_sentence(training: Target) -> None:
     done = training.run(str(training.pid), "doctor", "--watch", "--webhook", "ftp://x")
     assert done.returncode == 2
     assert "is not an address that begins with http" in done.stderr
+
+
+def test_a_node_server_has_somebody_watch(
+    ailing: Callable[[str, int], Target], posted: tuple[str, list[dict[str, Any]]]
+) -> None:
+    """With PROBING_WATCH it starts a process that posts what is wrong, and that ends with it."""
+    address, bodies = posted
+    target = ailing("well", 30)
+    target.kill(signal.SIGKILL)
+    argv = [sys.executable, "-m", "probing", "serve", "--listen", "127.0.0.1:0"]
+    env = {**target.env, "PROBING_WATCH": f"{address}/hook"}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
+        wait_until(lambda: bodies, "an event")
+        watching = children_of(server.pid)
+        server.terminate()
+        server.wait(DEADLINE_S)
+    assert (bodies[0]["event"], bodies[0]["rule"]) == ("begun", "ended")
+    assert len(watching) == 1
+    wait_until(lambda: not Path(f"/proc/{watching[0]}").exists(), "the end of the watch")
