@@ -218,3 +218,26 @@ def test_a_node_server_has_somebody_watch(
     assert (bodies[0]["event"], bodies[0]["rule"]) == ("begun", "ended")
     assert len(watching) == 1
     wait_until(lambda: not Path(f"/proc/{watching[0]}").exists(), "the end of the watch")
+
+
+def test_each_of_several_processes_has_its_own_verdict(
+    ailing: Callable[[str, int], Target], program: Start
+) -> None:
+    """One that hangs keeps nobody from looking at another, and each finding says whose it is."""
+    hung = program("hung", "lock")
+    hung.wait_for_output("ready")
+    dead = ailing("dead", 60)
+    home = {"PROBING_HOME": str(dead.home)}
+    assert hung.home == dead.home
+
+    def told() -> list[dict[str, Any]]:
+        words = ["-t", str(hung.pid), "-t", str(dead.pid), "doctor", "--format", "json"]
+        done = dead.run(*words, **home)
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+        return found if found and found[0]["rule"] == "hang" else []
+
+    found = {one["rule"]: one for one in wait_until(told, "the hang")}
+    assert str(hung.pid) in found["hang"]["summary"]
+    assert found["zero-gradients"]["who"] == f"process {dead.pid}"
+    assert found["zero-gradients"]["summary"].startswith(f"Process {dead.pid}: ")

@@ -12,13 +12,13 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...cluster.job.asking import ask_all
 from ...cluster.job.membership import names_of
 from ...cluster.ranks.gathering import Asking
 from ...errors import ProbingError
-from ..hang.diagnosis import diagnose
+from ..hang.diagnosis import diagnose_each
 from . import (
     data,
     gradients,
@@ -39,6 +39,7 @@ from .ranks import JOB_RULES, Job
 
 if TYPE_CHECKING:
     from ...client.base import Process
+    from ...cluster.job.asking import Outcome
     from ...cluster.job.members import Member
     from ..hang.evidence import Verdict
 
@@ -142,58 +143,108 @@ def examine(
         is_thorough: Also by rules that wait for steps of the training.
     """
     began, began_ns = time.monotonic(), time.time_ns()
-    seen = [member for member in members if member.state != "missing"]
-    verdicts = diagnose(members, timeout_s=timeout_s, token=token, asked=asked)
-    verdict = _of_all(verdicts)
-    chosen = _chosen(seen, verdict)
-
+    groups = [
+        _Group(members, verdict)
+        for members, verdict in diagnose_each(
+            members, timeout_s=timeout_s, token=token, asked=asked
+        )
+    ]
+    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
     begun: list[_Judged] = []
 
     def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdict)
+        facts = Facts(process, member, verdicts[id(member)])
         facts.leave_out_steps_since(began_ns)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
         _judge(judged, is_thorough=is_thorough)
 
+    chosen = [member for group in groups for member in group.chosen]
     outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=_RULES_S)
     judged = [_as_it_is(one) for one in tuple(begun)]
-    findings = _merged(judged, asked, of=len(chosen))
-    missed = _missed([one.missed for one in judged])
-    if len(chosen) > 1:
-        asking = Asking(members=tuple(seen), timeout_s=timeout_s, token=token)
-        found, not_judged = _judge_job(judged, asking, verdict, asked, is_thorough=is_thorough)
-        findings += found
-        missed = _missed([*(one.missed for one in judged), not_judged])
-    notes = tuple(
-        f"{names_of([o.member])} could not be looked at: {o.error.message}"
-        for o in outcomes
-        if o.error is not None and o.state != "late"
-    )
-    if len(chosen) < len(seen):
-        notes += (f"{len(chosen)} of {len(seen)} processes were looked at one by one",)
-    findings = _without_effects(sorted(findings, key=lambda finding: finding.order))
+    how = _How(timeout_s, token, asked, is_thorough, has_others=len(groups) > 1)
+    findings, missed = _of_groups(groups, judged, how)
     return Report(
-        findings=tuple(findings),
+        findings=tuple(sorted(findings, key=lambda finding: finding.order)),
         healthy=_healthy(findings, missed) if judged else (),
         not_looked_at=missed,
-        about=names_of(seen),
+        about=names_of([member for group in groups for member in group.seen]),
         steps=max((_steps_of(one) for one in judged), default=0),
         seconds=time.monotonic() - began,
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
-        notes=notes,
+        notes=_notes(groups, outcomes),
     )
 
 
-def _of_all(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The gravest verdict."""
-    order = ("hang", "crashed", "slow", "fine")
-    return min(verdicts, key=lambda verdict: order.index(verdict.outcome), default=None)
+class _Group:
+    """The processes of one job, or one process without a rank.
+
+    Attributes:
+        seen: Those that are there.
+        chosen: Those that are looked at one by one.
+    """
+
+    def __init__(self, members: Sequence[Member], verdict: Verdict) -> None:
+        self.verdict = verdict
+        self.seen = [member for member in members if member.state != "missing"]
+        self.chosen = _chosen(self.seen, verdict)
 
 
-def _chosen(members: Sequence[Member], verdict: Verdict | None) -> list[Member]:
+class _How(NamedTuple):
+    """How all of them are asked."""
+
+    timeout_s: float
+    token: str | None
+    asked: str
+    is_thorough: bool
+    has_others: bool
+
+
+def _of_groups(
+    groups: Sequence[_Group], judged: Sequence[_Judged], how: _How
+) -> tuple[list[Finding], tuple[NotLooked, ...]]:
+    """The findings of all groups, and what was not judged in any."""
+    findings: list[Finding] = []
+    missed = [one.missed for one in judged]
+    for group in groups:
+        own = [one for one in judged if any(one.member is member for member in group.chosen)]
+        found = _merged(own, how.asked, of=len(group.chosen))
+        if len(group.chosen) > 1:
+            more, not_judged = _judge_job(own, group, how)
+            found, missed = found + more, [*missed, not_judged]
+        found = _without_effects(found)
+        findings += [_with_name(one, group) for one in found] if how.has_others else found
+    return findings, _missed(missed)
+
+
+def _with_name(finding: Finding, group: _Group) -> Finding:
+    """A finding that says whom it is about, where others are asked, too."""
+    if finding.group in _ABOUT_NOW:  # it does
+        return finding
+    job = group.seen[0].job if len(group.seen) > 1 else None
+    who = finding.who or names_of(group.seen)
+    who = f"job {job}, {who}" if job else who
+    summary = finding.summary.removeprefix(f"{finding.who[:1].upper()}{finding.who[1:]}: ")
+    return dataclasses.replace(finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {summary}")
+
+
+def _notes(groups: Sequence[_Group], outcomes: Sequence[Outcome[None]]) -> tuple[str, ...]:
+    """Who could not be looked at."""
+    notes = tuple(
+        f"{names_of([outcome.member])} could not be looked at: {outcome.error.message}"
+        for outcome in outcomes
+        if outcome.error is not None and outcome.state != "late"
+    )
+    for group in groups:
+        if len(group.chosen) < len(group.seen):
+            number = f"{len(group.chosen)} of {len(group.seen)}"
+            notes += (f"{number} processes were looked at one by one",)
+    return notes
+
+
+def _chosen(members: Sequence[Member], verdict: Verdict) -> list[Member]:
     """Whom to look at one by one: those that the verdict names, and others in their order."""
-    named = {cause.rank for cause in verdict.causes} if verdict is not None else set()
+    named = {cause.rank for cause in verdict.causes}
     ordered = sorted(members, key=lambda m: m.rank not in named if m.rank is not None else True)
     chosen = ordered[:MOST_MEMBERS]
     return [member for member in members if member in chosen]
@@ -238,24 +289,20 @@ def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
 
 
 def _judge_job(
-    judged: Sequence[_Judged],
-    asking: Asking,
-    verdict: Verdict | None,
-    asked: str,
-    *,
-    is_thorough: bool,
+    judged: Sequence[_Judged], group: _Group, how: _How
 ) -> tuple[list[Finding], dict[str, str]]:
     """The rules that compare ranks."""
     ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
-    stands_still = verdict is not None and verdict.outcome != "fine"
-    job = Job(ranks=ranks, asking=asking, stands_still=stands_still)
-    findings, missed = [], {}
+    asking = Asking(members=tuple(group.seen), timeout_s=how.timeout_s, token=how.token)
+    job = Job(ranks=ranks, asking=asking, stands_still=group.verdict.outcome != "fine")
+    findings: list[Finding] = []
+    missed: dict[str, str] = {}
     for job_rule in JOB_RULES if len(ranks) > 1 else ():
-        if job_rule.rule.is_slow and not is_thorough:
+        if job_rule.rule.is_slow and not how.is_thorough:
             missed[job_rule.rule.name] = _NOT_THOROUGH
             continue
         signs, why = _run(functools.partial(job_rule.look, job))
-        findings += [finding_of(job_rule.rule, sign, asked=asked) for sign in signs]
+        findings += [finding_of(job_rule.rule, sign, asked=how.asked) for sign in signs]
         if why is not None:
             missed[job_rule.rule.name] = why
     return findings, missed

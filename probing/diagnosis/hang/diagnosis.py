@@ -62,6 +62,18 @@ def diagnose(
     Raises:
         NotPython: None of them runs Python.
     """
+    found = diagnose_each(members, timeout_s=timeout_s, token=token, asked=asked)
+    return tuple(verdict for _, verdict in found)
+
+
+def diagnose_each(
+    members: Sequence[Member], *, timeout_s: float, token: str | None, asked: str
+) -> tuple[tuple[tuple[Member, ...], Verdict], ...]:
+    """As `diagnose`, with the members that each verdict is about.
+
+    Raises:
+        NotPython: None of them runs Python.
+    """
     outcomes = _look_at(members, timeout_s=timeout_s, token=token)
     left = {o.member.endpoint: alone for o in outcomes if (alone := _without_agent(o))}
     if left:  # its agent has left it meanwhile: what is seen from outside is what there is
@@ -72,8 +84,12 @@ def diagnose(
         return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
 
     groups = _by_job(outcomes)
+    has_others = len(groups) > 1 or _JOB in asked
     return tuple(
-        _judge(group, flights, asked, has_others=len(groups) > 1 or _JOB in asked)
+        (
+            tuple(outcome.member for outcome in group),
+            _judge(group, flights, asked, has_others=has_others),
+        )
         for group in groups
     )
 
