@@ -260,6 +260,7 @@ class Agent:
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
             error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
+            parent=os.getppid(),
         )
 
     def _place_now(self) -> Place:

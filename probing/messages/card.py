@@ -21,6 +21,7 @@ class Card:
         problems: What the agent could not do, one sentence each.
         job: What its job is called, see `probing.cluster.launchers`.
         attempt: How often the launcher had started the job anew.
+        parent: The process that has started it.
         error_file: Where torchrun has it write the exception that ends it, if it does.
         fingerprint: SHA-256 of the certificate that its TCP listener shows, if it has one.
     """
@@ -45,6 +46,7 @@ class Card:
     attempt: int = 0
     fingerprint: str | None = None
     error_file: str | None = None
+    parent: int | None = None
 
 
 @frozen

@@ -68,13 +68,13 @@ def _descendants(pid: int) -> set[int]:
     """The living descendants of a process, but for whoever asks."""
     found, left = set[int](), [pid]
     while left and len(found) < _MOST_CHILDREN:
-        new = set(_children(left.pop())) - found - {os.getpid()}
+        new = set(children_of(left.pop())) - found - {os.getpid()}
         found |= new
         left += new
     return found
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """The processes that the threads of one have started."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")

@@ -66,6 +66,15 @@ def test_the_last_job_is_found_when_it_has_ended(leave: Leave, words: str) -> No
     assert found.notes == ("job late has ended: what was recorded is what answers",)
 
 
+def test_a_child_of_a_rank_that_has_ended_is_no_rank(leave: Leave) -> None:
+    """It inherited the rank and came later, and neither stands for it nor is of another run."""
+    leave_job(leave, "late", GONE)
+    leave(GONE + 5, rank=1, world_size=2, job="late", parent=GONE + 1)
+    found = find_members(["job:late"])
+    assert pids(found) == [GONE, GONE + 1]
+    assert found.notes == ("job late has ended: what was recorded is what answers",)
+
+
 def test_an_ended_job_is_found_beside_what_runs(leave: Leave) -> None:
     """By its name or its ranks; `all` are those that run, and of another job nothing is told."""
     leave_job(leave, "early", GONE)

@@ -31,14 +31,14 @@ def answer(target: Target, *args: str) -> str:
     return " ".join(done.stdout.split())
 
 
-def wait_for_answer(target: Target, fits: Callable[[str], bool]) -> str:
-    """The first thing said of it that fits."""
+def answer_with(target: Target, words: str) -> str:
+    """What is said of it, once these words are in it."""
 
-    def fitting() -> str | None:
-        said = answer(target)
-        return said if fits(said) else None
+    def found() -> str | None:
+        text = answer(target)
+        return text if words in text else None
 
-    return wait_until(fitting, "a verdict that fits")
+    return wait_until(found, words)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_pool_whose_only_worker_waits_for_a_task_of_it(program: StartProgram) 
     """The task that is queued behind the one that waits for it is named: nothing can end that."""
     target = program("one_hang", "pool", PROBING="all")
     target.wait_for_output("ready")
-    said = wait_for_answer(target, lambda said: said.startswith("HANG: "))
+    said = answer_with(target, "HANG: ")
     assert f"waits for the task whole at one_hang.py:{line_of('tasks[0].result')} in pool" in said
     assert (
         f'"uploads_0" waits for the task part at one_hang.py:{line_of("submit(part)")} in whole,'
@@ -102,7 +102,7 @@ def test_a_pool_all_of_whose_workers_do(program: StartProgram) -> None:
     """Each waits for a task that waits for any of them to be free."""
     target = program("one_hang", "pool_of_two", PROBING="all")
     target.wait_for_output("ready")
-    said = wait_for_answer(target, lambda said: said.startswith("HANG: "))
+    said = answer_with(target, "HANG: ")
     for one, other in ((0, 1), (1, 0)):
         behind = rf'"uploads_{one}" waits for the task part .{{,60}} behind that of thread \d+'
         assert re.search(rf'{behind} "uploads_{other}", as no', said)
@@ -113,7 +113,7 @@ def test_a_pool_with_a_task_that_may_end_is_in_no_deadlock(program: StartProgram
     target = program("one_hang", "busy_pool", PROBING="all")
     target.wait_for_output("ready")
     held = "(the task result, queued behind the 2 that its pool runs)"
-    said = wait_for_answer(target, lambda said: held in said)
+    said = answer_with(target, held)
     assert said.startswith("PROCESS: ")
     assert '"uploads_1", which runs the task <lambda> and is waiting for a future' in said
     assert "deadlock" not in said
@@ -123,7 +123,7 @@ def test_a_signal_handler_that_wants_the_lock_of_what_it_interrupts(program: Sta
     """The main thread waits for itself, and both lines are told."""
     target = program("one_hang", "handler", PROBING="all")
     target.wait_for_output("ready")
-    said = wait_for_answer(target, lambda said: said.startswith("HANG: "))
+    said = answer_with(target, "HANG: ")
     inner = line_of("with lock:")
     outer = line_of("signal.raise_signal") - 1
     assert f'is in a deadlock: thread {target.pid} "MainThread" waits for the lock lock' in said
@@ -135,7 +135,7 @@ def test_a_process_that_a_thread_keeps_from_ending(program: StartProgram) -> Non
     """The thread is named, with its line: it was not started as a daemon."""
     target = program("one_hang", "ending", PROBING="all")
     target.wait_for_output("ready")
-    said = wait_for_answer(target, lambda said: "at exit" in said)
+    said = answer_with(target, "at exit")
     line = line_of("def upload") + 1
     assert re.search(
         r'is waiting at exit for thread \d+ "uploader", which is waiting for an event'

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from probing.linux import process
 from probing.reach import ladder
 from probing.stacks.work_done import work_of
 from tests.harness.targets import Target, wait_until
@@ -53,6 +54,7 @@ def test_from_outside_the_agents_threads_do_not_count(program: Callable[..., Tar
     target.wait_for_agent()
     inside = ladder.backtrace_of(target.folder, [])
     os.kill(target.pid, signal.SIGSTOP)
+    wait_until(lambda: process.state(target.pid) == "T", "the stop")
     outside = ladder.backtrace_of(target.folder, [])
     assert [trace.source for trace in (inside, outside)] == ["agent", "py-spy"]
     for trace in (inside, outside):

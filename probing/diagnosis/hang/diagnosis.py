@@ -30,6 +30,7 @@ from .gathering import (
     stacks_of,
 )
 from .judging import judge
+from .others import Others, awaits_others, others_of
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -116,11 +117,35 @@ def _look_at(
 
     again: dict[str, Backtrace] = _values(ask_all(busy, second, timeout_s=limit_s, token=token))
 
+    waiting = [m for m in busy if _is_here(m) and _awaits_others(stacks[m.endpoint])]
+
+    def beside(_: Process, member: Member) -> Others:
+        trace = stacks[member.endpoint].trace
+        return others_of(trace) if trace is not None else Others()
+
+    others: dict[str, Others] = _values(ask_all(waiting, beside, timeout_s=limit_s, token=token))
+
     def look(process: Process, member: Member) -> RankEvidence:
         key = member.endpoint
-        return evidence_of(process, member, before.get(key), stacks.get(key), again.get(key))
+        return evidence_of(
+            process,
+            member,
+            before.get(key),
+            stacks.get(key),
+            again=again.get(key),
+            others=others.get(key),
+        )
 
     return ask_all(members, look, timeout_s=timeout_s, token=token)
+
+
+def _is_here(member: Member) -> bool:
+    """Whether a process is one of this machine, so that others can be looked at beside it."""
+    return os.path.isabs(member.endpoint) or member.endpoint.isdecimal()
+
+
+def _awaits_others(stacks: Stacks) -> bool:
+    return stacks.trace is not None and awaits_others(stacks.trace)
 
 
 def _without_agent(outcome: Outcome[RankEvidence]) -> Member | None:

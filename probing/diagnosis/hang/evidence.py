@@ -173,6 +173,7 @@ class RankEvidence:
         not_finite: The last step whose loss was not finite.
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
+        others: What the processes do that it waits for, where that is known, a clause each.
         deadlocks: The circles of threads of it that wait for each other, a clause each.
         eval_id: The eval that its training thread stands still for.
         has_agent: Whether there is a record of it at all.
@@ -202,6 +203,7 @@ class RankEvidence:
     not_finite: int | None = None
     module: str | None = None
     work: Work | None = None
+    others: tuple[str, ...] = ()
     deadlocks: tuple[str, ...] = ()
     eval_id: int | None = None
     has_agent: bool = True

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from ...cluster.job.rank_sets import ranks_of
 from ...errors import NotPython, ProbingError, ProcessEnded, RingError, SqlError
 from ...messages.common import Backtrace
-from ...reach import ladder
 from ...ring.peek import RingPeek
 from ...rundir.folders import ProcessFolder
-from ...stacks.thread_waits import deadlock_text, deadlocks, own_line
+from ...stacks.thread_waits import deadlock_text, deadlocks
 from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
-from .doings import awaited_worker, doing_of, group_asked_for, training_thread, with_worker
+from .doings import doing_of, group_asked_for, with_worker
 from .evidence import Call, Doing, Group, RankEvidence, State
+from .others import Others
 from .own_ends import how_ended
 from .texts import seconds
 from .work import work_between
@@ -100,7 +100,6 @@ class Stacks:
         ending: How it ended or is about to.
         ended_ns: When.
         is_own_end: Whether it ended for a reason of its own.
-        worker: What the DataLoader's worker does that it waits for; None where that is not known.
         not_python: Why there is nothing to look at, where it runs no Python.
     """
 
@@ -109,7 +108,6 @@ class Stacks:
     ending: str | None = None
     ended_ns: int | None = None
     is_own_end: bool = True
-    worker: str | None = None
     not_python: NotPython | None = None
     notes: tuple[str, ...] = ()
 
@@ -135,25 +133,8 @@ def stacks_of(process: Process, _: Member) -> Stacks:
         ending=ending,
         ended_ns=ended_ns,
         is_own_end=is_own_end,
-        worker=_worker_does(process, trace) if trace is not None and state != "dead" else None,
         notes=tuple(notes),
     )
-
-
-def _worker_does(process: Process, trace: Backtrace) -> str | None:
-    """What the worker of a DataLoader does that a process of this machine waits for."""
-    pid = awaited_worker(trace)
-    if pid is None or process.folder is None:
-        return None
-    notes: list[str] = []
-    try:
-        thread = training_thread(ladder.backtrace_of_stranger(pid, notes).threads)
-    except ProbingError:
-        return None
-    if thread is None:
-        return None
-    line = own_line(thread.frames)
-    return f"is {thread.waiting or 'running'}" + (f" at {line}" if line else "")
 
 
 def may_get_on(stacks: Stacks) -> bool:
@@ -181,7 +162,9 @@ def evidence_of(
     member: Member,
     first: Newest | None,
     stacks: Stacks | None,
+    *,
     again: Backtrace | None = None,
+    others: Others | None = None,
 ) -> RankEvidence:
     """All that is known of a rank.
 
@@ -189,6 +172,7 @@ def evidence_of(
         first: How far its record had come at the first look.
         stacks: What else was seen of it; None where that took too long.
         again: Its stacks a second time.
+        others: The processes that it waits for.
     """
     notes: list[str] = []
     record = _record(process, notes)
@@ -203,7 +187,7 @@ def evidence_of(
         seen = replace(seen, state="silent")
     is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
     doing = _doing(trace, again, thread) if trace and not is_dead else None
-    doing = with_worker(doing, seen.worker) if doing else None
+    doing = with_worker(doing, others.worker) if doing and others else doing
     if held is None or doing is None or doing.kind != "held":
         held = None
     return RankEvidence(
@@ -231,6 +215,7 @@ def evidence_of(
         device=sample_words(device) if device else None,
         device_errors=tuple(xid_lines(record["xids"])),
         work=work_between(trace, again, thread) if trace and again else None,
+        others=others.others if others else (),
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )

@@ -97,6 +97,7 @@ def _verdict(
                 endpoint=evidence.address,
                 evidence=(
                     *(evidence.doing.stack if evidence.doing else ()),
+                    *evidence.others,
                     *(
                         f"{call_text(call)}{at(call)} has not ended for {seconds(call.age_s)}"
                         for call in evidence.calls

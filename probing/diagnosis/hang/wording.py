@@ -321,6 +321,7 @@ def _evidence(evidence: RankEvidence) -> Iterable[str]:
         yield f"in step {evidence.step}" + (", and it still moves" if evidence.moved else "")
     if evidence.doing is not None and evidence.doing.stack:
         yield "stack, innermost first: " + " < ".join(evidence.doing.stack)
+    yield from evidence.others
     if evidence.device is not None:
         yield f"{evidence.device}{SPINS if evidence.is_alive else ''}"
     last = max(

@@ -43,7 +43,7 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
     is_same = before.thread_id == after.thread_id  # else the lock has gone from hand to hand
     known = is_same and before.cpu_s is not None and after.cpu_s is not None
     return Work(
-        cpu=((after.cpu_s or 0.0) - (before.cpu_s or 0.0)) / passed_s if known else 0.0,
+        cpu=min(1.0, ((after.cpu_s or 0.0) - (before.cpu_s or 0.0)) / passed_s) if known else 0.0,
         children_cpu=_grown(first.work, second.work, "children_cpu_s") / passed_s,
         children_rate=_grown(first.work, second.work, "children_bytes") / passed_s,
         read_rate=_bytes(first.work, second.work, "read_bytes") / passed_s,

@@ -13,6 +13,7 @@ from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
 from probing.diagnosis.hang.doings import doing_of
 from probing.diagnosis.hang.flights import by_flights
+from probing.diagnosis.hang.others import _lock_holder
 from probing.diagnosis.hang.waiting import waits_of
 from probing.messages.common import Backtrace, Frame, ThreadStack
 from tests.unit.ranks.hang_samples import (
@@ -491,3 +492,15 @@ def test_a_process_that_nothing_is_seen_of_has_not_ended() -> None:
     verdict = judge([one])
     assert verdict.headline == "Process 7 could not be looked at: it did not answer in 5 s."
     assert (verdict.kind, verdict.outcome, verdict.has_ended) == ("process", "fine", False)
+
+
+def test_who_has_the_lock_of_a_file() -> None:
+    """By the kernel's list, in which those that wait follow the one that they wait for."""
+    locks = (
+        "1: POSIX  ADVISORY  READ 41 fe:00:5474652 128 128\n"
+        "2: FLOCK  ADVISORY  WRITE 42 fe:00:131 0 EOF\n"
+        "2: -> FLOCK  ADVISORY  WRITE 7 fe:00:131 0 EOF\n"
+        "3: OFDLCK ADVISORY  WRITE -1 fe:00:132 0 EOF\n"
+        "3: -> OFDLCK ADVISORY  WRITE 8 fe:00:132 0 EOF\n"
+    )
+    assert [_lock_holder(locks, pid) for pid in (7, 8, 41)] == [42, None, None]

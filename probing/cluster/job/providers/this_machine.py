@@ -30,9 +30,13 @@ def members_here(directory: RunDirectory, *, states: bool = False) -> list[Membe
     for folder in directory.folders():
         card = folder.read_card()
         if card is not None and not folder.may_run_elsewhere():
-            found.append((folder, member_at(folder, card)))
-    members = [member for _, member in found]
-    ranks = [(folder, member) for folder, member in found if not _is_helper(member, members)]
+            found.append((folder, member_at(folder, card), card.parent))
+    members = [member for _, member, _ in found]
+    ranks = [
+        (folder, member)
+        for folder, member, parent in found
+        if not _is_helper(member, parent, members)
+    ]
     if not (states and ranks):
         return [member for _, member in ranks]
     with ThreadPoolExecutor(max_workers=min(32, len(ranks))) as pool:
@@ -50,12 +54,18 @@ def member_at(folder: ProcessFolder, card: Card) -> Member:
     return member_of(card, str(folder.path), is_alive=folder.is_alive())
 
 
-def _is_helper(member: Member, others: Iterable[Member]) -> bool:
-    """Whether a process is the child of one with the same rank."""
-    facts = process.facts(member.pid) if member.pid and member.is_alive else None
-    if facts is None or member.rank is None:
+def _is_helper(member: Member, parent: int | None, others: Iterable[Member]) -> bool:
+    """Whether a process is, or was, the child of one with the same rank.
+
+    Args:
+        parent: The process that started it, as it said itself.
+    """
+    if member.is_alive:
+        facts = process.facts(member.pid) if member.pid else None
+        parent = facts.parent if facts is not None else None
+    if parent is None or member.rank is None:
         return False
-    return any(
-        other.pid == facts.parent and other.rank == member.rank and other.is_alive
-        for other in others
-    )
+    parents = [other for other in others if (other.pid, other.rank) == (parent, member.rank)]
+    if member.is_alive:
+        return any(other.is_alive for other in parents)
+    return any(o.job == member.job and o.started_ns < member.started_ns for o in parents)
