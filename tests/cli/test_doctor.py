@@ -227,12 +227,11 @@ def test_each_of_several_processes_has_its_own_verdict(
     hung = program("hung", "lock")
     hung.wait_for_output("ready")
     dead = ailing("dead", 60)
-    home = {"PROBING_HOME": str(dead.home)}
     assert hung.home == dead.home
 
     def told() -> list[dict[str, Any]]:
         words = ["-t", str(hung.pid), "-t", str(dead.pid), "doctor", "--format", "json"]
-        done = dead.run(*words, **home)
+        done = dead.run(*words)
         assert done.returncode == 0, done.stderr
         found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
         return found if found and found[0]["rule"] == "hang" else []
