@@ -34,16 +34,19 @@ def rows(question: LiveQuestion) -> LiveRows:
 
 def _rows(recording: Recording) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
-    optimizers = recording.optimizers.alive() or found_optimizers()
-    owners = _owners(recording, optimizers)
+    roots = outermost(recording.roots.alive()) or found_roots()
+    named = [(root, *one) for root in roots for one in _named(root)]
+    owners = _owners(recording, recording.optimizers.alive())
+    if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
+        # Of an optimizer that has not stepped lately, what no other has.
+        owners = _owners(recording, found_optimizers()) | owners
     seen: set[int] = set()
     found: list[Row] = []
-    for root in outermost(recording.roots.alive()) or found_roots():
-        of_root = recording.models.name_of(root), class_name(unwrap(root))
-        for name, parameter in _named(root):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                found.append(_row(of_root, name, parameter, owners.get(id(parameter), [])))
+    for root, name, parameter in named:
+        if id(parameter) not in seen:
+            seen.add(id(parameter))
+            of_root = recording.models.name_of(root), class_name(unwrap(root))
+            found.append(_row(of_root, name, parameter, owners.get(id(parameter), [])))
     for key, those in owners.items():
         if key not in seen:
             optimizer, place, parameter = those[0]

@@ -1,8 +1,7 @@
-"""Rules about gradients and what they train: parameters, optimizers, modes.
+"""Rules about gradients: those that are nothing, too much, or never used.
 
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. What a
-parameter is trained by is counted, not guessed from one gradient: an optimizer's state and torch's
-count of changes tell of all steps.
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. Gradients are
+looked at in a few steps, all rules together.
 """
 
 from __future__ import annotations
@@ -70,9 +69,10 @@ def _dead(facts: Facts) -> Iterator[Sign]:
         return
     modules: dict[str, list[Row]] = {}
     for row in rows:
-        modules.setdefault(row["parameter"].rpartition(".")[0], []).append(row)
+        module = row["parameter"].rpartition(".")[0]
+        modules.setdefault(f"{row['model']} {module}", []).append(row)
     dead = [
-        name
+        name.partition(" ")[2] or name
         for name, own in modules.items()
         if all(row["norm"] == 0 for row in own) and {row["step"] for row in own} == steps
     ]

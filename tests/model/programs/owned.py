@@ -1,0 +1,37 @@
+"""Trains parts of a model by one optimizer, by two, and by none, until somebody ends it."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.shared = nn.Linear(4, 4)
+        self.unused = nn.Linear(4, 4)
+        self.drop = nn.Dropout(0.25)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.shared(self.frozen(x))))
+
+
+net = Net()
+first = torch.optim.Adam([*net.shared.parameters(), *net.unused.parameters()], lr=1e-3)
+second = torch.optim.SGD(net.shared.parameters(), lr=1e-3)
+data = TensorDataset(torch.randn(8, 4))
+loader = DataLoader(data, batch_size=4, sampler=SequentialSampler(data))
+print("ready", flush=True)
+while True:
+    for (batch,) in loader:
+        first.zero_grad()
+        net(batch).square().mean().backward()
+        first.step()
+        second.step()
+        time.sleep(0.01)
