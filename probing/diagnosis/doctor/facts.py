@@ -42,6 +42,7 @@ LEAST_STEPS = 8
 _WARM_UP = 3
 """The first steps of a training load libraries, allocate and compile."""
 _SAMPLED_S = 2.0
+_HANG_S = 10.0
 _HZ = 50
 
 _COLUMNS = (
@@ -264,7 +265,9 @@ class Facts:
     def stands_still(self) -> bool:
         """Whether it hangs, or is about to."""
         verdict = self.verdict
-        return verdict is not None and (verdict.is_hang or verdict.outcome == "hang")
+        if verdict is None:
+            return False
+        return verdict.is_hang or verdict.outcome == "hang" or may_hang(verdict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -345,6 +348,13 @@ def _hot_lines(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
         )
         for (func, place), number in ordered
     ]
+
+
+def may_hang(verdict: Verdict) -> bool:
+    """Whether nothing has moved for half of the time after which that is called a hang."""
+    if verdict.has_ended or verdict.outcome != "fine" or verdict.still_s is None:
+        return False
+    return verdict.still_s >= (verdict.threshold_s or _HANG_S) / 2
 
 
 @functools.cache

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .facts import Facts
-from .findings import Certainty, Rule, Sign
+from .facts import Facts, may_hang
+from .findings import Certainty, NotLookedAt, Rule, Sign
 
 if TYPE_CHECKING:
     from ..hang.evidence import Verdict
@@ -37,10 +37,13 @@ def _slow(facts: Facts) -> Iterator[Sign]:
 
 def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
     verdict = facts.verdict
-    if verdict is None or verdict.outcome != outcome or verdict.has_ended:
+    if verdict is None or verdict.has_ended:
+        return
+    is_early = outcome == "hang" and may_hang(verdict)
+    if verdict.outcome != outcome and not is_early:
         return
     causes = verdict.causes
-    ahead = outcome == "hang" and not verdict.is_hang
+    ahead = is_early or (outcome == "hang" and not verdict.is_hang)
     certainty: Certainty = "possible" if ahead else _sureness(verdict.confidence)
     if verdict.is_hang and certainty == "possible":
         certainty = "likely"  # that it stands still is measured: only why is not known
@@ -72,7 +75,7 @@ def _waits(facts: Facts) -> Iterator[Sign]:
     if verdict is None or verdict.kind != "process" or verdict.outcome != "fine":
         return
     words = [cause.what for cause in verdict.causes if _WAITS.search(cause.what)]
-    if not words or len(facts.steps):
+    if not words or _step(facts) is not None:
         return
     yield Sign(
         certainty="possible",
@@ -125,8 +128,11 @@ def _quiet_end(facts: Facts) -> Iterator[Sign]:
 
 
 def _step(facts: Facts) -> int | None:
-    """The step in progress, or the last one on record."""
-    steps = facts.steps
+    """The step in progress, or the last one on record; None without any."""
+    try:
+        steps = facts.steps
+    except NotLookedAt:
+        return None
     if steps.open is not None:
         return int(steps.open["step"])
     return steps.numbers[-1] if len(steps) else None

@@ -48,6 +48,11 @@ def test_a_hang_is_told_with_its_reasons_and_nothing_live_is_asked() -> None:
         ({"is_hang": False}, "hang", "possible"),
         ({"is_hang": False, "outcome": "slow"}, "stands-still", "certain"),
         ({"outcome": "crashed", "has_ended": True}, "ended", "certain"),
+        (
+            {"is_hang": False, "outcome": "fine", "kind": "process", "still_s": 6.0},
+            "hang",
+            "possible",
+        ),
         ({"is_hang": True, "confidence": "low: unknown"}, "hang", "likely"),
     ],
 )
