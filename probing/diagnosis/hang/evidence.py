@@ -174,6 +174,7 @@ class RankEvidence:
         module: The innermost module call that has not returned.
         work: What it got done between two looks; None where it was looked at once.
         others: What the processes do that it waits for, where that is known, a clause each.
+        lock_pid: The process of its machine that has the lock of a file that it waits for.
         deadlocks: The circles of threads of it that wait for each other, a clause each.
         eval_id: The eval that its training thread stands still for.
         has_agent: Whether there is a record of it at all.
@@ -204,6 +205,7 @@ class RankEvidence:
     module: str | None = None
     work: Work | None = None
     others: tuple[str, ...] = ()
+    lock_pid: int | None = None
     deadlocks: tuple[str, ...] = ()
     eval_id: int | None = None
     has_agent: bool = True

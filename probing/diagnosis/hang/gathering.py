@@ -216,6 +216,7 @@ def evidence_of(
         device_errors=tuple(xid_lines(record["xids"])),
         work=work_between(trace, again, thread) if trace and again else None,
         others=others.others if others else (),
+        lock_pid=others.lock_pid if others else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .case import Case
 from .evidence import Doing, Kind
 from .texts import at, call_text, ranks_text, seconds, sentence
-from .waiting import wanted
+from .waiting import chain_ends, wanted
 
 _MOST_PLACES = 3
 _FIRST = "init_process_group"
@@ -109,6 +109,29 @@ def store(case: Case) -> Finding | None:
         headline=f"{sentence(_places(case, waiting))[:-1]}, which nobody has set{rest}.",
         confidence="high: nobody is left who could set it",
     )
+
+
+def file_lock(case: Case) -> Finding | None:
+    """A rank waits for the lock of a file that a rank has which waits for it."""
+    for rank in sorted(chain_ends(case.waits) & set(case.ranks)):
+        evidence = case.ranks[rank]
+        for holder, wait in case.waits.items():
+            other = case.ranks[holder]
+            is_holder = evidence.lock_pid is not None and other.pid == evidence.lock_pid
+            if not is_holder or other.host != evidence.host or rank not in wait.late:
+                continue
+            doing = evidence.doing
+            where = f", at {doing.where}" if doing is not None and doing.where else ""
+            return Finding(
+                kind="deadlock",
+                causes=(holder, rank),
+                victims=tuple(sorted(set(case.waits) - {holder})),
+                headline=f"Deadlock: rank {holder} has the lock of a file and waits in"
+                f" {call_text(wait.call)}{at(wait.call)} for rank {rank}; rank {rank} waits for"
+                f" that lock{where}.",
+                confidence="high: the kernel tells who has the lock, the record who waits",
+            )
+    return None
 
 
 def unmatched(case: Case) -> Finding | None:

@@ -16,7 +16,7 @@ from .case import START_S, Case
 from .ends import judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
 from .hints import hints
-from .joining import Finding, joining, store, unmatched
+from .joining import Finding, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
 from .slowness import as_slow, getting_on, slow_alone
@@ -266,6 +266,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     _by(joining),
     _by(store),
     _deadlock,
+    _by(file_lock),
     _not_asked,
     _waited_for,
     _named_by_torch,

@@ -41,14 +41,19 @@ class Others:
     Attributes:
         worker: What the DataLoader's worker does that it waits for; None where that is not known.
         others: What other processes do, a clause each.
+        lock_pid: The process that has the lock of a file that it waits for.
     """
 
     worker: str | None = None
     others: tuple[str, ...] = ()
+    lock_pid: int | None = None
 
 
 def others_of(trace: Backtrace) -> Others:
     """What the processes do that a process of this machine waits for."""
+    holder = _awaited_holder(trace)
+    if holder is not None:
+        return Others(others=(f"the lock is held by {_named(holder)}",), lock_pid=holder)
     return Others(worker=_worker_does(trace), others=_awaited_processes(trace))
 
 
@@ -60,13 +65,19 @@ def awaits_others(trace: Backtrace) -> bool:
     return is_for_others or awaited_worker(trace) is not None
 
 
+def _awaited_holder(trace: Backtrace) -> int | None:
+    """The process that has the lock of a file that one of this machine waits for."""
+    thread = training_thread(trace.threads)
+    words = (thread.waiting if thread is not None else None) or ""
+    if not words.startswith(_FILE_LOCK):
+        return None
+    return _lock_holder(read_text("/proc/locks"), trace.pid)
+
+
 def _awaited_processes(trace: Backtrace) -> tuple[str, ...]:
     """A sentence on each of the first processes that a process of this machine waits for."""
     thread = training_thread(trace.threads)
     words = (thread.waiting if thread is not None else None) or ""
-    if words.startswith(_FILE_LOCK):
-        holder = _lock_holder(read_text("/proc/locks"), trace.pid)
-        return () if holder is None else (f"the lock is held by {_named(holder)}",)
     if not _AWAITS.search(words):
         return ()
     found = list(_job_children(trace.pid))

@@ -504,3 +504,20 @@ def test_who_has_the_lock_of_a_file() -> None:
         "3: -> OFDLCK ADVISORY  WRITE 8 fe:00:132 0 EOF\n"
     )
     assert [_lock_holder(locks, pid) for pid in (7, 8, 41)] == [42, None, None]
+
+
+def test_a_lock_of_a_file_and_a_collective_in_a_circle() -> None:
+    """A rank that has the lock that another waits for, and waits for that one, is in a deadlock."""
+    locked = Doing(kind="lock", words="is waiting for a file lock", where="cache.py:31 in refresh")
+    holder = waiting(0)
+    wants = evidence(1, LATE, doing=locked, lock_pid=holder.pid)
+    verdict = judge([holder, wants], world=range(2))
+    assert (verdict.kind, verdict.is_hang) == ("deadlock", True)
+    assert [cause.rank for cause in verdict.causes] == [0, 1]
+    assert "rank 0 has the lock of a file and waits in all_reduce number 41" in verdict.headline
+    assert "rank 1 waits for that lock, at cache.py:31 in refresh" in verdict.headline
+    for other in (
+        dataclasses.replace(wants, lock_pid=99999),
+        dataclasses.replace(wants, host="far"),
+    ):
+        assert judge([holder, other], world=range(2)).kind != "deadlock"
