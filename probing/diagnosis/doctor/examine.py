@@ -252,8 +252,8 @@ def _chosen(members: Sequence[Member], verdict: Verdict) -> list[Member]:
 
 def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
     """All rules on one process, one after the other, those that take time last."""
-    for rule in sorted(RULES, key=lambda rule: rule.is_slow):
-        if rule.is_slow and not is_thorough:
+    for rule in sorted(RULES, key=lambda rule: rule.cost_s):
+        if rule.cost_s and not is_thorough:
             judged.missed[rule.name] = _NOT_THOROUGH
             judged.done.add(rule.name)
             continue
@@ -298,7 +298,7 @@ def _judge_job(
     findings: list[Finding] = []
     missed: dict[str, str] = {}
     for job_rule in JOB_RULES if len(ranks) > 1 else ():
-        if job_rule.rule.is_slow and not how.is_thorough:
+        if job_rule.rule.cost_s and not how.is_thorough:
             missed[job_rule.rule.name] = _NOT_THOROUGH
             continue
         signs, why = _run(functools.partial(job_rule.look, job))

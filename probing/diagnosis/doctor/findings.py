@@ -73,7 +73,8 @@ class Rule:
         source: What the advice is taken from.
         next: The command that shows more; ``ENDPOINT`` stands for the process.
         look: What finds it.
-        is_slow: Whether that takes seconds, as steps of the training are waited for.
+        cost_s: How long that takes beyond a query: it waits for steps of the training, or for time
+            to pass. What costs less is looked at first.
 
     A `look` raises `NotLookedAt` where it cannot be judged.
     """
@@ -89,7 +90,7 @@ class Rule:
     next: str
     look: Callable[[Facts], Iterable[Sign]]
     source: str = ""
-    is_slow: bool = False
+    cost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

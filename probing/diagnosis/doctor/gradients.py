@@ -125,8 +125,9 @@ def _vanishing(facts: Facts) -> Iterator[Sign]:
 def _not_zeroed(facts: Facts) -> Iterator[Sign]:
     """Each step adds to the gradients of the step before."""
     now = facts.now()
-    first = [row for row in facts.live("parameters") if (row["gradient_version"] or 0) >= _KEPT]
-    if not first or any(row["wrappers"] for row in facts.live("models")):
+    rows = [row for row in facts.live("parameters") if row["optimizers"] and row["has_gradient"]]
+    first = [row for row in rows if (row["gradient_version"] or 0) >= _KEPT]
+    if len(first) <= len(rows) / 2 or any(row["wrappers"] for row in facts.live("models")):
         return  # made anew in each step; or kept in buckets, which others change
     before = _counted(facts)
     if now.median_s * 1.5 * _KEPT_STEPS > LONGEST_STEP_S:
@@ -172,7 +173,7 @@ def _counted(facts: Facts) -> _Counted:
     versions = {
         f"{row['model']} {row['parameter']}": row["gradient_version"]
         for row in rows
-        if (row["gradient_version"] or 0) >= _KEPT
+        if row["optimizers"] and (row["gradient_version"] or 0) >= _KEPT
     }
     return _Counted(step or 0, versions)
 
@@ -240,7 +241,7 @@ RULES = (
         fix="Lower the rate, scale the inputs (pixels to 0..1), or use LeakyReLU or GELU.",
         next="probing ENDPOINT gradients",
         look=_dead,
-        is_slow=True,
+        cost_s=3.0,
     ),
     Rule(
         name="vanishing-gradients",
@@ -255,7 +256,7 @@ RULES = (
         source="http://proceedings.mlr.press/v9/glorot10a.html",
         next="probing ENDPOINT gradients",
         look=_vanishing,
-        is_slow=True,
+        cost_s=3.0,
     ),
     Rule(
         name="not-zeroed",
@@ -271,7 +272,7 @@ RULES = (
         source="https://pytorch.org/docs/stable/optim.html",
         next="probing ENDPOINT gradients --steps 3",
         look=_not_zeroed,
-        is_slow=True,
+        cost_s=1.5,
     ),
     Rule(
         name="never-steps",

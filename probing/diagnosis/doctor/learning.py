@@ -100,7 +100,7 @@ def _skipping(facts: Facts) -> Iterator[Sign]:
     skips = sum(row["skipped"] or 0 for row in rows)
     made = len(rows)
     scales = [row["amp_scale"] for row in facts.steps.rows if row["amp_scale"] is not None]
-    if not made:
+    if not len(facts.steps):
         yield from _all_skipped(facts)
         return
     if skips < 10 or skips < made:

@@ -28,6 +28,7 @@ _SPIKE_RATIO = 2.0
 """and is this many times as large as they are."""
 _SPIKE_PART = 0.15
 """and by this part of what the loss was at first: near its floor a loss is all noise."""
+_SURE_SPIKE, _SURE_RATIO = 15.0, 4.0
 _MOST_SPIKES = 3
 _STAYED = 40
 """A loss that has not come back in so many steps stays up."""
@@ -149,15 +150,16 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     back = len(after) < 3 or float(np.median(after)) < usual + 0.3 * (losses[place] - usual)
     half = usual + 0.5 * (losses[place] - usual)
     stays = len(losses) - place > _STAYED and float(np.median(losses[-10:])) > half
+    high = (losses[place] - usual) / _noise(losses[max(0, place - 30) : place])
+    is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
     yield Sign(
-        certainty="likely" if back or rate or stays else "possible",
+        certainty="likely" if is_high and (back or rate or stays) else "possible",
         summary=f"The loss jumps at step {row['step']}: {losses[place]:.4g}, and {usual:.4g} before"
         + (", and has not come back since" if stays else "" if back else ", and falls again slowly")
         + (f". The learning rate was multiplied by {rate:.3g} there" if rate else ""),
         since_step=row["step"],
         evidence=(
-            f"{(losses[place] - usual) / _noise(losses[max(0, place - 30) : place]):.0f} standard"
-            " deviations above the 30 steps before",
+            f"{high:.0f} standard deviations above the 30 steps before",
             *_norm_words(steps, place),
         ),
         weight=1.0 if stays else 0.5,
@@ -316,8 +318,8 @@ RULES = (
         symptom="The loss jumps in one step.",
         evidence="`loss` of python.steps: twice the median of the 30 steps before, 8 robust"
         " standard deviations and a seventh of the first losses above it (near its floor a loss is"
-        " all noise); no more than three times in the record. Only possible where it falls again"
-        " slowly: new data, a new phase.",
+        " all noise); no more than three times in the record. Only possible below four times and 15"
+        " deviations, and where it falls again slowly: new data, a new phase.",
         certainty="likely",
         gravity=62,
         fix="Look at what changed there: data, learning rate, precision.",

@@ -63,7 +63,7 @@ def _grows(facts: Facts) -> Iterator[Sign]:
             *(_leak_words(report) if report is not None else ()),
             *((note,) if note else ()),
         ),
-        weight=0.5,
+        weight=1.0 if leaks or is_large else 0.0,
         fix=leaks[0].instead[0].upper() + leaks[0].instead[1:] + "." if leaks else "",
     )
 
@@ -205,12 +205,12 @@ RULES = (
         " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept."
         " Without that only possible below 256 MiB or a fifth: allocators keep some pieces.",
         certainty="likely",
-        gravity=55,
+        gravity=48,
         fix="Watch more steps: what is kept now and then takes more of them.",
         source="https://pytorch.org/docs/stable/notes/faq.html",
         next="probing ENDPOINT leak --steps 20",
         look=_grows,
-        is_slow=True,
+        cost_s=8.0,
     ),
     Rule(
         name="memory-near-limit",
@@ -238,6 +238,6 @@ RULES = (
         source="https://pytorch.org/docs/stable/checkpoint.html",
         next="probing ENDPOINT memory",
         look=_one_activation,
-        is_slow=True,
+        cost_s=4.0,
     ),
 )

@@ -174,6 +174,6 @@ RULES = (
         next='probing ENDPOINT query "SELECT step, parameter, checksum FROM'
         " python.parameter_checksums WHERE kind = 'random'\"",
         look=_reseeded,
-        is_slow=True,
+        cost_s=3.5,
     ),
 )

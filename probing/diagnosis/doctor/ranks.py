@@ -224,7 +224,7 @@ JOB_RULES = (
             source="https://pytorch.org/docs/stable/notes/ddp.html",
             next="probing ENDPOINT diff",
             look=_nothing,
-            is_slow=True,
+            cost_s=3.0,
         ),
         look=_different_parameters,
     ),

@@ -175,7 +175,7 @@ RULES = (
         source="https://pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
         next=_ENVIRONMENT,
         look=_recompiling,
-        is_slow=True,
+        cost_s=2.0,
     ),
     Rule(
         name="float64",

@@ -249,7 +249,7 @@ RULES = (
         next='probing ENDPOINT query "SELECT step, path, duration, bytes FROM python.checkpoints'
         ' ORDER BY step DESC LIMIT 10"',
         look=_checkpoints,
-        is_slow=True,
+        cost_s=2.0,
     ),
     Rule(
         name="garbage-collector",
@@ -265,7 +265,7 @@ RULES = (
         next='probing ENDPOINT query "SELECT step, duration, gc_s FROM python.steps'
         ' ORDER BY step DESC LIMIT 20"',
         look=_garbage,
-        is_slow=True,
+        cost_s=2.0,
     ),
     Rule(
         name="collectives",
@@ -293,7 +293,7 @@ RULES = (
         fix="Do what needs no result of the step less often, or in another process.",
         next="probing ENDPOINT profile --sampling 10",
         look=_own_code,
-        is_slow=True,
+        cost_s=2.0,
     ),
     Rule(
         name="one-module",
@@ -307,7 +307,7 @@ RULES = (
         fix="Look whether it loops in Python where one operation on a whole tensor would do.",
         next="probing ENDPOINT profile --steps 1",
         look=_one_module,
-        is_slow=True,
+        cost_s=2.0,
     ),
     Rule(
         name="small-batches",
