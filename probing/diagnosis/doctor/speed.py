@@ -34,6 +34,7 @@ _SURELY_SLOWER = 1.5
 _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
+_LARGER = 1.1
 MOST = 0.5
 _BUSY = 0.75
 _CHANGES = (
@@ -133,7 +134,7 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
         if any(np.isnan(size).all() for size in sizes):
             continue
         old, new = (float(np.nanmedian(size)) for size in sizes)
-        if old and new / old - 1 >= _SAME_WORK * (slower - 1):
+        if old and new > _LARGER * old and new / old - 1 >= _SAME_WORK * (slower - 1):
             return True, f"a step has {new:.0f} {name} since, and had {old:.0f} before"
     return False, ""
 
@@ -141,7 +142,8 @@ def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
 def _crowd_words(before: Steps, after: Steps) -> str:
     """That the training thread gets less of a processor than it did; empty where it does not."""
     old, new = processor_share(before), processor_share(after)
-    switched = [float(np.nanmean(part.column("involuntary_switches"))) for part in (before, after)]
+    columns = [part.column("involuntary_switches", missing=0.0) for part in (before, after)]
+    switched = [float(column.mean()) for column in columns]
     if new < 0.9 * old and switched[1] > 2 * max(switched[0], 1.0):
         return (
             f"others use its cores: the training thread had a processor for {percent(old)} of the"
@@ -151,10 +153,15 @@ def _crowd_words(before: Steps, after: Steps) -> str:
 
 
 def processor_share(steps: Steps) -> float:
-    """For what part of what it does not wait in Python the training thread has a processor."""
-    waits = steps.seconds("data_wait") + steps.seconds("gradient_sync")
-    whole = steps.total_s - waits
-    return float(np.nansum(steps.column("cpu_s"))) / whole if whole > 0 else 1.0
+    """For what part of what it does not wait in Python the training thread has a processor.
+
+    1 where that was not measured.
+    """
+    used = steps.column("cpu_s")
+    whole = steps.total_s - steps.seconds("data_wait") - steps.seconds("gradient_sync")
+    if whole <= 0 or np.isnan(used).any():
+        return 1.0
+    return float(used.sum()) / whole
 
 
 def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:
@@ -171,7 +178,7 @@ def _crowded(facts: Facts) -> Iterator[Sign]:
     """The training gets less of its processors than it wants."""
     now = facts.now()
     share = processor_share(now)
-    per_s = float(np.nansum(now.column("involuntary_switches"))) / now.total_s
+    per_s = float(now.column("involuntary_switches", missing=0.0).sum()) / now.total_s
     if share >= _BUSY or per_s < 20:  # a scheduler's slice is 3 to 50 ms
         return
     yield Sign(
