@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import probing
 from probing.messages.common import Backtrace
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import Target, program_path, wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -48,3 +51,20 @@ def test_the_wait_is_told_in_pytorchs_terms(
     assert [frame.file for frame in seen.threads[0].frames if "/agent/sources/" in frame.file] == []
     wait_until(lambda: look({"python", "native"}), f"{mode}: {says}, with C functions")
     assert "returned" not in target.output
+
+
+def test_the_main_thread_is_the_jobs_however_near_the_top_we_stand(tmp_path: Path) -> None:
+    """A loop over a DataLoader at the top of a script has our frame as its second one."""
+    script = str(program_path("shallow"))
+    target = Target([sys.executable, script], tmp_path / "home", tmp_path)
+    try:
+        target.wait_for_output("ready")
+        target.wait_for_agent()
+        done = target.run(str(target.pid), "backtrace", "--format", "json")
+        trace = json.loads(done.stdout)
+    finally:
+        target.reap()
+    assert trace["source"] == "agent"
+    main = next(thread for thread in trace["threads"] if thread["is_main"])
+    assert main["frames"][-1]["func"] == "<module>"
+    assert "DataLoader worker" in main["waiting"]

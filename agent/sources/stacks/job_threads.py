@@ -17,8 +17,8 @@ from ....own_files import AGENT
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ...recording.training_thread import is_main, number_of
 
-_OUTERMOST = 4
-"""A thread's outermost frames: three of `threading`, and the function that it was started for."""
+_THREADING = "/threading.py"
+"""A thread's outermost frames are of this file, before the function that it was started for."""
 
 
 class JobThread(NamedTuple):
@@ -94,9 +94,14 @@ def _with_strangers(known: list[JobThread], frames: Mapping[int, FrameType]) -> 
 
 
 def _is_agents(frame: FrameType | None) -> bool:
-    """Whether what a thread was started for is the agent's."""
+    """Whether what a thread was started for is the agent's.
+
+    The first frame that is not of `threading` decides: in the job's own thread the agent may stand
+    a frame or two further in, such as around a DataLoader's next batch.
+    """
     files: list[str] = []
     while frame is not None:
         files.append(frame.f_code.co_filename)
         frame = frame.f_back
-    return any(file.startswith(AGENT) for file in files[-_OUTERMOST:])
+    started = next((file for file in reversed(files) if not file.endswith(_THREADING)), "")
+    return started.startswith(AGENT)
