@@ -35,12 +35,13 @@ from . import (
 )
 from .facts import Facts
 from .findings import Finding, NotLookedAt, Rule, Sign, finding_of
-from .ranks import JOB_RULES, Job
+from .ranks import JOB_RULES, Job, times_of
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.asking import Outcome
     from ...cluster.job.members import Member
+    from ...cluster.ranks.times import RankTimes
     from ..hang.evidence import Verdict
 
 RULES: tuple[Rule, ...] = tuple(
@@ -149,6 +150,8 @@ def examine(
             members, timeout_s=timeout_s, token=token, asked=asked
         )
     ]
+    for group in groups:
+        group.ask_times(timeout_s, token)
     verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
     begun: list[_Judged] = []
 
@@ -188,6 +191,13 @@ class _Group:
         self.verdict = verdict
         self.seen = [member for member in members if member.state != "missing"]
         self.chosen = _chosen(self.seen, verdict)
+        self.times: tuple[RankTimes, ...] = ()
+
+    def ask_times(self, timeout_s: float, token: str | None) -> None:
+        """Have the ranks tell of their last steps, before looks at them slow any down."""
+        if len(self.seen) > 1 and self.verdict.outcome == "fine":
+            asking = Asking(members=tuple(self.seen), timeout_s=timeout_s, token=token)
+            self.times = times_of(asking)
 
 
 class _How(NamedTuple):
@@ -294,7 +304,8 @@ def _judge_job(
     """The rules that compare ranks."""
     ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
     asking = Asking(members=tuple(group.seen), timeout_s=how.timeout_s, token=how.token)
-    job = Job(ranks=ranks, asking=asking, stands_still=group.verdict.outcome != "fine")
+    still = group.verdict.outcome != "fine"
+    job = Job(ranks=ranks, asking=asking, stands_still=still, times=group.times)
     findings: list[Finding] = []
     missed: dict[str, str] = {}
     for job_rule in JOB_RULES if len(ranks) > 1 else ():

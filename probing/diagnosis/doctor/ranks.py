@@ -23,6 +23,7 @@ from .findings import NotLookedAt, Rule, Sign
 if TYPE_CHECKING:
     from ...cluster.ranks.gathering import Asking
     from ...cluster.ranks.pace import RankPace
+    from ...cluster.ranks.times import RankTimes
 
 _SAME_LOSSES = 8
 _LAST = 40
@@ -41,11 +42,13 @@ class Job:
         ranks: What each tells that was looked at.
         asking: How all of them are asked.
         stands_still: Whether nothing live may be asked.
+        times: What they spent their last steps on, before anything else was asked of them.
     """
 
     ranks: Mapping[int, Facts]
     asking: Asking
     stands_still: bool
+    times: tuple[RankTimes, ...] = ()
 
     def need_answers(self) -> None:
         """Make sure that the ranks train.
@@ -59,10 +62,14 @@ class Job:
             raise NotLookedAt("not all ranks are alive")
 
 
+def times_of(asking: Asking) -> tuple[RankTimes, ...]:
+    """What the ranks spent their last steps on."""
+    return gather_times(asking, last=_LAST)[0]
+
+
 def _straggler(job: Job) -> Iterator[Sign]:
     """Ranks hold up the others."""
-    times, _ = gather_times(job.asking, last=_LAST)
-    report = find_stragglers(times)
+    report = find_stragglers(job.times)
     if not report.stragglers:
         return
     worst = report.stragglers[0]
