@@ -18,6 +18,8 @@ from .series import last_change
 _LEAST_WAIT = 0.2
 """Less than a fifth of the time is not worth anybody's night."""
 _MOST_WAIT = 0.4
+_SHORT_S = 0.001
+"""Where a step is so short, a batch from memory takes a part of it by itself."""
 _MANY_BATCHES = 20
 _SLOW_WORKER = 3.0
 """One worker is slow where its batches are waited for by so many times as long as the others'."""
@@ -60,8 +62,9 @@ def _data_wait(facts: Facts) -> Iterator[Sign]:
         words.append(f"{percent(before)} of a step before step {since}")
     else:
         since = before = None
+    is_short = now.seconds("data_wait") / len(now) < _SHORT_S
     yield Sign(
-        certainty="certain" if share >= _MOST_WAIT else "likely",
+        certainty="certain" if share >= _MOST_WAIT else "possible" if is_short else "likely",
         summary=f"The training waits for its data: {percent(share)} of each step"
         + (f" since step {since}, {percent(before)} before" if before is not None else "")
         + "".join(f"; {word}" for word in words[1:2]),
@@ -250,7 +253,8 @@ RULES = (
         subject="data",
         symptom="The processor or accelerator idles between steps while a batch is made.",
         evidence="`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most"
-        " of them (less is not worth anybody's night); certain from two fifths. A worker stands"
+        " of them (less is not worth anybody's night); certain from two fifths, else only possible"
+        " below a millisecond a step. A worker stands"
         " out whose batches are waited for three times as long as the others'.",
         certainty="certain",
         gravity=40,

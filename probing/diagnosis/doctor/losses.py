@@ -149,7 +149,9 @@ def _spike(facts: Facts) -> Iterator[Sign]:
     after = losses[place + 1 : place + 4]
     back = len(after) < 3 or float(np.median(after)) < usual + 0.3 * (losses[place] - usual)
     half = usual + 0.5 * (losses[place] - usual)
-    stays = len(losses) - place > _STAYED and float(np.median(losses[-10:])) > half
+    last, first = float(np.median(losses[-10:])), float(np.median(losses[:10]))
+    is_lost = usual < 0.2 * first < 0.5 * first < last  # what had been learned is gone
+    stays = len(losses) - place > _STAYED and (last > half or is_lost)
     high = (losses[place] - usual) / _noise(losses[max(0, place - 30) : place])
     is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
     yield Sign(
