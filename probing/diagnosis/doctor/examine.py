@@ -360,6 +360,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "diverging": frozenset({"exploding-gradients", "loss-spike"}),
     "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
     "scaler-skips": frozenset({"never-steps"}),
+    "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
     "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
     "garbage-collector": frozenset({"own-code"}),
     "checkpoints": frozenset({"own-code", "straggler"}),

@@ -57,6 +57,8 @@ _STEPS = (
     f" ORDER BY seq DESC LIMIT {MOST_STEPS}"
 )
 _EVER = (1 << 63) - 1
+_STARTING_NS = 3_000_000_000
+"""A command loads its libraries before it asks, which on few processors slows the training."""
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
 _LIBRARIES = re.compile(
@@ -184,6 +186,16 @@ class Facts:
         """
         sql = _STEPS.format(until=self._until)
         return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
+
+    @property
+    def undisturbed(self) -> Steps:
+        """The settled steps that began before the command that looks was started.
+
+        Raises:
+            NotLookedAt: There is no record of them.
+        """
+        end = self._until - (_STARTING_NS if self._until != _EVER else 0)
+        return Steps([row for row in self.steps.settled().rows if row["start_ns"] < end])
 
     def leave_out_steps_since(self, moment_ns: int) -> None:
         """Leave out steps that began while it was being looked at: that may have slowed them."""

@@ -72,7 +72,9 @@ def _growth_words(name: str, trend: Trend, report: LeakReport | None) -> str:
     leaks = report.leaks if report is not None else ()
     what = f"Memory grows: {size(trend.slope)} a step in the {name}"
     if not leaks:
-        return f"{what}; no tensor that is kept was seen in the steps that were watched"
+        return f"{what}; no tensor that is kept was seen" + (
+            f" in the {report.steps} steps that were watched" if report is not None else ""
+        )
     return f"{what}; {TITLES[leaks[0].mistake]}{_where(report)}"
 
 
@@ -101,7 +103,10 @@ def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
             return None, "who keeps it was not looked for: the looks before it took too long"
         if step_s * _WATCHED > _WATCH_S:
             return None, f"who keeps it was not looked for: a step takes {step_s:.1f} s"
-        return facts.ask("leak watch", lambda: _watch(facts, max(5.0, 5 * step_s))), ""
+        report = facts.ask("leak watch", lambda: _watch(facts, max(5.0, 5 * step_s)))
+        if report.failure is not None:
+            return None, f"who keeps it was not seen: {report.failure}"
+        return report, ""
     except NotLookedAt as error:
         return None, f"who keeps it was not looked for: {error}"
 

@@ -117,7 +117,9 @@ def _names(rows: Sequence[Row]) -> str:
 
 def _versions(rows: Sequence[Row]) -> str:
     known = [row["version"] for row in rows if row["version"] is not None]
-    return f"{min(known)} to {max(known)}" if known else "an unknown number of"
+    if not known:
+        return "an unknown number of"
+    return f"{min(known)} to {max(known)}" if min(known) < max(known) else str(known[0])
 
 
 _PARAMETERS = (

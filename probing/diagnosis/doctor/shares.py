@@ -147,7 +147,7 @@ def _own_code(facts: Facts) -> Iterator[Sign]:
     gc_share = now.seconds("gc") / now.total_s
     if share - gc_share < MOST:
         return
-    waits = processor_share(now) < 0.5
+    waits = processor_share(now) < 0.5 and not facts.crowd
     lines = [line for line in hot_lines_of(facts) if line.share >= 0.1][:3]
     sleeps = bool(lines) and bool(_SLEEPS.search(lines[0].inner))
     where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""

@@ -14,7 +14,7 @@ import numpy as np
 from ...tables import STEP_PHASES
 from ...units import duration
 from ..leaks.series import Point, classify
-from .facts import WINDOW, Facts, HotLine, Steps, percent
+from .facts import LEAST_STEPS, WINDOW, Facts, HotLine, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
 from .series import last_change
 
@@ -45,7 +45,7 @@ _CHANGES = (
 
 def _slower_since(facts: Facts) -> Iterator[Sign]:
     """Steps take longer since one of them."""
-    steps = facts.steps.settled()
+    steps = facts.undisturbed
     change = last_change(steps.column("duration"), least_ratio=_LEAST_SLOWER)
     if change is None or change.after <= change.before:
         return
@@ -176,7 +176,9 @@ def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:
 
 def _crowded(facts: Facts) -> Iterator[Sign]:
     """The training gets less of its processors than it wants."""
-    now = facts.now()
+    now = facts.undisturbed.last()
+    if len(now) < LEAST_STEPS:
+        raise NotLookedAt(f"only {len(now)} steps were made before the command was started")
     share = processor_share(now)
     per_s = float(now.column("involuntary_switches", missing=0.0).sum()) / now.total_s
     if share >= _BUSY or per_s < 20:  # a scheduler's slice is 3 to 50 ms
