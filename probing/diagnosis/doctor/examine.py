@@ -34,7 +34,7 @@ from . import (
     stops,
 )
 from .facts import Facts
-from .findings import Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
 from .ranks import JOB_RULES, Job, times_of
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ MOST_MEMBERS = 32
 _RULES_S = 16.0
 _TOO_LATE = f"the looks before it took longer than {_RULES_S:.0f} s"
 _NOT_THOROUGH = "a watch waits for no step of the training"
+_SUREST_FIRST = tuple(CERTAINTIES)
 _ABOUT_NOW = frozenset({"crashed", "stops"})
 
 
@@ -256,8 +257,7 @@ def _chosen(members: Sequence[Member], verdict: Verdict) -> list[Member]:
     """Whom to look at one by one: those that the verdict names, and others in their order."""
     named = {cause.rank for cause in verdict.causes}
     ordered = sorted(members, key=lambda m: m.rank not in named if m.rank is not None else True)
-    chosen = ordered[:MOST_MEMBERS]
-    return [member for member in members if member in chosen]
+    return [member for member in members if member in ordered[:MOST_MEMBERS]]
 
 
 def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
@@ -327,11 +327,12 @@ def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
             by_rule.setdefault(rule.name, []).append((one.member, rule, sign))
     findings = []
     for those in by_rule.values():
-        _, rule, sign = max(those, key=lambda found: (found[2].weight, found[2].certainty))
+        _, rule, sign = min(
+            those, key=lambda found: (_SUREST_FIRST.index(found[2].certainty), -found[2].weight)
+        )
         finding = finding_of(rule, sign, asked=asked)
         members = list({id(member): member for member, _, _ in those}.values())
-        is_of_job = rule.group in _ABOUT_NOW
-        if of > 1 and not is_of_job:
+        if of > 1 and rule.group not in _ABOUT_NOW:
             who = names_of(members)
             finding = dataclasses.replace(
                 finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}"

@@ -1,8 +1,6 @@
-"""Rules about memory and what else a process holds more and more of.
+"""Rules about memory: what grows, what is near its limit, what takes most of it.
 
-Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. What was
-started or made again and again is told by when each was: things that all came at the start are a
-pool, things that came one by one all along are a leak.
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
 """
 
 from __future__ import annotations

@@ -153,6 +153,20 @@ def test_a_rule_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> No
     assert examine._healthy(findings, missed) == ("memory",)
 
 
+def test_the_surest_of_several_ranks_is_told() -> None:
+    """A rule that is certain on one rank and possible on another is certain."""
+    rule = _rule("slow", 10)
+    signs_of = {0: Sign(certainty="possible", summary="maybe", weight=1.0),
+                1: Sign(certainty="certain", summary="is", weight=0.1)}  # fmt: skip
+    judged = [
+        examine._Judged(dataclasses.replace(of.member, rank=rank), of, [(rule, sign)], {})
+        for rank, sign in signs_of.items()
+        for of in [facts({})]
+    ]
+    (finding,) = examine._merged(judged, "1", of=2)
+    assert (finding.certainty, finding.summary) == ("certain", "Ranks 0-1: Is")
+
+
 def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     """Each cause that is named hides its effects only, and every name is one of a rule."""
     names = {rule.name for rule in examine.ALL_RULES}
