@@ -51,6 +51,9 @@ _HANDSHAKE_S = 5.0
 _LINGER_S = 1.0
 """How long the rest of a refused body is read, so that the refusal arrives."""
 _RETRY_S = 0.1
+_END_S = 1.0
+"""How long what is served may take to end, where the serving fails."""
+_END_TRIES = 3
 _REFUSAL_S = 0.1
 """How long a sender that asks too often waits to be told so: to ask on and on costs little."""
 
@@ -121,6 +124,7 @@ class Server:
             self._close_handlers()
             raise
         finally:
+            self._end_tasks()
             self._loop.close()
             self.abandon()  # whoever still waits for an answer learns that none will come
 
@@ -129,6 +133,23 @@ class Server:
         try:
             self._loop.call_soon_threadsafe(self._stopping.set)
         except RuntimeError:  # the loop is closed: it has ended already
+            return
+
+    def _end_tasks(self) -> None:
+        """Have what still runs come to its end while there is a loop to end it on.
+
+        A coroutine or a transport that is freed after its loop says so on the host's stderr.
+        """
+        for _ in range(_END_TRIES):
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            try:
+                if tasks:
+                    self._loop.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
+                self._loop.run_until_complete(asyncio.sleep(0))  # what they had called soon
+            except BaseException:  # noqa: BLE001, S112 - what ended the serving may come again
+                continue
             return
 
     def abandon(self) -> None:

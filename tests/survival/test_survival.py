@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 
 import probing
 from probing.ring.reader import read_ring
+from probing.rundir.folders import short_path
 from tests.faults import Reached
 from tests.harness.targets import DEADLINE_S, Target, clean_env, program_path, wait_until
 
@@ -51,6 +54,41 @@ def test_a_killed_loop_is_restarted_and_then_off(
     fault.equals("after death 3: SQL", [{"x": 1}], job.query("SELECT 1 AS x").to_pylist())
     fault.equals("the program printed", "ready\n" + "injected\n" * 3, target.output)
     fault.equals("the program runs", None, target.process.poll())
+
+
+@pytest.mark.anypython
+@pytest.mark.fault("T9")
+def test_a_killed_loop_is_silent_about_connections_that_it_held(
+    program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, fault: Reached
+) -> None:
+    """Clients that keep a connection lose it without a word to the program."""
+    target = program("killed_loop", PROBING="all", PYTHONDEVMODE="1")
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    monkeypatch.setenv("PROBING_HOME", str(target.home))
+    job = probing.connect(target.pid)
+    with contextlib.ExitStack() as clients:
+        for death in (1, 2):
+            assert asked(job) == "answered"
+            held = [clients.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)]
+            for client in held:
+                client.settimeout(DEADLINE_S)
+                with short_path(target.folder.socket) as path:
+                    client.connect(path)
+                client.sendall(b"GET /v1/ping HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(9) == b"HTTP/1.1 "
+            kill_loop(target, death)  # it wakes to look whether its clients get on
+            wait_for_their_end(held)
+    printed = "ready\n" + "injected\n" * 2
+    fault.equals("with connections open, the program printed", printed, target.output)
+
+
+def wait_for_their_end(connections: list[socket.socket]) -> None:
+    """Read until the other side has closed them all."""
+    for connection in connections:
+        with contextlib.suppress(ConnectionError):
+            while connection.recv(4096):
+                pass
 
 
 def kill_loop(target: Target, death: int) -> None:
