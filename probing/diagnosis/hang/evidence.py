@@ -58,6 +58,7 @@ DoingKind = Literal[
 _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
 _WORDLESS = "ended without a word"
+_LEFT = "left by itself"
 _OUT_OF_MEMORY = "he kernel killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
@@ -233,6 +234,11 @@ class RankEvidence:
     def is_wordless(self) -> bool:
         """Whether it has ended as after SIGKILL."""
         return self.state == "dead" and _WORDLESS in (self.ending or "")
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has ended by itself and in failure, as by `sys.exit(1)`."""
+        return self.state == "dead" and _LEFT in (self.ending or "")
 
     @property
     def was_short_of_memory(self) -> bool:
