@@ -74,11 +74,11 @@ def test_no_child_born_during_an_attach_finds_an_import_unfinished() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("quarter", range(4))
-def test_a_hundred_thousand_are_born_during_a_hundred_attaches(quarter: int) -> None:
-    """The same of 1,000 children at each of 25 attaches, four times."""
-    born, _ = attach_while_forking(25, children=1000)
-    assert born.well >= 25_000, quarter
+@pytest.mark.parametrize("part", range(10))
+def test_a_hundred_thousand_are_born_during_a_hundred_attaches(part: int) -> None:
+    """The same of 1,000 children at each of ten attaches, ten times."""
+    born, _ = attach_while_forking(10, children=1000)
+    assert born.well >= 10_000, part
     assert (born.unfinished, born.hung) == (0, 0)
 
 

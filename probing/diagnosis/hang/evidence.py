@@ -146,6 +146,9 @@ class Work:
         read_rate: Bytes per second that it read.
         written_rate: Bytes per second that it wrote.
         has_moved_on: Whether it was at another line of its own code.
+        is_ready: Whether that thread ran, or was ready to, at both looks.
+        others_cpu: How many processors the other threads of it used, where it may wait for any of
+            them, as nobody could tell which.
     """
 
     cpu: float = 0.0
@@ -154,6 +157,8 @@ class Work:
     read_rate: float = 0.0
     written_rate: float = 0.0
     has_moved_on: bool = False
+    is_ready: bool = False
+    others_cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
