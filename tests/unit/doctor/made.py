@@ -20,6 +20,7 @@ from probing.diagnosis.hang.evidence import Verdict
 from probing.errors import NoLabels, NotAnswering
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
+from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
 
@@ -110,7 +111,7 @@ def facts(
     """The facts of a process with such a record and such answers."""
     process: Any = MadeProcess(recorded or {}, live or {}, labels=labels, is_silent=is_silent)
     member = Member(rank=None, host="here", pid=1, world_size=None, endpoint="1", is_alive=is_alive)
-    return Facts(process, member, verdict)
+    return Facts(process, member, verdict, live_s=DEADLINE_S)
 
 
 def signs(name: str, of: Facts) -> list[Sign]:
