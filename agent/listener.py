@@ -244,8 +244,11 @@ class Listener:
 
 
 def _block_signals() -> None:
-    """Have the host's handlers run where they always did."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    """Have the host's handlers run where they always did.
+
+    But for SIGBUS, which a thread that writes to a ring gets where somebody has cut it short.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGBUS})
 
 
 def _begins_other_than_ping(connection: socket.socket) -> bool:
