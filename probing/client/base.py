@@ -30,8 +30,9 @@ from ..messages.labels import LabelsAnswer, LabelsRequest
 from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s, ready_s
 from ..reach import ladder
 from ..ring import peek as ring_peek
+from ..tables import ENVIRONMENT
 from .eval_client import results_of
-from .transports import POLL_S, Reached, live_rows, query_agent
+from .transports import POLL_S, Reached, environment_of, live_rows, query_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,10 +229,17 @@ class Process(Reached):
                 all. See the columns of python.modules.
             patient: Whether to wait as long even while the training makes no progress.
         """
-        with self._transport.asking(f"the table {table} can no longer be asked") as address:
-            return live_rows(
-                address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
-            )
+
+        def ask_agent() -> wire.LiveRows:
+            with self._transport.asking(f"the table {table} can no longer be asked") as address:
+                return live_rows(
+                    address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
+                )
+
+        folder = self._transport.folder
+        if table == ENVIRONMENT.name and folder is not None:
+            return environment_of(folder, ask_agent)
+        return ask_agent()
 
     def profile(
         self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from ..errors import (
     ConnectionLost,
     InternalError,
     NoSuchProcess,
+    NotAnswering,
     NotProbed,
     NotProbing,
     NotPython,
@@ -265,6 +266,23 @@ def live_rows(
         table=table,
     )
     return _received(wire.LiveRows, data)
+
+
+def environment_of(folder: ProcessFolder, ask_agent: Callable[[], wire.LiveRows]) -> wire.LiveRows:
+    """The rows of python.environment: from the agent, else what is kept in the run folder.
+
+    Raises:
+        ProbingError: The agent does not answer, or has ended, and nothing is kept.
+    """
+    from ..postmortem.environment import kept_environment
+
+    try:
+        return ask_agent()
+    except (ConnectionLost, NotAnswering, NotProbed, ProcessEnded):
+        kept = kept_environment(folder)
+        if kept is None:
+            raise
+        return kept
 
 
 def _received(cls: type[T], data: bytes) -> T:
