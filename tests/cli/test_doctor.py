@@ -169,6 +169,21 @@ def test_a_job_of_ranks_is_one_patient(job: StartJob) -> None:
     assert "different-parameters" not in sure(report)
 
 
+def test_a_module_outside_of_ddp_is_told_as_such(job: StartJob) -> None:
+    """What differs is named with the reason, and the advice is to wrap it, not to broadcast."""
+    started = job("ailing", "outside", ranks=2)
+    for rank in range(2):
+        started.wait_for_rank(rank, "step 40")
+    done = started.run("-t", "all", "doctor", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {one["rule"]: one for one in json.loads(done.stdout)["findings"]}
+    assert (
+        "all of Linear: outside of DistributedDataParallel"
+        in (found["different-parameters"]["summary"])
+    )
+    assert found["different-parameters"]["fix"].startswith("Wrap it, too")
+
+
 def test_a_process_that_is_not_there(training: Target) -> None:
     """One sentence and an exit code, no traceback."""
     done = training.run("999999", "doctor")

@@ -33,13 +33,13 @@ _SAVED = (
 _CALLED = (
     "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
     " median(bytes) AS bytes FROM python.collectives WHERE duration IS NOT NULL"
-    " AND step >= {first} AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
+    " AND step BETWEEN {first} AND {last} AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
     " GROUP BY ALL ORDER BY total DESC"
 )
 _MODULES = (
     "SELECT module, class, root, max(depth) AS depth, count(*) AS calls, sum(duration) AS total"
     " FROM python.torch_trace WHERE stage = 'forward' AND duration IS NOT NULL"
-    " AND step >= {first} GROUP BY ALL"
+    " AND step BETWEEN {first} AND {last} GROUP BY ALL"
 )
 
 
@@ -114,8 +114,7 @@ def _garbage(facts: Facts) -> Iterator[Sign]:
 def _collectives(facts: Facts) -> Iterator[Sign]:
     """Collectives take much of each step."""
     now = facts.now()
-    first = now.numbers[0]
-    rows = facts.rows(_CALLED.format(first=first))
+    rows = facts.rows(_CALLED.format(first=now.numbers[0], last=now.numbers[-1]))
     total = sum(row["total"] for row in rows)
     share = min(1.0, total / now.total_s)
     calls = sum(row["calls"] for row in rows) / len(now)
@@ -167,7 +166,7 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
     shares = now.shares()
     if shares["forward"] + shares["backward"] < _LARGE:
         return
-    rows = facts.rows(_MODULES.format(first=now.numbers[0]))
+    rows = facts.rows(_MODULES.format(first=now.numbers[0], last=now.numbers[-1]))
     whole = sum(row["total"] for row in rows if row["depth"] == 0)
     found = _heaviest(rows, whole)
     if found is None or not whole:

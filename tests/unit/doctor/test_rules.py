@@ -137,6 +137,11 @@ def _collectives(calls: int, wait_s: float, size: int) -> Facts:
     return facts({"steps": steps(40), "collectives": made})
 
 
+def _trained_meanwhile(table: str, rows: list[dict[str, Any]]) -> Facts:
+    """A record that has rows of steps that ended after the steps were read."""
+    return facts({"steps": steps(40), table: rows})
+
+
 def _memory(values: Callable[[int], float]) -> Facts:
     rows = [
         {"step": s, "phase": "after_step", "device": "cpu", "resident_bytes": int(values(s))}
@@ -282,6 +287,13 @@ CASES = (
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(40)
         for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.039), ("a.0", 2, 0.02), ("a.1", 2, 0.018))))}),
         None),
+    Case("one-module", lambda: _trained_meanwhile("torch_trace", _trace(*(
+        {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(80)
+        for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))),
+        "possible", None, "1.0 calls"),
+    Case("collectives", lambda: _trained_meanwhile("collectives", [
+        {"step": s, "op": "all_reduce", "caller": "t.py:9", "duration": 0.02, "wait_ns": 20_000_000,
+         "bytes": 9 * _MIB} for s in range(80)]), None),
     Case("small-batches", _steps(duration=0.002, samples=1), "possible"),
     Case("small-batches", _steps(duration=0.2, samples=1), None),
     # memory
