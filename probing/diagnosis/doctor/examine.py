@@ -24,6 +24,7 @@ from . import (
     gradients,
     learning,
     losses,
+    machine,
     memory,
     modes,
     parameters,
@@ -58,6 +59,7 @@ RULES: tuple[Rule, ...] = tuple(
         piling,
         speed,
         shares,
+        machine,
         setup,
     )
     for rule in room.RULES
@@ -366,6 +368,7 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "garbage-collector": frozenset({"own-code"}),
     "checkpoints": frozenset({"own-code", "straggler"}),
     "profiler-on": frozenset({"memory-grows"}),
+    "throttled": frozenset({"crowded-processors"}),
     "slower-and-slower": frozenset({"slower-since"}),
     "straggler": frozenset({"collectives"}),
     "rate-zero": frozenset({"loss-flat"}),

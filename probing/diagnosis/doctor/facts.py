@@ -148,10 +148,17 @@ class Facts:
     Attributes:
         verdict: What `hang` says of it or its job; None where that was not asked.
         is_alive: Whether it runs.
+        proc: Where the kernel tells of the processes of this machine.
     """
 
     def __init__(
-        self, process: Process, member: Member, verdict: Verdict | None, *, live_s: float = 12.0
+        self,
+        process: Process,
+        member: Member,
+        verdict: Verdict | None,
+        *,
+        live_s: float = 12.0,
+        proc: str = "/proc",
     ) -> None:
         """Ask nothing yet.
 
@@ -159,6 +166,7 @@ class Facts:
             live_s: For how long live questions are begun: a process that is slow to answer is not
                 asked for ever.
         """
+        self.proc = proc
         self._process, self.member, self.verdict = process, member, verdict
         self._live_s, self._end = live_s, time.monotonic() + live_s
         self._until = _EVER

@@ -161,8 +161,8 @@ def _outside(job: Job, names: Sequence[str]) -> str:
 
 
 _INTO_DDP = (
-    "Wrap it, too: one DistributedDataParallel around a module that has all of them; else all_reduce"
-    " its gradients before optimizer.step(). Load the same parameters on all ranks once."
+    "Wrap it, too: one DistributedDataParallel around a module that has all; else all_reduce its"
+    " gradients before optimizer.step(). Load the same parameters on all ranks once."
 )
 
 

@@ -33,7 +33,8 @@ _SAVED = (
 _CALLED = (
     "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
     " median(bytes) AS bytes FROM python.collectives WHERE duration IS NOT NULL"
-    " AND step BETWEEN {first} AND {last} AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
+    " AND step BETWEEN {first} AND {last}"
+    " AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
     " GROUP BY ALL ORDER BY total DESC"
 )
 _MODULES = (

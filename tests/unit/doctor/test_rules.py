@@ -137,6 +137,11 @@ def _collectives(calls: int, wait_s: float, size: int) -> Facts:
     return facts({"steps": steps(40), "collectives": made})
 
 
+def _swapped(size: int) -> dict[str, list[dict[str, Any]]]:
+    row = {"pid": 1, "role": "trainer", "name": "python", "private_bytes": _MIB, "swap_bytes": size}
+    return {"host_memory": [row]}
+
+
 def _trained_meanwhile(table: str, rows: list[dict[str, Any]]) -> Facts:
     """A record that has rows of steps that ended after the steps were read."""
     return facts({"steps": steps(40), table: rows})
@@ -312,6 +317,10 @@ CASES = (
     Case("out-of-memory", lambda: facts({"ooms": [{"step": 3, "requested_bytes": _MIB << 20,
          "device": "cpu", "phase": "forward", "error": "RuntimeError: no memory"}]}), "certain", 3),
     Case("out-of-memory", lambda: facts({}), None),
+    Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, _swapped(900 * _MIB)),
+         "likely"),
+    Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, _swapped(0)), None),
+    Case("swapping", lambda: facts({"steps": steps(60)}, _swapped(900 * _MIB)), None),
     # set-up
     Case("too-many-threads", _environment(num_threads="8", cpus="1"), "certain"),
     Case("too-many-threads", _environment(num_threads="1", cpus="2"), None),
@@ -327,6 +336,7 @@ ELSEWHERE = {
     "zero-gradients", "vanishing-gradients", "not-zeroed", "reseeded",
     "descriptors", "threads", "processes", "shared-memory-files",
     "tf32-off",  # below: it needs an accelerator
+    "throttled",  # test_machine.py: it looks at the kernel's files
 }  # fmt: skip
 
 
