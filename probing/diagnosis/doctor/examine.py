@@ -21,6 +21,7 @@ from ...errors import ProbingError
 from ..hang.diagnosis import diagnose_each
 from . import (
     data,
+    device,
     gradients,
     learning,
     losses,
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = tuple(
         speed,
         shares,
         machine,
+        device,
         setup,
     )
     for rule in room.RULES
@@ -371,6 +373,8 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "throttled": frozenset({"crowded-processors"}),
     "slower-and-slower": frozenset({"slower-since"}),
     "straggler": frozenset({"collectives"}),
+    "object-collectives": frozenset({"collectives", "own-code"}),
+    "synchronises": frozenset({"own-code", "host-bound"}),
     "rate-zero": frozenset({"loss-flat"}),
 }
 """What follows from what."""

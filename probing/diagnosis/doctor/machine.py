@@ -147,8 +147,8 @@ RULES = (
         subject="processors",
         symptom="Steps take several times as long as their processor time, at regular intervals.",
         evidence="`nr_throttled` and `nr_periods` of cpu.stat, of the cgroups around the process:"
-        f" {percent(_THROTTLED)} of the periods of one second, and {percent(_THROTTLED_EVER)} of all"
-        " since the cgroup was made.",
+        f" {percent(_THROTTLED)} of the periods of one second, and of all since the cgroup was made"
+        f" {percent(_THROTTLED_EVER)}.",
         certainty="certain",
         gravity=46,
         fix="Raise the quota (`cpu.max`, resources.limits.cpu, --cpus), or use as few threads as it"

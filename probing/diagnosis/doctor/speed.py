@@ -14,7 +14,7 @@ import numpy as np
 from ...tables import STEP_PHASES
 from ...units import duration
 from ..leaks.series import Point, classify
-from .facts import LEAST_STEPS, WINDOW, Facts, HotLine, Steps, percent
+from .facts import WINDOW, Facts, HotLine, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
 from .series import last_change
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -142,6 +143,50 @@ def _swapped(size: int) -> dict[str, list[dict[str, Any]]]:
     return {"host_memory": [row]}
 
 
+def _on_device(  # of a training that computes for a part of each step on an accelerator
+    busy: float, stacks: list[tuple[tuple[str, ...], int]] | None = None, **columns: Any
+) -> Make:
+    times = [{"step": s, "depth": 0, "stage": "forward", "device_s": 0.1 * busy} for s in range(60)]
+    made = steps(60, **{"device_s": 0.1, "host_bound": True, **columns})
+    return lambda: facts({"steps": made, "device_times": times}, stacks=stacks)
+
+
+def _at(text: str, count: int, *below: str) -> tuple[tuple[str, ...], int]:
+    """Samples at the line of this file that has a text."""
+    return ("thread (1): MainThread", f"train ({__file__}:{_line(text)})", *below), count
+
+
+def _a_script(loss: Any, model: Any, torch: Any) -> None:  # read by `_at`, never called
+    print(loss.item())
+    torch.cuda.empty_cache()
+    loss = model(loss)
+
+
+def _reserved(reserved: float, peak: float, total: float = 80.0) -> Make:
+    row = {"phase": "after_step", "device": "cuda:0", "device_total_bytes": int(total * _GIB),
+           "allocated_bytes": _GIB, "reserved_bytes": int(reserved * _GIB)}  # fmt: skip
+    rows = [
+        {**row, "step": s, "peak_bytes": int(peak * _GIB) if s == 3 else _GIB} for s in range(9)
+    ]
+    return lambda: facts({"memory": rows})
+
+
+def _objects(calls: int, *below: str) -> Make:
+    place = f"{Path(__file__).name}:{_line('loss = model(loss)')}"
+    rows = [
+        {"step": s, "op": "all_gather", "caller": place,
+         "duration": 0.01, "wait_ns": 10_000_000, "bytes": 8}
+        for s in range(calls)
+    ]  # fmt: skip
+    stacks = [_at("loss = model(loss)", 60, *below), _at("print(loss.item())", 40)]
+    return lambda: facts({"steps": steps(60), "collectives": rows}, stacks=stacks)
+
+
+def _line(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if line.strip() == text)
+
+
 def _trained_meanwhile(table: str, rows: list[dict[str, Any]]) -> Facts:
     """A record that has rows of steps that ended after the steps were read."""
     return facts({"steps": steps(40), table: rows})
@@ -164,7 +209,7 @@ def _labels(shift: str) -> LabelsAnswer:
 
 
 _NAN = math.nan
-_MIB = 1 << 20
+_MIB, _GIB = 1 << 20, 1 << 30
 _NOISE: Callable[[int], float] = lambda step: 1.0 + 0.3 * ((31 * step) % 17 - 8) / 8  # noqa: E731
 CASES = (
     # numbers: loss and rate
@@ -321,6 +366,25 @@ CASES = (
          "likely"),
     Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, _swapped(0)), None),
     Case("swapping", lambda: facts({"steps": steps(60)}, _swapped(900 * _MIB)), None),
+    # an accelerator, and what is sampled
+    Case("synchronises", _on_device(0.3, [_at("print(loss.item())", 40),
+         _at("loss = model(loss)", 60)]), "likely", None, "print(loss.item())"),
+    Case("synchronises", _on_device(0.3, [_at("torch.cuda.empty_cache()", 15),
+         _at("loss = model(loss)", 85)]), "possible", None, "empty_cache"),
+    Case("synchronises", _on_device(0.9, [_at("print(loss.item())", 40)]), None),
+    Case("synchronises", _on_device(0.3, [_at("loss = model(loss)", 100)]), None),
+    Case("host-bound", _on_device(0.3), "possible"),
+    Case("host-bound", _on_device(0.9), None),
+    Case("host-bound", _on_device(0.3, host_bound=False), None),
+    Case("host-bound", _on_device(0.3, data_wait_s=0.05), None),
+    Case("fragmentation", _reserved(75, 40), "likely"),
+    Case("fragmentation", _reserved(40, 20), "possible"),
+    Case("fragmentation", _reserved(40, 38), None),
+    Case("object-collectives", _objects(60, "all_gather_object (/site-packages/torch/d.py:3)"),
+         "likely", None, "all_gather_object at"),
+    Case("object-collectives", _objects(60, "all_gather (/site-packages/torch/d.py:3)"), None),
+    Case("object-collectives", _objects(3, "all_gather_object (/site-packages/torch/d.py:3)"),
+         None),
     # set-up
     Case("too-many-threads", _environment(num_threads="8", cpus="1"), "certain"),
     Case("too-many-threads", _environment(num_threads="1", cpus="2"), None),
