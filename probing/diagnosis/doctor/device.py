@@ -14,7 +14,7 @@ import numpy as np
 from ...units import duration, size
 from .facts import Facts, HotLine, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
-from .speed import hot_lines_of, in_words
+from .speed import in_words
 
 _IDLE = 0.6
 """A device that works for less of a step has room for most of another one."""
@@ -97,7 +97,7 @@ def _synchronises(facts: Facts) -> Iterator[Sign]:
     busy = _busy(facts, now)
     if busy is not None and busy > _BUSY:
         return  # the host waits there for what takes its time anyway
-    lines = [line for line in hot_lines_of(facts) if line.share >= _LEAST_LINE / 2]
+    lines = [line for line in facts.hot_lines() if line.share >= _LEAST_LINE / 2]
     found = [line for line in lines if _WAITS.search(f"{line.source} {line.inner}(")]
     share = sum(line.share for line in found)
     if share < _LEAST_LINE:

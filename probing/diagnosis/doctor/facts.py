@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
+from ...linux.processors import processor_times
 from ...tables import STEP_PHASES
 from .findings import NotLookedAt
 from .series import Floats
@@ -64,7 +65,7 @@ _STARTING_NS = 3_000_000_000
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
 _LIBRARIES = re.compile(
-    r"/probing/(?:agent|safety)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
+    r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
 )
 _FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 
@@ -155,6 +156,7 @@ class Facts:
         verdict: What `hang` says of it or its job; None where that was not asked.
         is_alive: Whether it runs.
         proc: Where the kernel tells of the processes of this machine.
+        processor_times: What each of those had used of the processors, and at which moment.
     """
 
     def __init__(
@@ -180,6 +182,8 @@ class Facts:
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
+        here = folder is not None and self.is_alive
+        self.processor_times = (processor_times() if here else {}, time.monotonic())
 
     @property
     def folder(self) -> ProcessFolder | None:

@@ -56,9 +56,12 @@ def _others(facts: Facts) -> list[User]:
     pid = _pid(facts)
     if pid is None:
         return []
-    before, began = processor_times(), time.monotonic()
-    time.sleep(_LOOK_S)
-    after, seconds = processor_times(), time.monotonic() - began
+    before, began = facts.processor_times
+    seconds = time.monotonic() - began
+    if seconds < _LOOK_S:
+        time.sleep(_LOOK_S - seconds)
+        seconds = _LOOK_S
+    after = processor_times()
     command = descendants(os.getpid()) | {os.getpid(), os.getppid()}
     users = users_between(before, after, seconds, but=command | {pid})
     own = descendants(pid)
@@ -183,7 +186,7 @@ RULES = (
         symptom="All of a step takes longer than on an idle machine.",
         evidence="`cpu_s` and `involuntary_switches` of python.steps: the training thread has a"
         " processor for less than three quarters of what it does not wait, and is preempted. Who"
-        " uses them is looked at for a second.",
+        " uses them is what the kernel counts from then on until it is judged.",
         certainty="possible",
         gravity=34,
         fix="Give the training processors of its own: taskset, cpuset, --cpus-per-task.",

@@ -150,7 +150,7 @@ def _object_collectives(facts: Facts) -> Iterator[Sign]:
     often = {row["caller"] for row in rows if row["calls"] >= len(now) / 2}
     lines = [
         (line, name)
-        for line in hot_lines_of(facts)
+        for line in (facts.hot_lines() if often else [])
         if line.place in often and (name := _object_call(line.below))
     ]
     share = sum(line.share for line, _ in lines)

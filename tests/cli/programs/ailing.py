@@ -37,7 +37,7 @@ class Deep(nn.Module):
         return self.head(x)
 
 
-def model_of(way: str) -> nn.Module:
+def model_of(way: str) -> nn.Sequential | Deep:
     if way == "vanishing":
         return Deep()
     model = nn.Sequential(
@@ -84,7 +84,7 @@ def main() -> None:
     is_rank = "RANK" in os.environ
     if is_rank:
         dist.init_process_group("gloo")
-    if way == "outside":
+    if way == "outside" and isinstance(model, nn.Sequential):
         generator.manual_seed(dist.get_rank())
         body, head = DistributedDataParallel(model[:-1]), model[-1]
         predict = lambda x: head(body(x))  # noqa: E731

@@ -18,6 +18,7 @@ from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Sign
 from probing.diagnosis.hang.evidence import Verdict
 from probing.errors import NoLabels, NotAnswering
+from probing.messages.common import Armed, ArmedAnswer
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
 
@@ -110,6 +111,16 @@ class MadeProcess:
     def sample(self, *_: object, **__: object) -> object:
         """Where its threads were."""
         return _Sampled(self._stacks or ())
+
+    def arm(self, what: str, steps: int, **_: object) -> ArmedAnswer:
+        """What is armed is over at once: its rows are in the record."""
+        found = self.query("SELECT min(step) AS first, max(step) AS last FROM python.gradients")
+        first, last = found.to_pylist()[0].values()
+        armed = Armed(
+            what=what, number=1, state="over", steps=steps, done=steps, first_step=first,
+            last_step=last, found=1, still_s=0.0,
+        )  # fmt: skip
+        return ArmedAnswer(armed=(armed,))
 
     def labels(self, **_: object) -> object:
         """Those of the next batch."""
