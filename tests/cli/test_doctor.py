@@ -122,6 +122,52 @@ def test_a_fault_of_the_numbers_is_named(
     assert f"probing {target.pid} " in finding["next"]
 
 
+@pytest.mark.parametrize(
+    ("way", "rule"),
+    [
+        ("zeroed", "thrown-gradients"),
+        ("skips", "thrown-gradients"),
+        ("rounded", "no-update"),
+        ("stale", "no-optimizer"),
+        ("denormal", "denormals"),
+    ],
+)
+def test_what_becomes_of_gradients_is_named(program: Start, way: str, rule: str) -> None:
+    """Gradients that are thrown away, change nothing, or leave numbers that only decay."""
+    target = program("updating", way)
+    target.wait_for_step(300 if way == "denormal" else 100)
+    report = examine(target)
+    found = {one["rule"]: one["certainty"] for one in report["findings"]}
+    assert rule in found, report
+    assert way == "denormal" or found[rule] != "possible"  # it is not slower within seconds
+
+
+@pytest.mark.parametrize(
+    ("way", "rule", "words"),
+    [("scheduled", "scheduler-first", "at updating.py:"), ("sizes", "broadcast-loss", "[32, 32]")],
+)
+def test_what_torch_has_warned_of_is_told(program: Start, way: str, rule: str, words: str) -> None:
+    """The warnings that nobody read are findings, with the line of the script."""
+    target = program("updating", way)
+    target.wait_for_step(30)
+    sql = "SELECT category FROM python.warnings WHERE file LIKE '%updating.py'"
+    asked = target.run(str(target.pid), "query", "--format", "csv", sql)
+    assert asked.stdout.splitlines() == ["category", "UserWarning"], asked.stderr
+    found = {one["rule"]: one for one in examine(target)["findings"]}
+    assert found[rule]["certainty"] == "likely"
+    assert words in found[rule]["summary"]
+
+
+@pytest.mark.parametrize("way", ["accumulates", "attacks", "flushed"])
+def test_what_looks_like_lost_gradients_is_healthy(program: Start, way: str) -> None:
+    """Accumulation, gradients of inputs alone, and a processor that takes denormals for 0."""
+    target = program("updating", way)
+    target.wait_for_step(300 if way == "flushed" else 100)
+    report = examine(target)
+    assert sure(report) == []
+    assert "denormals" not in {found["rule"] for found in report["findings"]}
+
+
 def test_what_piles_up_is_named(ailing: Callable[[str, int], Target]) -> None:
     """Descriptors, threads, children and files in shared memory that come one by one are found."""
     target = ailing("piling", 640)
@@ -172,6 +218,21 @@ def test_a_job_of_ranks_is_one_patient(job: StartJob) -> None:
     assert report["about"] == "ranks 0-1"
     assert report["findings"][0]["rule"] == "same-data"
     assert "different-parameters" not in sure(report)
+
+
+def test_a_module_outside_of_ddp_is_told_as_such(job: StartJob) -> None:
+    """What differs is named with the reason, and the advice is to wrap it, not to broadcast."""
+    started = job("ailing", "outside", ranks=2)
+    for rank in range(2):
+        started.wait_for_rank(rank, "step 40")
+    done = started.run("-t", "all", "doctor", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {one["rule"]: one for one in json.loads(done.stdout)["findings"]}
+    assert (
+        "all of Linear: outside of DistributedDataParallel"
+        in (found["different-parameters"]["summary"])
+    )
+    assert found["different-parameters"]["fix"].startswith("Wrap it, too")
 
 
 def test_a_process_that_is_not_there(training: Target) -> None:

@@ -337,6 +337,7 @@ class ModuleCalls:
             rows.shape = shape
             self._memory.hurry()
         rows.batch_seen(samples, tokens)
+        rows.given(shape)
         self._recording.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState) -> None:

@@ -21,9 +21,11 @@ from ...errors import ProbingError
 from ..hang.diagnosis import diagnose_each
 from . import (
     data,
+    device,
     gradients,
     learning,
     losses,
+    machine,
     memory,
     modes,
     parameters,
@@ -32,9 +34,12 @@ from . import (
     shares,
     speed,
     stops,
+    updates,
+    warned,
 )
+from .effects import without_effects
 from .facts import Facts
-from .findings import CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
 from .ranks import JOB_RULES, Job, times_of
 
 if TYPE_CHECKING:
@@ -51,6 +56,8 @@ RULES: tuple[Rule, ...] = tuple(
         losses,
         learning,
         gradients,
+        updates,
+        warned,
         parameters,
         modes,
         data,
@@ -58,6 +65,8 @@ RULES: tuple[Rule, ...] = tuple(
         piling,
         speed,
         shares,
+        machine,
+        device,
         setup,
     )
     for rule in room.RULES
@@ -73,7 +82,6 @@ _QUESTION, _LIVE, _RULES = 0.4, 0.6, 0.8
 """Parts of that: for any one question, until the last live one is begun, for all rules."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
-_ABOUT_NOW = frozenset({"crashed", "stops"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,14 +235,14 @@ def _of_groups(
         if len(group.chosen) > 1:
             more, not_judged = _judge_job(own, group, how)
             found, missed = found + more, [*missed, not_judged]
-        found = _without_effects(found)
+        found = without_effects(found)
         findings += [_with_name(one, group) for one in found] if how.has_others else found
     return findings, _missed(missed)
 
 
 def _with_name(finding: Finding, group: _Group) -> Finding:
     """A finding that says whom it is about, where others are asked, too."""
-    if finding.group in _ABOUT_NOW:  # it does
+    if finding.group in ABOUT_NOW:  # it does
         return finding
     job = group.seen[0].job if len(group.seen) > 1 else None
     who = finding.who or names_of(group.seen)
@@ -337,45 +345,13 @@ def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
         )
         finding = finding_of(rule, sign, asked=asked)
         members = list({id(member): member for member, _, _ in those}.values())
-        if of > 1 and rule.group not in _ABOUT_NOW:
+        if of > 1 and rule.group not in ABOUT_NOW:
             who = names_of(members)
             finding = dataclasses.replace(
                 finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}"
             )
         findings.append(finding)
     return findings
-
-
-def _without_effects(findings: list[Finding]) -> list[Finding]:
-    """Without what another finding explains: one cause is told once."""
-    if any(f.group in _ABOUT_NOW and f.certainty != "possible" for f in findings):
-        findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
-    names = {finding.rule for finding in findings}
-    gone: set[str] = set()
-    for cause, effects in _EXPLAINS.items():
-        if cause in names:
-            gone |= effects & names
-    return [finding for finding in findings if finding.rule not in gone]
-
-
-_EXPLAINS: dict[str, frozenset[str]] = {
-    "loss-not-finite": frozenset(
-        {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
-    ),
-    "ended-quietly": frozenset({"loss-not-finite"}),
-    "diverging": frozenset({"exploding-gradients", "loss-spike"}),
-    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
-    "scaler-skips": frozenset({"never-steps"}),
-    "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
-    "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
-    "garbage-collector": frozenset({"own-code"}),
-    "checkpoints": frozenset({"own-code", "straggler"}),
-    "profiler-on": frozenset({"memory-grows"}),
-    "slower-and-slower": frozenset({"slower-since"}),
-    "straggler": frozenset({"collectives"}),
-    "rate-zero": frozenset({"loss-flat"}),
-}
-"""What follows from what."""
 
 
 def _missed(each: Iterable[dict[str, str]]) -> tuple[NotLooked, ...]:
