@@ -149,9 +149,9 @@ class ModuleCalls:
             self._names.on_change = self._in_c.changed
             self._in_c.run(is_on=True)
 
-    def _failed_in_c(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
+    def _failed_in_c(self, depth: int, word: int, start: int) -> None:
         """A call that the C part records has ended by the exception in hand."""
-        self.guard.run(self._note_failure, thread, depth, word, start)
+        self.guard.run(self._note_failure, depth, word, start)
 
     def _leave_compiled_models_alone(self) -> None:
         """torch.compile takes the frames that it would take without us, and no others."""
@@ -210,55 +210,57 @@ class ModuleCalls:
         ) -> Any:
             if is_compiling():
                 return original(self, *args, **kwargs)
+            depth, word, start = -1, 0, 0
             try:
-                thread = threads.state
-                depth = thread.depth
-                ids: bytes | None
-                if depth:
-                    try:
-                        ids = known[id(self)]
-                    except KeyError:
-                        ids = learn_inside(self, thread.root)
-                else:
-                    ids = enter_root(self, thread, args, kwargs)
-                if ids:
-                    word = next_word()
-                    at = HEADER_SIZE + (word & slot_mask) * slot_scale
-                    facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
-                    start = clock()
-                    pack_open(buffer, at, word, start, moment.step, ids, facts, word)
-                    thread.depth = depth + 1
-                    if timer is not None:
-                        timer.entered((thread, depth), ids, DEVICE_FORWARD, depth)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
-                return original(self, *args, **kwargs)
-            if not ids:
-                return original(self, *args, **kwargs)
-            try:
+                try:
+                    thread = threads.state
+                    depth = thread.depth
+                    ids: bytes | None
+                    if depth:
+                        try:
+                            ids = known[id(self)]
+                        except KeyError:
+                            ids = learn_inside(self, thread.root)
+                    else:
+                        ids = enter_root(self, thread, args, kwargs)
+                    if ids:
+                        word = next_word()
+                        at = HEADER_SIZE + (word & slot_mask) * slot_scale
+                        facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
+                        start = clock()
+                        pack_open(buffer, at, word, start, moment.step, ids, facts, word)
+                        thread.depth = depth + 1
+                        if timer is not None:
+                            timer.entered((thread, depth), ids, DEVICE_FORWARD, depth)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+                    run(fail, depth, word, start)
+                    return original(self, *args, **kwargs)
+                if not ids:
+                    return original(self, *args, **kwargs)
                 if direct and self._compiled_call_impl is None:
                     result = self._call_impl(*args, **kwargs) if kwargs else self._call_impl(*args)
                 else:
                     result = original(self, *args, **kwargs)
-            except BaseException:
-                run(fail, thread, depth, word, start)
-                raise
-            try:
-                now = clock()
                 thread.depth = depth
-                if timer is not None:
-                    timer.left((thread, depth))
-                if now > moment.due_ns:
-                    memory.sample()
-                took = now - start
-                if took < lap_ns or still_holds(word):
-                    pack_close(buffer, at + close_at, took, moment.bytes, word + DONE)
-                if hooked and (mine := hooked.get(id(self))) is not None:
-                    hook(mine, args, kwargs, result, depth, now)
-                if not depth:
-                    leave_root(self, thread)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
+                try:
+                    now = clock()
+                    if timer is not None:
+                        timer.left((thread, depth))
+                    if now > moment.due_ns:
+                        memory.sample()
+                    took = now - start
+                    if took < lap_ns or still_holds(word):
+                        pack_close(buffer, at + close_at, took, moment.bytes, word + DONE)
+                    if hooked and (mine := hooked.get(id(self))) is not None:
+                        hook(mine, args, kwargs, result, depth, now)
+                    if not depth:
+                        leave_root(self, thread)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+            except BaseException:  # the module's own, or an interrupt in the midst of the above
+                run(fail, depth, word, start)
+                raise
             return result
 
         return call
@@ -353,18 +355,26 @@ class ModuleCalls:
         elif thread.native_id == self._recording.training_thread:
             self._recording.rows.phases.leave(time.perf_counter_ns())
 
-    def _note_failure(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
-        """Close the row of a call that has ended by an exception, which goes on to the caller."""
+    def _note_failure(self, depth: int, word: int, start: int) -> None:
+        """Close the row of a call that has ended by an exception, which goes on to the caller.
+
+        Args:
+            depth: At which it was called; negative where it had not even come to know that.
+            word: Its row; 0 where it has none.
+        """
+        if depth < 0:
+            return
+        thread = self._recording.threads.state
+        thread.depth = depth
         if self._recording.ooms is not None:
             self._recording.ooms.raised(FORWARD_PHASE)
-        thread.depth = depth
-        if not depth:
+        if not depth and thread.root is not None:
             root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
             if self._recording.observation is not None:
                 self._recording.observation.root_left(root, failed=True)
-        if self.is_on:
+        if self.is_on and word:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row
             self.guard.run(close, word, FAILED, took, self._memory.bytes)

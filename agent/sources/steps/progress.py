@@ -187,7 +187,7 @@ class Progress:
 
     def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
         """It has ended; returns whether that ended a training step."""
-        self._passes -= 1
+        self._passes = max(0, self._passes - 1)
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
