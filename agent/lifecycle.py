@@ -23,6 +23,7 @@ from ..rundir.places import Chosen, choose, way_out
 from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
+from ..safety.interpreter import refuse_second_agent, require_lock
 from ..server.sockets import bind_tcp, bind_unix
 from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
@@ -152,12 +153,16 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     """Start the agent of this process, or return the one that runs.
 
     Raises:
+        AttachRefused: This Python has no interpreter lock, or another interpreter has an agent.
         ProbingError: The run directory is not safe to use.
         OSError: The run folder or the socket cannot be made, or the program needs the descriptors.
     """
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            require_lock()
+            if is_answered_for(settings):
+                raise refuse_second_agent()
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
