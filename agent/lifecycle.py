@@ -23,7 +23,6 @@ from ..rundir.places import Chosen, choose, way_out
 from ..safety import forks
 from ..safety.file_limit import require_room
 from ..safety.guard import try_each
-from ..safety.interpreter import refuse_second_agent, require_lock
 from ..server.sockets import bind_tcp, bind_unix
 from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
@@ -160,9 +159,7 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
-            require_lock()
-            if is_answered_for(settings):
-                raise refuse_second_agent()
+            _require_interpreter(settings)
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
@@ -185,6 +182,19 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
                 raise
             atexit.register(_ended)
         return _running.agent
+
+
+def _require_interpreter(settings: Settings) -> None:
+    """Make sure that this interpreter is one for an agent.
+
+    Raises:
+        AttachRefused: It has no lock, or another one of this process has an agent.
+    """
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not has_lock or is_answered_for(settings):
+        from ..safety.interpreter import lacks_lock, second_agent  # needed by hardly any process
+
+        raise second_agent() if has_lock else lacks_lock()
 
 
 def _with_tokens(settings: Settings, folder: ProcessFolder) -> Settings:

@@ -16,6 +16,20 @@ from tests.harness.targets import Target, clean_env
 
 in_c = pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
 
+FEATURES = (
+    "inference",
+    "training",
+    "two_optimizers",
+    "checkpointing",
+    "exception",
+    "compiled",
+    "transforms",
+    "scripted",
+    "data_parallel",
+    "threads",
+    "many_modules",
+    "swapped",
+)
 ROWS = (
     "SELECT thread_id IN (SELECT max(thread_id) FROM python.steps) AS main, step, module, class,"
     " root, stage, depth, recomputed, training, failed, duration_ns IS NULL AS is_open,"
@@ -29,10 +43,8 @@ ROWS = (
     ("name", "features"),
     [
         ("odd_calls", ()),
-        (
-            "torch_features",
-            ("inference", "training", "checkpointing", "exception", "compiled", "threads"),
-        ),
+        ("odd_moments", ()),
+        ("torch_features", FEATURES),
     ],
 )
 def test_both_ways_write_the_same_rows(
@@ -55,7 +67,7 @@ def test_both_ways_write_the_same_rows(
         found.append(process.query(ROWS).to_pylist())
         prints.append(target.output.splitlines())
         target.reap()
-    assert len(found[0]) > 50
+    assert len(found[0]) > 10
     assert found[0] == found[1]
     assert prints[0] == prints[1]
 

@@ -34,7 +34,8 @@ def unwrap(module: Any) -> Any:
     """The module inside any number of wrappers."""
     inner = module
     while True:
-        names = [n for n in inner._modules if is_wrapper_child(inner, n)]
+        # By `items`: the dictionary of a scripted module cannot be iterated over.
+        names = [n for n, _ in inner._modules.items() if is_wrapper_child(inner, n)]
         if not names or inner._modules[names[0]] is None:
             return inner
         inner = inner._modules[names[0]]

@@ -23,7 +23,7 @@ from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress, RootCall
-from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..steps.recording import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
 from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
@@ -55,6 +55,7 @@ class ModuleCalls:
             in_c: Whether calls are recorded by the C part, where it was built.
         """
         layout = recording.trace.layout
+        layout.require(COLUMNS)
         if (OPEN_ROW.size, CLOSE_ROW.size) != (layout.row_size, layout.close_struct.size):
             raise AssertionError("the packed row no longer matches the table torch_trace")
         self._torch: Any = sys.modules["torch"]
@@ -67,7 +68,9 @@ class ModuleCalls:
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._in_c: Any = IN_C if in_c else None
         self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
+        self._has_handed = False
         self._original: Any = None
+        self._made: Any = None  # the wrapper, in place or not
         self._wrapper: Any = None  # while it is in place, or another one lies over it
         self.is_on = False
         self.guard = Guard("modules", self.stop)
@@ -77,11 +80,13 @@ class ModuleCalls:
         module_class = self._torch.nn.Module
         self.is_on = True
         if self._wrapper is None:
-            self._original = module_class.__call__
-            self._wrapper = self._make_wrapper(module_class.__call__)
-            self._leave_compiled_models_alone()
-            self._hand_to_c()
-            module_class.__call__ = self._wrapper
+            # The one from before a pause will do, for as long as it leads to the same function.
+            if self._made is None or module_class.__call__ is not self._original:
+                self._original = module_class.__call__
+                self._made = self._make_wrapper(module_class.__call__)
+                self._leave_compiled_models_alone()
+                self._hand_to_c()
+            self._wrapper = module_class.__call__ = self._made
 
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
@@ -94,6 +99,7 @@ class ModuleCalls:
     def close(self) -> None:
         """Stop for good: forget the modules that were met."""
         self.stop()
+        self._made = None
         if self._in_c is not None:
             self._in_c.uninstall()
         self._names.forget_all()
@@ -126,9 +132,11 @@ class ModuleCalls:
         if self._in_c is None:
             return
         trace, threads = self._recording.trace, self._recording.threads
+        if self._has_handed:  # another wrapper, which led elsewhere
+            self._in_c.uninstall()
         try:
             self._in_c.install(
-                function=self._wrapper,
+                function=self._made,
                 original=self._original,
                 is_direct=self._original.__code__.co_names == _DIRECT_CALL,
                 layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
@@ -146,6 +154,7 @@ class ModuleCalls:
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
             self._in_c, self.why_python = None, str(error)
         else:
+            self._has_handed = True
             self._names.on_change = self._in_c.changed
             self._in_c.run(is_on=True)
 
@@ -155,8 +164,8 @@ class ModuleCalls:
 
     def _leave_compiled_models_alone(self) -> None:
         """torch.compile takes the frames that it would take without us, and no others."""
-        code = self._wrapper.__code__.replace()  # of its own: what is set for it is set for good
-        self._wrapper.__code__ = code
+        code = self._made.__code__.replace()  # of its own: what is set for it is set for good
+        self._made.__code__ = code
         helpers: tuple[Any, ...] = (
             self._enter_root,
             self._leave_root,
