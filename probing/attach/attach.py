@@ -23,6 +23,7 @@ from ..errors import (
     AttachFailed,
     AttachRefused,
     AttachWaiting,
+    ConnectionLost,
     InternalError,
     NoSuchProcess,
     NotAnswering,
@@ -152,7 +153,7 @@ def _is_there(folder: ProcessFolder) -> bool:
         return False
     try:
         ping(folder, timeout_s=_PING_S)
-    except NotProbed:
+    except (NotProbed, ConnectionLost):  # one that could not start closes what it had opened
         return False
     except NotAnswering:
         return True

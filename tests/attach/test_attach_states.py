@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from probing.linux import process
 from probing.rundir.attach_order import AttachFiles, Note
 from probing.rundir.folders import ProcessFolder, from_env
 from tests.harness.targets import Target, program_path, wait_until
+from tests.unit.vocabulary.test_run_folders import card_of
 
 pytestmark = pytest.mark.anypython
 
@@ -207,6 +209,27 @@ def test_a_process_behind_a_filter_of_its_own_is_left_alone(start: Callable[...,
     argv = [sys.executable, "-c", code, str(target.pid)]
     done = subprocess.run(argv, env=target.env, capture_output=True, text=True)
     assert done.stdout.split() == ["ready", "thread"], done.stderr
+
+
+def test_an_agent_that_closes_what_it_had_opened_is_none(start: Callable[..., Target]) -> None:
+    """As one does that cannot start: what it left is in no way of the next attach."""
+    target = start("stuck", "sleep")
+    folder = from_env().create_folder(target.pid, process.start_time(target.pid) or 0)
+    folder.write_card(card_of(folder))
+    with socket.socket(socket.AF_UNIX) as left, ThreadPoolExecutor(1) as pool:
+        left.bind(str(folder.socket))
+        left.listen()
+
+        def leave() -> None:
+            connection, _ = left.accept()
+            (folder.path / "card.json").unlink()
+            folder.socket.unlink()
+            connection.close()
+
+        leaving = pool.submit(leave)
+        assert attach(target.pid).method is not None
+        leaving.result()
+    assert probing.connect(target.pid).eval("6 * 7").value == "42"
 
 
 def test_one_that_has_no_agent_says_so(start: Callable[..., Target]) -> None:
