@@ -7,8 +7,8 @@ takes up to some tenths of a second, so it is done only for a name that nobody e
 
 from __future__ import annotations
 
-import os
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any

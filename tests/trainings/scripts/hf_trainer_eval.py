@@ -44,7 +44,9 @@ class Log(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" in logs:
-            truth.step(logs["loss"], lr=self.lr, norm=logs["grad_norm"], number=state.global_step - 1)
+            truth.step(
+                logs["loss"], lr=self.lr, norm=logs["grad_norm"], number=state.global_step - 1
+            )
 
 
 with tempfile.TemporaryDirectory() as folder:
