@@ -266,6 +266,12 @@ MICRO_BATCHES = Table(
         _LOSS,
         _SAMPLES,
         _TOKENS,
+        count(
+            "elements",
+            "The elements of the tensor that its first root module was given first, whatever they"
+            " are: they tell lengths of what are no tokens.",
+            closing=True,
+        ),
         *_MICRO_BATCH_PHASES,
         FAILED,
         THREAD,

@@ -175,7 +175,7 @@ class Progress:
 
     def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
         """It has ended; returns whether that ended a training step."""
-        self._passes -= 1
+        self._passes = max(0, self._passes - 1)
         self._dropped.pass_ended()
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)

@@ -30,6 +30,11 @@ OPEN_ROW = struct.Struct("<QqI12s24sQ")
 """A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
 all that the thread knows of its calls, down to the closing columns."""
 CLOSE_ROW = struct.Struct("<qqQ")
+COLUMNS = """
+    start_ns:q step:I module:I class:I root:I
+    thread_id:I stage:B depth:B recomputed:B training:B duration_ns:q allocated_bytes:q
+"""
+"""What the two pack."""
 _FACTS = struct.Struct("<IBBBBqq")
 _COLLECTIVE_FACTS = struct.Struct("<IB7xIqdqq")
 _DEPTH_AT = 5
