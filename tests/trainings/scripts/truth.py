@@ -92,7 +92,6 @@ class Truth:
             if self._steps == _LAST_PEAK:
                 self._write({"peaks": self._peaks.read()})
                 self._peaks = None
-        self._began_ns = time.time_ns() if self._steps % 10 == 6 else self._began_ns
 
     def finish(self, *models: torch.nn.Module) -> None:
         """Write the checksum of all losses and of everything that the models have learnt."""
