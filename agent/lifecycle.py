@@ -153,12 +153,14 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     """Start the agent of this process, or return the one that runs.
 
     Raises:
+        AttachRefused: This Python has no interpreter lock, or another interpreter has an agent.
         ProbingError: The run directory is not safe to use.
         OSError: The run folder or the socket cannot be made, or the program needs the descriptors.
     """
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            _require_interpreter(settings)
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
@@ -181,6 +183,19 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
                 raise
             atexit.register(_ended)
         return _running.agent
+
+
+def _require_interpreter(settings: Settings) -> None:
+    """Make sure that this interpreter is one for an agent.
+
+    Raises:
+        AttachRefused: It has no lock, or another one of this process has an agent.
+    """
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not has_lock or is_answered_for(settings):
+        from ..safety.interpreter import lacks_lock, second_agent  # needed by hardly any process
+
+        raise second_agent() if has_lock else lacks_lock()
 
 
 def _with_tokens(settings: Settings, folder: ProcessFolder) -> Settings:

@@ -266,8 +266,11 @@ def keep_environment(agent: Agent) -> float | None:
 
 
 def _block_signals() -> None:
-    """Have the host's handlers run where they always did."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    """Have the host's handlers run where they always did.
+
+    But for SIGBUS, which a thread that writes to a ring gets where somebody has cut it short.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGBUS})
 
 
 def _begins_other_than_ping(connection: socket.socket) -> bool:

@@ -35,6 +35,7 @@ from ...tables import (
     TABLES_BY_NAME,
     TENSORS,
     THREADS,
+    WARNINGS,
     Table,
 )
 from ..recording.agent_threads import in_thread
@@ -163,6 +164,12 @@ def _environment(question: LiveQuestion) -> LiveRows:
     return environment_rows(question.training)
 
 
+def _warnings(_: LiveQuestion) -> LiveRows:
+    from .shown_warnings import warning_rows
+
+    return warning_rows()
+
+
 def _parameter_checksums(question: LiveQuestion) -> LiveRows:
     from .checksums import checksum_rows
 
@@ -187,4 +194,5 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     FLIGHT_RECORDER.name: _flight_recorder,
     ENVIRONMENT.name: _environment,
     PARAMETER_CHECKSUMS.name: _parameter_checksums,
+    WARNINGS.name: _warnings,
 }

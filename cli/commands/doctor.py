@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Finding
 
-_LIMIT_S = 8.0
-"""How long one question may take, so that the whole of it stays below 20 s."""
 _ORDER = tuple(CERTAINTIES)
 _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
 
@@ -63,9 +61,10 @@ def command(
 
     Looks at everything that is on record and live, of one process or a whole job, dead or alive:
     whether it goes on, the loss, gradients, parameters, data, memory, and where the time goes. It
-    takes up to 20 s and changes nothing; some gradients of the next three steps are looked at. What
-    was found comes first, the gravest first; then what is healthy; then what was not looked at,
-    and why. The reference page of findings has every rule with its thresholds.
+    takes up to 20 s, or what `--timeout` says (longer on a busy machine, say), and changes nothing;
+    some gradients of the next three steps are looked at. What was found comes first, the gravest
+    first; then what is healthy; then what was not looked at, and why. The reference page of
+    findings has every rule with its thresholds.
 
     `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
     do not look like this. `possible`: it stands out, and may be meant.
@@ -82,23 +81,23 @@ def command(
     Ends with 0, whatever it finds; with `--check likely`, with 1 on a finding that is likely or
     certain.
     """
-    from ...diagnosis.doctor.examine import examine
+    from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
     from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
     if watch and against is not None:
         raise UsageError("--against compares once, and --watch goes on: use one of them.")
-    limit_s = _LIMIT_S if target.timeout_s is None else target.limit_s
+    within_s = WHOLE_S if target.timeout_s is None else target.timeout_s
 
     def look(*, is_thorough: bool) -> Report:
         members = membership_of(target).members
         return examine(
             members,
-            timeout_s=limit_s,
             token=target.token,
             asked=_asked(target.endpoints),
             is_thorough=is_thorough,
+            within_s=within_s,
         )
 
     if watch:

@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..linux import process
 from ..messages import common as wire
-from ..messages.limits import GRACE_S, LARGE_ANSWER_BYTES, ready_s
+from ..messages.limits import LARGE_ANSWER_BYTES, grace_s, ready_s
 from ..reach import ladder
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
@@ -302,6 +302,6 @@ def query_agent(address: Address, request: wire.QueryRequest, limit_s: float) ->
     """What an agent answers to a statement."""
     from ..sql.answer import Answer
 
-    wait_s = limit_s + GRACE_S
+    wait_s = limit_s + grace_s()
     data = ask(address, "query", body=request, timeout_s=wait_s, most_bytes=LARGE_ANSWER_BYTES)
     return Answer.from_ipc(data)
