@@ -196,7 +196,10 @@ class Settings:
         " holds fewer rows than it was to. 0: 64, and no more than a tenth of what is free.",
     )
     keep_hours: float = _setting(
-        "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
+        "PROBING_KEEP_HOURS",
+        168.0,
+        "How long the record of an ended process is kept, from its last row on: a week, so that a"
+        " run can be compared with an earlier one.",
     )
     keep_mib: int = _setting(
         "PROBING_KEEP_MIB", 512, "How much the records of ended processes may take together."
