@@ -158,10 +158,10 @@ def _flight_recorder(_: LiveQuestion) -> LiveRows:
     return flight_recorder_rows()
 
 
-def _environment(_: LiveQuestion) -> LiveRows:
+def _environment(question: LiveQuestion) -> LiveRows:
     from .environment import environment_rows
 
-    return environment_rows()
+    return environment_rows(question.training)
 
 
 def _warnings(_: LiveQuestion) -> LiveRows:

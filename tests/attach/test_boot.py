@@ -132,6 +132,70 @@ def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path, fault: 
                 is_kept=outputs[0] == outputs[-1])  # fmt: skip
 
 
+BROKEN_TORCHES = {
+    "a missing part": "import nothing_of_that_name",
+    "an error": "1 / 0",
+    "an error further down": "from . import below",
+    "no Python": "1 1",
+}
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("kind", BROKEN_TORCHES)
+def test_a_torch_that_cannot_be_imported_is_told_as_without_us(kind: str, tmp_path: Path) -> None:
+    """The traceback has the script's lines and torch's, and no frame of ours or of the import."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(BROKEN_TORCHES[kind])
+    (package / "below.py").write_text("def fail():\n    raise OSError('libcudart')\nfail()\n")
+    (tmp_path / "train.py").write_text(
+        "from probing import _boot\n_boot.start()\ndef load():\n    import torch\nload()\n"
+    )
+    told = []
+    for probing in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=clean_env(tmp_path / "home", PROBING=probing),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        told.append((done.returncode, done.stdout, done.stderr))
+    assert told[0] == told[1]
+    assert told[0][0] == 1
+
+
+FAILING_SCRIPTS = {
+    "an exception": "def fail():\n    1 / 0\nfail()\n",
+    "a hook": "import sys\nsys.excepthook = lambda *a: print(a[1], a[2].tb_lineno)\n1 / 0\n",
+    "no Python": "1 1\n",
+    "an exit with words": "raise SystemExit('no data')\n",
+    "an exit hook": "import atexit\natexit.register(print, 'bye')\n1 / 0\n",
+}
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("kind", FAILING_SCRIPTS)
+def test_a_script_that_is_run_fails_as_by_itself(kind: str, tmp_path: Path) -> None:
+    """What `probing run` runs ends with the traceback, output and code that Python alone gives."""
+    script = tmp_path / "train.py"
+    script.write_text(FAILING_SCRIPTS[kind])
+    told = []
+    for before in ([], ["-m", "probing._run"]):
+        done = subprocess.run(
+            [sys.executable, *before, str(script)],
+            cwd=tmp_path,
+            env=clean_env(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        told.append((done.returncode, done.stdout, done.stderr))
+    assert told[0] == told[1]
+    assert told[0][0] == 1
+
+
 FIRST_USES = {
     "a module": ("torch.nn.Linear(2, 2)(torch.zeros(1, 2))", "torch_trace"),
     "a backward pass": ("torch.zeros(2, requires_grad=True).sum().backward()", "memory"),
@@ -233,6 +297,45 @@ def test_a_failed_start_is_told_in_a_line(tmp_path: Path) -> None:
     card = folder.read_card()
     assert card is not None
     assert "'many' is not an integer" in card.problems[0]
+
+
+NO_LOCK = """
+import sys
+sys._is_gil_enabled = lambda: False
+import probing
+from probing.errors import AttachRefused
+try:
+    probing.start()
+except AttachRefused as error:
+    print(error, error.help)
+"""
+
+
+@pytest.mark.anypython
+def test_a_python_without_its_lock_is_refused(tmp_path: Path) -> None:
+    """Whoever starts the agent, in a sentence that says how to get the lock."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_LOCK],
+        env=clean_env(tmp_path / "home", PROBING="0"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "free-threaded build of Python" in done.stdout, done.stderr
+    assert "PYTHON_GIL=1" in done.stdout
+    assert not RunDirectory(tmp_path / "home").folders()
+
+
+@pytest.mark.anypython
+def test_a_process_has_one_agent_whatever_interpreters_it_has(
+    program: Callable[..., Target],
+) -> None:
+    """A sub-interpreter gets none beside it, and the C part records for the main one alone."""
+    target = program("second_interpreter", PROBING="0")
+    target.wait_for_output("done")
+    assert target.folder.read_card() is not None
+    assert "another interpreter in it has one" in target.output, target.output
+    assert "takes a recording: False" in target.output
 
 
 @pytest.mark.anypython

@@ -202,6 +202,7 @@ class StepRows:
         """A new step knows nothing of the one before."""
         self._count = 0
         self._losses: list[Loss] = []
+        self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
         self._last_batch: _Batch | None = None
         self._optimizers.forget()
         self._samples: int | None = None
@@ -283,7 +284,7 @@ class StepRows:
             (at.loss_finite, AreFinite(losses)),
         ]
         if self._optimizers.have_one_loss:
-            later.append((at.loss, loss_of(losses)))
+            later.append((at.loss, loss_of(losses[self._dropped :])))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
                 if self.max_norm is not None:
@@ -305,7 +306,7 @@ class StepRows:
         self.phases.end_batch()
         if self._word is not None:
             place = (now_ns, self._step, self._thread_id)
-            self._optimizers.write(place, step, self._losses, self.norm)
+            self._optimizers.write(place, step, self._losses, self.norm, self._dropped)
 
     def restart(self, start_ns: int) -> None:
         """What the step has done so far was no part of it: it begins now."""
@@ -394,6 +395,10 @@ class StepRows:
             batch.loss, batch.share = loss, share
         else:
             batch.loss = batch.loss.plus(loss)
+
+    def drop_losses(self) -> None:
+        """The gradients of all passes of the step so far were thrown away."""
+        self._dropped = len(self._losses)
 
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""

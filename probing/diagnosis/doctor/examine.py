@@ -76,8 +76,10 @@ ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
 """Those and the rules about ranks."""
 MOST_MEMBERS = 32
 """Of a larger job so many are looked at one by one; `hang` and `stragglers` look at all."""
-_RULES_S = 16.0
-_TOO_LATE = f"the looks before it took longer than {_RULES_S:.0f} s"
+WHOLE_S = 20.0
+"""How long the whole of it takes at the most, unless somebody gives it longer."""
+_QUESTION, _LIVE, _RULES = 0.4, 0.6, 0.8
+"""Parts of that: for any one question, until the last live one is begun, for all rules."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
 
@@ -140,18 +142,19 @@ class _Judged:
 def examine(
     members: Sequence[Member],
     *,
-    timeout_s: float,
     token: str | None,
     asked: str,
     is_thorough: bool = True,
+    within_s: float = WHOLE_S,
 ) -> Report:
     """Look at everything that is on record and live.
 
     Args:
-        timeout_s: How long any one question may take.
         asked: How the command named the processes, as it stands before another command.
         is_thorough: Also by rules that wait for steps of the training.
+        within_s: How long it takes at the most; what was not looked at by then is told.
     """
+    timeout_s = _QUESTION * within_s
     began, began_ns = time.monotonic(), time.time_ns()
     groups = [
         _Group(members, verdict)
@@ -165,15 +168,16 @@ def examine(
     begun: list[_Judged] = []
 
     def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)])
+        facts = Facts(process, member, verdicts[id(member)], live_s=_LIVE * within_s)
         facts.leave_out_steps_since(began_ns)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
         _judge(judged, is_thorough=is_thorough)
 
     chosen = [member for group in groups for member in group.chosen]
-    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=_RULES_S)
-    judged = [_as_it_is(one) for one in tuple(begun)]
+    rules_s = _RULES * within_s
+    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=rules_s)
+    judged = [_as_it_is(one, rules_s) for one in tuple(begun)]
     how = _How(timeout_s, token, asked, is_thorough, has_others=len(groups) > 1)
     findings, missed = _of_groups(groups, judged, how)
     return Report(
@@ -282,10 +286,11 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
         judged.done.add(rule.name)
 
 
-def _as_it_is(judged: _Judged) -> _Judged:
+def _as_it_is(judged: _Judged, rules_s: float) -> _Judged:
     """What was judged until now: a thread may still be at it, and is not waited for."""
     done = set(judged.done)
-    late = {rule.name: _TOO_LATE for rule in RULES if rule.name not in done}
+    why_late = f"the looks before it took longer than {rules_s:.3g} s"
+    late = {rule.name: why_late for rule in RULES if rule.name not in done}
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
     return dataclasses.replace(judged, found=found, missed=missed)

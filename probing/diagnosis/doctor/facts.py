@@ -165,7 +165,7 @@ class Facts:
         member: Member,
         verdict: Verdict | None,
         *,
-        live_s: float = 12.0,
+        live_s: float,
         proc: str = "/proc",
     ) -> None:
         """Ask nothing yet.
@@ -284,7 +284,7 @@ class Facts:
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.0f} s")
+            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.3g} s")
 
     @property
     def seconds_left(self) -> float:

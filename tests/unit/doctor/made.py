@@ -21,6 +21,7 @@ from probing.errors import NoLabels, NotAnswering
 from probing.messages.common import Armed, ArmedAnswer
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
+from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
 Stack = tuple[tuple[str, ...], int]
@@ -154,7 +155,7 @@ def facts(
     member = Member(
         rank=None, host="here", pid=pid, world_size=None, endpoint="1", is_alive=is_alive
     )
-    return Facts(process, member, verdict, proc=proc)
+    return Facts(process, member, verdict, live_s=DEADLINE_S, proc=proc)
 
 
 def signs(name: str, of: Facts) -> list[Sign]:
