@@ -292,3 +292,25 @@ def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
     assert sum("other columns" in line for line in lines) == 1
     assert sum("another size" in line for line in lines) == 2
     assert lines[-2:] == ["the C recorder serves one recording at a time", "ok"]
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(6000)
+@pytest.mark.parametrize(
+    ("kind", "way", "times"),
+    [
+        ("stop", "1", 20),
+        *(
+            pytest.param(kind, way, 10_000, marks=pytest.mark.nightly)
+            for kind in ("pause", "stop")
+            for way in ("1", "0")
+        ),
+    ],
+)
+def test_starts_and_stops_of_recording_leave_nothing(
+    kind: str, way: str, times: int, program: Callable[..., Target]
+) -> None:
+    """No object, no reference, no byte of Python's, in a process that trains: it asserts that."""
+    target = program("many_starts", kind, str(times), PROBING="0", PROBING_NATIVE=way)
+    assert target.process.wait(5000) == 0, target.output
+    assert "done" in target.output
