@@ -314,3 +314,19 @@ def test_starts_and_stops_of_recording_leave_nothing(
     target = program("many_starts", kind, str(times), PROBING="0", PROBING_NATIVE=way)
     assert target.process.wait(5000) == 0, target.output
     assert "done" in target.output
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("way", "times"),
+    [("1", 1), *(pytest.param(way, 5, marks=pytest.mark.nightly) for way in ("1", "0"))],
+)
+def test_a_program_ends_in_the_midst_of_calls(
+    way: str, times: int, program: Callable[..., Target]
+) -> None:
+    """The interpreter goes while daemon threads are inside of modules that are on record."""
+    for _ in range(times):
+        target = program("ends_in_calls", PROBING_NATIVE=way)
+        assert target.process.wait(120) == 0, target.output
+        assert target.output.splitlines() == ["done"]
+        target.reap()
