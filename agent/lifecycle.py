@@ -28,7 +28,7 @@ from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
-from .listener import Listener, Serving
+from .listener import Listener, Serving, keep_environment
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
@@ -73,6 +73,7 @@ class Running:
                 agent.problems.append(f"no TCP listener: {error}")
         agent.write_card()
         self._listener = Listener(agent, listening, lambda: _make_server(agent))
+        agent.wake = self._listener.wake
         self._listener.start()
         self._crashes.start()
 
@@ -142,7 +143,7 @@ def _make_server(agent: Agent) -> Serving:
         worker_process.borrowed_places = agent.places
         handlers = Handlers(agent)
         bound = [(route, getattr(handlers, route.name)) for route in ROUTES]
-        return Server(agent, bound, handlers.close)
+        return Server(agent, bound, handlers.close, chore=lambda: keep_environment(agent))
 
 
 _running: Running | None = None

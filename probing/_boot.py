@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # `typing` is not worth importing at the start of every i
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import CodeType, ModuleType
     from typing import Any
 
 _HELPER_CODE = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker")
@@ -78,6 +78,7 @@ class _Boot:
             execute(module)
             self.torch_came()
 
+        exec_module.__code__ = _unseen(exec_module.__code__)
         try:
             loader.exec_module = exec_module
         except AttributeError:
@@ -105,6 +106,17 @@ class _Boot:
         self.held = False
         if self.everywhere or "torch" in sys.modules:
             _start_agent()
+
+
+def _unseen(code: CodeType) -> CodeType:
+    """The same code, which Python leaves out of tracebacks as it does its own import system.
+
+    Python knows the frames that stand between an import and the module by these two names. A frame
+    of ours between them would also make it show its own, where torch cannot be imported.
+    """
+    return code.replace(
+        co_filename="<frozen importlib._bootstrap_external>", co_name="_call_with_frames_removed"
+    )
 
 
 def start() -> None:

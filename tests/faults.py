@@ -191,6 +191,12 @@ FAULTS: tuple[Fault, ...] = (
         "a ring that is filled much faster than it is read, by 8 readers",
         "written == readable + overwritten + dropped, to the row, and no reader sees half a row",
     ),
+    Fault(
+        "R6",
+        "the rings of a running training cut short, and removed, by somebody who may",
+        "the training goes on; its record goes on in the same files, or it is said that it does"
+        " not",
+    ),
     # Long runs
     Fault(
         "S1",

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from ...messages.codec import with_checksum
 from ...rundir.folders import write_private
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
@@ -161,7 +162,7 @@ def _put(path: Path, record: Record) -> None:
     """Put a record in place, whole or not at all."""
     new = path.with_name(f"{path.name}.{threading.get_ident()}")
     try:
-        write_private(new, json.dumps(record).encode())
+        write_private(new, with_checksum(json.dumps(record).encode()))
         os.replace(new, path)
     except BaseException:
         new.unlink(missing_ok=True)

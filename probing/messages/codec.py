@@ -13,6 +13,7 @@ import json
 import math
 import types
 import typing
+from binascii import crc32
 from typing import Annotated, Any, TypeVar
 
 from ..errors import BadRequest
@@ -53,6 +54,28 @@ def decode(
         raw = {name: member for name, member in raw.items() if name in known}
     value: T = _build(cls, raw, cls.__name__)
     return value
+
+
+_SUM = b'{"crc32":"%08x",'
+
+
+def with_checksum(text: bytes) -> bytes:
+    """The JSON of an object, for a file: its first member is the CRC-32 of the others."""
+    return _SUM % crc32(text[1:]) + text[1:]
+
+
+def without_checksum(data: bytes) -> bytes:
+    """The JSON that `with_checksum` was given; JSON that has no checksum is left as it is.
+
+    Raises:
+        BadRequest: It is not what was written.
+    """
+    if b'"crc32"' not in data[:64]:
+        return data
+    rest = data[len(_SUM % 0) :]
+    if data != with_checksum(b"{" + rest):
+        raise BadRequest("the file is damaged: its checksum is that of other text")
+    return b"{" + rest
 
 
 def _finite(text: str) -> float:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import BadRequest
 from ..linux.foreign_files import open_file, read_file
-from ..messages.codec import decode
+from ..messages.codec import decode, without_checksum
 from ..messages.common import Frame, ThreadStack
 from ..ring.peek import last_step
 from ..rundir.folders import ProcessFolder
@@ -191,16 +191,31 @@ def _read_fatal(folder: ProcessFolder) -> CrashRecord | None:
 def _read_exception(path: Path) -> CrashRecord | None:
     """The record that the agent wrote, without the frames of its own."""
     try:
-        record = decode(CrashRecord, read_file(path, _MAX_BYTES))
-    except (OSError, BadRequest):
+        data, when_ns = read_file(path, _MAX_BYTES), os.stat(path).st_mtime_ns
+    except OSError:
         return None
+    try:
+        record = decode(CrashRecord, without_checksum(data))
+    except BadRequest:
+        return _damaged(path, when_ns)
     if record.kind not in {EXCEPTION, THREAD_EXCEPTION} or not 0 <= record.when_ns <= _MAX_NS:
-        return None
+        return _damaged(path, when_ns)
     threads = tuple(
         replace(thread, frames=tuple(f for f in thread.frames if not is_ours(f.file)))
         for thread in record.threads
     )
     return replace(record, threads=threads)
+
+
+def _damaged(path: Path, when_ns: int) -> CrashRecord:
+    """What a file tells that there is and that cannot be read: of which kind the end was."""
+    return CrashRecord(
+        when_ns=min(max(0, when_ns), _MAX_NS),
+        kind=EXCEPTION if path.name == "exception.json" else THREAD_EXCEPTION,
+        type="exception",
+        message=f"{path} is damaged and does not tell which",
+        threads=(),
+    )
 
 
 def _went_on(folder: ProcessFolder, when_ns: int) -> bool:

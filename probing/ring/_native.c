@@ -572,12 +572,25 @@ static PyObject *row_cost(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignor
     return PyFloat_FromDouble((double)best / ROWS);
 }
 
+/* What _cut_files.c offers. */
+extern const char protect_doc[], unprotect_doc[], cuts_doc[], stand_aside_doc[], stand_before_doc[];
+PyObject *protect(PyObject *module, PyObject *args);
+PyObject *unprotect(PyObject *module, PyObject *address);
+PyObject *cuts(PyObject *module, PyObject *address);
+PyObject *stand_aside(PyObject *module, PyObject *ignored);
+PyObject *stand_before(PyObject *module, PyObject *ignored);
+
 static PyMethodDef functions[] = {
     {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, install_doc},
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS, run_doc},
     {"uninstall", uninstall, METH_NOARGS, uninstall_doc},
     {"changed", changed, METH_NOARGS, changed_doc},
     {"row_cost", row_cost, METH_NOARGS, row_cost_doc},
+    {"protect", protect, METH_VARARGS, protect_doc},
+    {"unprotect", unprotect, METH_O, unprotect_doc},
+    {"cuts", cuts, METH_O, cuts_doc},
+    {"stand_aside", stand_aside, METH_NOARGS, stand_aside_doc},
+    {"stand_before", stand_before, METH_NOARGS, stand_before_doc},
     {NULL, NULL, 0, NULL},
 };
 

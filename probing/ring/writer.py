@@ -220,7 +220,6 @@ class RingWriter:
         next_word: Gives the marker of the next row: its number times 4.
         slot_mask: ``word & slot_mask`` is the row's slot times 4.
         slot_scale: A slot's width divided by 4.
-        problem: One sentence where it holds fewer rows than were asked for.
         lap_ns: What it takes at the very least to write the ring full: a row that was opened less
             than this ago is still in its slot.
     """
@@ -241,7 +240,7 @@ class RingWriter:
             capacity, newest = earlier
         else:
             path.unlink(missing_ok=True)
-        self.problem = _problem(table, rows, capacity)
+        self._made_small = _problem(table, rows, capacity)
         size = HEADER_SIZE + capacity * self.layout.row_size
         # One without a header is no ring to whoever comes across it.
         unfinished = path.with_name(f".{path.name}") if earlier is None else path
@@ -262,8 +261,9 @@ class RingWriter:
             os.close(fd)
         self.buffer = self._file.view
         self.clock_offset_ns = CLOCK_OFFSET_NS
-        self._write_header(capacity)
+        header = self._write_header(capacity)
         unfinished.rename(path)
+        self._file.protect(path, header)
         self.words = Words((newest + 1) * 4)
         self.next_word: Callable[[], int] = self.words.take
         self.slot_mask = (capacity - 1) << 2
@@ -284,13 +284,20 @@ class RingWriter:
 
         return read_ring(path, self.layout, least=capacity)
 
-    def _write_header(self, capacity: int) -> None:
+    @property
+    def problem(self) -> str | None:
+        """One sentence where rows are missing, or fewer are held than were asked for."""
+        trouble = self._file.trouble()
+        return f"{self.layout.table.full_name}: {trouble}" if trouble else self._made_small
+
+    def _write_header(self, capacity: int) -> bytes:
         """Say what the file is; how many rows were dropped stays, where it has been one already."""
         header = encode_header(self.layout, capacity=capacity, clock_offset_ns=self.clock_offset_ns)
         counted = dropped_offset()
         self.buffer[:counted] = header[:counted]
         behind = counted + DROPPED.size
         self.buffer[behind:HEADER_SIZE] = header[behind:]
+        return header
 
     def offset_of(self, word: int) -> int:
         """Where in the file the row of a word lies."""

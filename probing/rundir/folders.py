@@ -6,6 +6,7 @@
             card.json           who it is (`probing.messages.card.Card`)
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
+            environment.json    the rows of python.environment, which answers after the process
             sock                the agent's unix socket
             held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
@@ -34,7 +35,7 @@ from ..errors import BadRequest, UnsafeRunDirectory
 from ..linux import process
 from ..linux.foreign_files import open_file, read_file
 from ..messages.card import Card
-from ..messages.codec import decode, encode
+from ..messages.codec import decode, encode, with_checksum, without_checksum
 from ..messages.frozen import frozen
 from ..settings import Settings
 from .places import Chosen, choose, places, way_out, why_unsafe
@@ -132,6 +133,11 @@ class ProcessFolder:
     def names(self) -> Path:
         """The names file."""
         return self.path / "names"
+
+    @property
+    def environment(self) -> Path:
+        """The last rows of python.environment that were kept."""
+        return self.path / "environment.json"
 
     @property
     def profile(self) -> Path:
@@ -249,13 +255,13 @@ class ProcessFolder:
         """The card, or None when it is missing or damaged."""
         try:
             data = read_file(self.path / "card.json", _MOST_CARD_BYTES)
-            return decode(Card, data, may_be_newer=True)
+            return decode(Card, without_checksum(data), may_be_newer=True)
         except (OSError, BadRequest):
             return None
 
     def write_card(self, card: Card) -> None:
         """Put the card in place, whole or not at all."""
-        write_private(self.path / "card.json.new", encode(card))
+        write_private(self.path / "card.json.new", with_checksum(encode(card)))
         os.replace(self.path / "card.json.new", self.path / "card.json")
 
 

@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .records import Table, count, flag, number, size, text
+from .records import Table, choice, count, flag, number, size, text
 
 _MODEL_ID = count(
     "model_id",
@@ -176,6 +176,8 @@ PARAMETERS = Table(
     ),
 )
 
+IMPLEMENTATIONS = ("fused", "foreach", "for-loop", "default")
+
 OPTIMIZERS = Table(
     name="optimizers",
     kind="live",
@@ -223,6 +225,14 @@ OPTIMIZERS = Table(
             "skipped",
             "Steps of any optimizer that a gradient scaler has left out since the last that was"
             " made; NULL where it has left out none.",
+        ),
+        choice(
+            "implementation",
+            IMPLEMENTATIONS,
+            "How it steps: `fused`, in one kernel for all tensors of a group; `foreach`, in a call"
+            " for each operation; `for-loop`, in one for each operation and tensor; `default`:"
+            " torch chooses, which is `foreach` on accelerators and `for-loop` on a CPU. NULL where"
+            " it has no such option.",
         ),
     ),
 )

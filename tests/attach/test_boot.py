@@ -132,6 +132,70 @@ def test_exit_codes_and_output_stay(way: str, code: int, tmp_path: Path, fault: 
                 is_kept=outputs[0] == outputs[-1])  # fmt: skip
 
 
+BROKEN_TORCHES = {
+    "a missing part": "import nothing_of_that_name",
+    "an error": "1 / 0",
+    "an error further down": "from . import below",
+    "no Python": "1 1",
+}
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("kind", BROKEN_TORCHES)
+def test_a_torch_that_cannot_be_imported_is_told_as_without_us(kind: str, tmp_path: Path) -> None:
+    """The traceback has the script's lines and torch's, and no frame of ours or of the import."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text(BROKEN_TORCHES[kind])
+    (package / "below.py").write_text("def fail():\n    raise OSError('libcudart')\nfail()\n")
+    (tmp_path / "train.py").write_text(
+        "from probing import _boot\n_boot.start()\ndef load():\n    import torch\nload()\n"
+    )
+    told = []
+    for probing in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=clean_env(tmp_path / "home", PROBING=probing),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        told.append((done.returncode, done.stdout, done.stderr))
+    assert told[0] == told[1]
+    assert told[0][0] == 1
+
+
+FAILING_SCRIPTS = {
+    "an exception": "def fail():\n    1 / 0\nfail()\n",
+    "a hook": "import sys\nsys.excepthook = lambda *a: print(a[1], a[2].tb_lineno)\n1 / 0\n",
+    "no Python": "1 1\n",
+    "an exit with words": "raise SystemExit('no data')\n",
+    "an exit hook": "import atexit\natexit.register(print, 'bye')\n1 / 0\n",
+}
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("kind", FAILING_SCRIPTS)
+def test_a_script_that_is_run_fails_as_by_itself(kind: str, tmp_path: Path) -> None:
+    """What `probing run` runs ends with the traceback, output and code that Python alone gives."""
+    script = tmp_path / "train.py"
+    script.write_text(FAILING_SCRIPTS[kind])
+    told = []
+    for before in ([], ["-m", "probing._run"]):
+        done = subprocess.run(
+            [sys.executable, *before, str(script)],
+            cwd=tmp_path,
+            env=clean_env(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        told.append((done.returncode, done.stdout, done.stderr))
+    assert told[0] == told[1]
+    assert told[0][0] == 1
+
+
 FIRST_USES = {
     "a module": ("torch.nn.Linear(2, 2)(torch.zeros(1, 2))", "torch_trace"),
     "a backward pass": ("torch.zeros(2, requires_grad=True).sum().backward()", "memory"),

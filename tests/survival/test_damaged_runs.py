@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 import probing
+from probing.agent.crash.crashes import _put
 from probing.errors import InternalError, ProbingError, RingError
+from probing.messages.codec import encode
+from probing.messages.common import ThreadStack
+from probing.postmortem.crashes import CrashRecord, read_crash
 from probing.ring import format as ring, names
 from probing.ring.arrow_tables import RecordedTable, to_arrow
 from probing.ring.peek import table_status
@@ -196,8 +201,9 @@ def test_damaged_names_lead_nowhere(damaged: ProcessFolder, fault: faults.Reache
     fault.equals("a damaged names file: readings that lost rows", 0, lost)
 
 
-MUTATIONS, ASKED_WHOLE = 400, 20
-"""How many, and one in how many is asked by a statement, which takes longer."""
+MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 400, 2_500, 20
+"""How many, in each of four tests by night, and one in how many is asked by a statement, which
+takes longer."""
 TABLES = (TORCH_TRACE, STEPS)
 
 
@@ -218,21 +224,34 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 
 
 @pytest.mark.fault("R2")
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [
+        (MUTATIONS, 7),
+        *(pytest.param(MUTATIONS_BY_NIGHT, seed, marks=pytest.mark.nightly) for seed in range(4)),
+    ],
+)
 def test_a_mutated_record_is_right_or_said_to_be_damaged(
-    run: ProcessFolder, tmp_path: Path, fault: faults.Reached
+    count: int, seed: int, run: ProcessFolder, tmp_path: Path, fault: faults.Reached
 ) -> None:
-    """The names, what describes rows, the card: no other answer without a word, no fault of ours.
+    """The names, what describes rows, the card, how it ended: no other answer without a word.
 
     The values of rows have no checksum, so that what is mutated of a ring is its header.
     """
     path = tmp_path / "home" / run.path.name
     shutil.copytree(run.path, path, ignore=lambda _, names: [n for n in names if n == "sock"])
+    ended = ProcessFolder(path, run.pid, run.start_time)
+    _put(ended.exception, json.loads(encode(ENDED)))
     files = [path / "names", path / "torch_trace.ring", path / "steps.ring", path / "card.json"]
+    files += [ended.exception]
     good = [answer_to(path, table, is_whole=True) for table in TABLES]
     assert good == [answer_to(path, table) for table in TABLES]
     assert all(rows and not notes for rows, notes in good)
-    draw, unsaid, faulty = random.Random(7), [], []
-    for number in range(MUTATIONS):
+    card = ended.read_card()
+    assert card is not None
+    assert read_crash(ended) == ENDED
+    draw, unsaid, faulty = random.Random(seed), [], []
+    for number in range(count):
         file = draw.choice(files)
         data = file.read_bytes()
         file.chmod(0o600)
@@ -250,9 +269,24 @@ def test_a_mutated_record_is_right_or_said_to_be_damaged(
                 continue
             if found != rows and not notes:
                 unsaid.append((number, file.name, table.name))
+        if ended.read_card() not in (card, None):
+            unsaid.append((number, file.name, "card"))
+        crash = read_crash(ended)
+        if crash != ENDED and not (crash and "damaged" in crash.message):
+            unsaid.append((number, file.name, "crash"))
         file.write_bytes(data)
-    fault.equals(f"{MUTATIONS} mutations: answers changed without a word", [], unsaid)
-    fault.equals(f"{MUTATIONS} mutations: faults of ours", [], faulty)
+    fault.equals(f"{count} mutations, seed {seed}: answers changed without a word", [], unsaid)
+    fault.equals(f"{count} mutations, seed {seed}: faults of ours", [], faulty)
+
+
+ENDED = CrashRecord(
+    when_ns=4_000_000_000_000_000_000,
+    kind="exception",
+    type="RuntimeError",
+    message="shape '[4, 8]' is invalid for input of size 31",
+    threads=(ThreadStack(thread_id=3, name="MainThread", is_main=True, frames=()),),
+    step=17,
+)
 
 
 def answer_to(path: Path, table: Table, *, is_whole: bool = False) -> tuple[list[str], list[str]]:

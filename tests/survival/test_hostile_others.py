@@ -155,6 +155,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         started = process.start_time(hostile.pid) or 0
         made = RunDirectory(home).create_folder(hostile.pid, started)
         card = json.loads((honest.folder.path / "card.json").read_bytes())
+        card.pop("crc32")
         card.update(pid=hostile.pid, start_time=started)
         yield Scene(honest, hostile, made, card)
     finally:

@@ -22,8 +22,16 @@ from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
-from ..steps.progress import Progress, RootCall
-from ..steps.recording import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..steps.progress import Progress
+from ..steps.recording import (
+    CLOSE_ROW,
+    COLUMNS,
+    MAX_DEPTH,
+    OPEN_ROW,
+    Recording,
+    RootCall,
+    ThreadState,
+)
 from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
@@ -341,6 +349,7 @@ class ModuleCalls:
             rows.shape = shape
             self._memory.hurry()
         rows.batch_seen(samples, tokens)
+        rows.given(shape)
         self._recording.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
 from ..torch_types import Module, Optimizer
+from .dropped_passes import DroppedPasses
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
 from .members import Members
@@ -26,7 +27,7 @@ from .open_step import Ended, Ids, OpenStep
 from .optimizer_facts import learning_rate_of, steps_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
-from .recording import Recording, ThreadState
+from .recording import Recording, RootCall, ThreadState
 from .step_pattern import Place, StepPattern
 
 _PATIENCE = 8
@@ -38,26 +39,6 @@ class _Stepped(NamedTuple):
 
     optimizer: Any
     name: int
-
-
-class RootCall(NamedTuple):
-    """A call of a root module.
-
-    Attributes:
-        called: What was called of it: itself, unless it was called past its own call.
-        ids: The numbers of the root's name, class and root class.
-        has_grad: Whether gradients are on.
-        has_optimizer: Whether an optimizer exists.
-        samples: How many samples it is given, where that is known.
-    """
-
-    root: Any
-    called: Any
-    ids: Ids
-    has_parameters: bool
-    has_grad: bool
-    has_optimizer: bool
-    samples: int | None
 
 
 class Progress:
@@ -84,6 +65,7 @@ class Progress:
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
         self.pattern = StepPattern()
         self.hand = HandSteps()
+        self._dropped = DroppedPasses(recording)
         self._root: weakref.ref[Any] | None = None
         self._root_ids: Ids | None = None
         self._is_inference = False
@@ -176,7 +158,9 @@ class Progress:
             return  # as of `torch.func.grad`: what comes of it is not seen, so it ends no step
         self._members.is_fresh = True
         self._go_on()
-        self.hand.pass_begins(has_optimizer=has_optimizer)
+        if thread.optimizing != self._recording.session:  # else the optimizer has it made
+            self._dropped.pass_begins()
+            self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
         if self.hand.is_on and self._rows.resume():  # its call was no inference
@@ -188,6 +172,7 @@ class Progress:
     def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
+        self._dropped.pass_ended()
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
@@ -203,6 +188,7 @@ class Progress:
         """
         self._recording.made.add(optimizer)
         self.hand.optimizer_stepped()
+        self._dropped.optimizer_stepped()
         if self._is_inside(thread):
             self._pending.append(_Stepped(optimizer, name))
             return False
@@ -257,7 +243,12 @@ class Progress:
         if call.has_grad or self._has_trained or self._passes:
             return False
         is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
-        return is_training and self._evaluations.is_evaluation(call.called)
+        if not is_training:
+            return False
+        is_evaluation = self._evaluations.is_evaluation(call.called, call.samples)
+        if self._evaluations.is_on and not is_evaluation:
+            self._go_on()
+        return is_evaluation
 
     def _go_on(self) -> None:
         """Something is trained: what was evaluated since the last step is no part of this one."""

@@ -60,6 +60,26 @@ class Clip(NamedTuple):
     tensors: int
 
 
+class RootCall(NamedTuple):
+    """A call of a root module.
+
+    Attributes:
+        called: What was called of it: itself, unless it was called past its own call.
+        ids: The numbers of the root's name, class and root class.
+        has_grad: Whether gradients are on.
+        has_optimizer: Whether an optimizer exists.
+        samples: How many samples it is given, where that is known.
+    """
+
+    root: Any
+    called: Any
+    ids: tuple[int, int, int]
+    has_parameters: bool
+    has_grad: bool
+    has_optimizer: bool
+    samples: int | None
+
+
 class ThreadState(Thread):
     """What one thread is in the middle of.
 

@@ -8,10 +8,12 @@ that hangs costs one limit and not ten.
 from __future__ import annotations
 
 import functools
+import linecache
 import math
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
+from ...linux.processors import processor_times
 from ...tables import STEP_PHASES
 from .findings import NotLookedAt
 from .series import Floats
@@ -50,7 +53,7 @@ _COLUMNS = (
     " tokens, micro_batches, data_wait_s, to_device_s, forward_s, loss_s, backward_s,"
     " gradient_sync_s, gradients_s, optimizer_s, other_s, amp_scale, skipped, cpu_s, process_cpu_s,"
     " gc_s, major_faults, voluntary_switches, involuntary_switches, optimizer, optimizer_steps,"
-    " failed"
+    " device_s, host_bound, failed"
 )
 _STEPS = (
     f"SELECT {_COLUMNS} FROM python.steps WHERE start_ns < {{until}}"  # noqa: S608 - our columns
@@ -62,7 +65,7 @@ _STARTING_NS = 3_000_000_000
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
 _LIBRARIES = re.compile(
-    r"/probing/(?:agent|safety)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
+    r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
 )
 _FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 
@@ -74,12 +77,16 @@ class HotLine:
     Attributes:
         share: From 0 to 1.
         inner: The innermost function at most of those moments, such as ``gc.collect``.
+        below: The functions of libraries that it was in, at most of those moments.
+        source: The line itself; empty where its file is not to be had.
     """
 
     func: str
     place: str
     share: float
     inner: str = ""
+    below: tuple[str, ...] = ()
+    source: str = ""
 
 
 class Steps:
@@ -148,10 +155,18 @@ class Facts:
     Attributes:
         verdict: What `hang` says of it or its job; None where that was not asked.
         is_alive: Whether it runs.
+        proc: Where the kernel tells of the processes of this machine.
+        processor_times: What each of those had used of the processors, and at which moment.
     """
 
     def __init__(
-        self, process: Process, member: Member, verdict: Verdict | None, *, live_s: float = 12.0
+        self,
+        process: Process,
+        member: Member,
+        verdict: Verdict | None,
+        *,
+        live_s: float,
+        proc: str = "/proc",
     ) -> None:
         """Ask nothing yet.
 
@@ -159,6 +174,7 @@ class Facts:
             live_s: For how long live questions are begun: a process that is slow to answer is not
                 asked for ever.
         """
+        self.proc = proc
         self._process, self.member, self.verdict = process, member, verdict
         self._live_s, self._end = live_s, time.monotonic() + live_s
         self._until = _EVER
@@ -166,6 +182,8 @@ class Facts:
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
+        here = folder is not None and self.is_alive
+        self.processor_times = (processor_times() if here else {}, time.monotonic())
 
     @property
     def folder(self) -> ProcessFolder | None:
@@ -266,7 +284,7 @@ class Facts:
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.0f} s")
+            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.3g} s")
 
     @property
     def seconds_left(self) -> float:
@@ -338,27 +356,30 @@ def _hot_lines(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
     """The lines of the program in the main thread's stacks, by their share."""
     main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
     total = sum(number for _, number in main)
-    counts: dict[tuple[str, str], int] = {}
-    inner: dict[tuple[str, str], dict[str, int]] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    below: dict[tuple[str, str, str], Counter[str]] = {}
+    inner: dict[tuple[str, str, str], Counter[str]] = {}
     for frames, number in main:
         places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
-        own = [match for match in places if not _LIBRARIES.search(match["file"])]
+        own = [place for place, one in enumerate(places) if not _LIBRARIES.search(one["file"])]
         if not own:
             continue
-        key = own[-1]["func"], f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}"
-        counts[key] = counts.get(key, 0) + number
-        below = inner.setdefault(key, {})
-        name = places[-1]["func"]
-        below[name] = below.get(name, 0) + number
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
+        line = places[own[-1]]
+        key = line["func"], line["file"], line["line"]
+        counts[key] += number
+        inner.setdefault(key, Counter())[places[-1]["func"]] += number
+        for name in {one["func"] for one in places[own[-1] + 1 :]}:
+            below.setdefault(key, Counter())[name] += number
     return [
         HotLine(
-            func=func,
-            place=place,
+            func=key[0],
+            place=f"{key[1].rpartition('/')[2]}:{key[2]}",
             share=number / total,
-            inner=max(inner[func, place].items(), key=lambda item: item[1])[0],
+            inner=inner[key].most_common(1)[0][0],
+            below=tuple(n for n, count in below.get(key, {}).items() if count >= number / 2),
+            source=linecache.getline(key[1], int(key[2])).strip(),
         )
-        for (func, place), number in ordered
+        for key, number in counts.most_common()
     ]
 
 

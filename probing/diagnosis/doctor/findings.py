@@ -30,6 +30,8 @@ GROUPS: dict[Group, str] = {
     "memory": "Its memory",
     "slow": "It is slow",
 }
+ABOUT_NOW = frozenset({"crashed", "stops"})
+"""The groups that say how it is at the moment of the look, and of whom."""
 
 
 class NotLookedAt(Exception):

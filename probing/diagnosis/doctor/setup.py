@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from .facts import Facts, percent
 from .findings import NotLookedAt, Rule, Sign
 
 _LOOK_S = 2.0
 _MANY_FRAMES = 8
+_LARGE_OPTIMIZER = 0.25
+_MANY_TENSORS = 50
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Those that torch has as one kernel, on a CPU, too."""
 
 
 def _threads(facts: Facts) -> Iterator[Sign]:
@@ -96,6 +101,35 @@ def _float64(facts: Facts) -> Iterator[Sign]:
         evidence=("`dtype` of python.parameters",),
         weight=0.5,
     )
+
+
+def _unfused(facts: Facts) -> Iterator[Sign]:
+    """The optimizer goes through many small tensors one by one."""
+    now = facts.now()
+    share = now.shares()["optimizer"]
+    if share < _LARGE_OPTIMIZER:
+        return
+    rows = [row for row in facts.live("optimizers") if row["optimizer"] in _FUSED]
+    slow = [row for row in rows if _is_loop(row)]
+    tensors = sum(row["tensors"] for row in slow)
+    if tensors < _MANY_TENSORS:
+        return
+    name = slow[0]["optimizer"]
+    yield Sign(
+        certainty="possible",
+        summary=f"{name} takes {percent(share)} of each step: it goes through {tensors} tensors one"
+        " by one",
+        evidence=(f"`implementation` of python.optimizers is {slow[0]['implementation']}, on"
+                  f" {slow[0]['device']}",),
+        weight=share,
+        fix=f"Make it with torch.optim.{name}(..., fused=True).",
+    )  # fmt: skip
+
+
+def _is_loop(row: dict[str, Any]) -> bool:
+    """Whether a group is stepped tensor by tensor."""
+    is_default = row["implementation"] == "default" and row["device"] == "cpu"
+    return bool(row["implementation"] == "for-loop" or is_default)
 
 
 def _tf32(facts: Facts) -> Iterator[Sign]:
@@ -188,6 +222,21 @@ RULES = (
         fix="Convert the data that comes from numpy: torch.from_numpy(x).float().",
         next='probing ENDPOINT query "SELECT parameter, dtype FROM python.parameters"',
         look=_float64,
+    ),
+    Rule(
+        name="unfused-optimizer",
+        group="slow",
+        subject="set-up",
+        symptom="The optimizer takes as long as a forward pass.",
+        evidence=f"`optimizer_s` of python.steps is {percent(_LARGE_OPTIMIZER)} of the time, and"
+        f" `implementation` of python.optimizers a loop over {_MANY_TENSORS} tensors or more.",
+        certainty="possible",
+        gravity=33,
+        fix="Make the optimizer with fused=True.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next='probing ENDPOINT query "SELECT optimizer, implementation, tensors, device'
+        ' FROM python.optimizers"',
+        look=_unfused,
     ),
     Rule(
         name="tf32-off",

@@ -228,6 +228,113 @@ def closure() -> dict[str, Any]:
     return {"steps": 4, "firsts": firsts}
 
 
+def attacked(passes: int = 12) -> dict[str, Any]:
+    """Gradients of many attacks on the input before each step, thrown away; none at the last."""
+    model = net()
+    optimizer, losses = sgd(model), []
+    for step in range(6):
+        delta = torch.zeros_like(X, requires_grad=True)
+        for _ in range(passes):
+            attack = (model(X + delta) - Y).square().mean()
+            if step % 2:
+                (grad,) = torch.autograd.grad(attack, delta)
+            else:
+                attack.backward()
+                assert delta.grad is not None
+                grad, delta.grad = delta.grad, None
+            delta.data += 0.1 * grad.sign()
+        optimizer.zero_grad()
+        loss = (model(X + delta.detach()) - Y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
+def policy() -> dict[str, Any]:
+    """One sample to act on, then a whole batch for targets: the same network, without gradients."""
+    model = net(4)
+    optimizer, losses = sgd(model), []
+    for _ in range(5):
+        with torch.no_grad():
+            model(X[:1])
+            target = model(X) + 1
+        loss = (model(X) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 5, "losses": losses}
+
+
+def second_phase() -> dict[str, Any]:
+    """LBFGS behind another optimizer: its many passes in one step are of that step."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        (model(X) - Y).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    last = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=12, tolerance_change=0)
+
+    def compute() -> Tensor:
+        last.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        last.step(compute)
+    return {"steps": 6}
+
+
+def layerwise() -> dict[str, Any]:
+    """Each layer with a loss and an optimizer of its own, as the forward-forward algorithm has."""
+    layers = nn.ModuleList([nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 1)])
+    optimizers = [sgd(layer) for layer in layers]
+    for _ in range(6):
+        h = X
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            out = layer(h)
+            optimizer.zero_grad()
+            out.square().mean().backward()
+            optimizer.step()
+            h = out.detach()
+    return {"steps": 6, "per_step": 3}
+
+
+class Around(torch.optim.Optimizer):
+    """Steps another optimizer, as Lookahead does."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+class Derived(torch.optim.SGD):
+    """Calls the step of its base, for which torch calls its hooks as well."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+def wrapped() -> dict[str, Any]:
+    model = net()
+    sgd(net())  # from now on torch calls hooks around the step of the base class
+    optimizer = Around(Derived(model.parameters(), lr=1e-2))
+    losses = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
 def clipped() -> dict[str, Any]:
     model = net()
     optimizer = sgd(model)
@@ -289,6 +396,11 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "rollouts": rollouts,
     "teacher": teacher,
     "closure": closure,
+    "wrapped": wrapped,
+    "attacked": attacked,
+    "policy": policy,
+    "second_phase": second_phase,
+    "layerwise": layerwise,
     "clipped": clipped,
     "forward": forward,
 }

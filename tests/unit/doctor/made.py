@@ -7,7 +7,7 @@ rule runs as it stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -18,10 +18,13 @@ from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Sign
 from probing.diagnosis.hang.evidence import Verdict
 from probing.errors import NoLabels, NotAnswering
+from probing.messages.common import Armed, ArmedAnswer
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
+from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
+Stack = tuple[tuple[str, ...], int]
 
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
 
@@ -37,16 +40,28 @@ class _Rows:
         return [dict(row) for row in self._rows]
 
 
+class _Here:
+    """The folder of a process on this machine."""
+
+    def is_alive(self) -> bool:
+        """It runs."""
+        return True
+
+
+class _Sampled(NamedTuple):
+    stacks: Sequence[Stack]
+
+
 class MadeProcess:
     """Answers as `probing.Process` does, from rows.
 
     Args:
         recorded: Rows of recorded tables, by the table's name; a column that is left out is NULL.
         live: Rows of live tables.
+        stacks: What sampling it shows: frames, from the outside in, and how often.
         is_silent: Whether it answers nothing live.
+        is_here: Whether it runs on this machine.
     """
-
-    folder = None
 
     def __init__(
         self,
@@ -54,9 +69,12 @@ class MadeProcess:
         live: Mapping[str, Sequence[Row]],
         *,
         labels: LabelsAnswer | None = None,
+        stacks: Sequence[Stack] | None = None,
         is_silent: bool = False,
+        is_here: bool = False,
     ) -> None:
-        self._labels = labels
+        self._labels, self._stacks = labels, stacks
+        self.folder = _Here() if is_here or stacks is not None else None
         self._live, self._is_silent = live, is_silent
         self.asked: list[str] = []
         self._database = duckdb.connect()
@@ -91,6 +109,20 @@ class MadeProcess:
             raise NotAnswering("1", 8.0)
         return _Rows([dict(row) for row in self._live.get(table, ())])
 
+    def sample(self, *_: object, **__: object) -> object:
+        """Where its threads were."""
+        return _Sampled(self._stacks or ())
+
+    def arm(self, what: str, steps: int, **_: object) -> ArmedAnswer:
+        """What is armed is over at once: its rows are in the record."""
+        found = self.query("SELECT min(step) AS first, max(step) AS last FROM python.gradients")
+        first, last = found.to_pylist()[0].values()
+        armed = Armed(
+            what=what, number=1, state="over", steps=steps, done=steps, first_step=first,
+            last_step=last, found=1, still_s=0.0,
+        )  # fmt: skip
+        return ArmedAnswer(armed=(armed,))
+
     def labels(self, **_: object) -> object:
         """Those of the next batch."""
         if self._labels is None:
@@ -104,13 +136,26 @@ def facts(
     *,
     verdict: Verdict = FINE,
     labels: LabelsAnswer | None = None,
+    stacks: Sequence[Stack] | None = None,
     is_alive: bool = True,
     is_silent: bool = False,
+    is_here: bool = False,
+    pid: int = 1,
+    proc: str = "/proc",
 ) -> Facts:
     """The facts of a process with such a record and such answers."""
-    process: Any = MadeProcess(recorded or {}, live or {}, labels=labels, is_silent=is_silent)
-    member = Member(rank=None, host="here", pid=1, world_size=None, endpoint="1", is_alive=is_alive)
-    return Facts(process, member, verdict)
+    process: Any = MadeProcess(
+        recorded or {},
+        live or {},
+        labels=labels,
+        stacks=stacks,
+        is_silent=is_silent,
+        is_here=is_here,
+    )
+    member = Member(
+        rank=None, host="here", pid=pid, world_size=None, endpoint="1", is_alive=is_alive
+    )
+    return Facts(process, member, verdict, live_s=DEADLINE_S, proc=proc)
 
 
 def signs(name: str, of: Facts) -> list[Sign]:

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from probing.diagnosis.doctor import examine
+from probing.diagnosis.doctor import effects, examine
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
 from probing.diagnosis.doctor.series import last_change
@@ -170,15 +170,15 @@ def test_the_surest_of_several_ranks_is_told() -> None:
 def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     """Each cause that is named hides its effects only, and every name is one of a rule."""
     names = {rule.name for rule in examine.ALL_RULES}
-    for cause, effects in examine._EXPLAINS.items():
-        assert {cause, *effects} <= names
-        assert cause not in effects
+    for cause, known in effects._EXPLAINS.items():
+        assert {cause, *known} <= names
+        assert cause not in known
     made = [
         finding_of(rule, Sign(certainty="certain", summary=""), asked="1")
         for rule in examine.ALL_RULES
         if rule.name in {"loss-not-finite", "loss-flat", "data-wait"}
     ]
-    kept = {finding.rule for finding in examine._without_effects(made)}
+    kept = {finding.rule for finding in effects.without_effects(made)}
     assert kept == {"loss-not-finite", "data-wait"}
 
 

@@ -23,6 +23,7 @@ from probing.client.listing import list_processes
 from probing.errors import RingError
 from probing.linux import process
 from probing.messages.card import Card
+from probing.messages.codec import with_checksum, without_checksum
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.rundir.pruning import prune
 from probing.tables import RECORDED_TABLES, STEPS, Column, Table
@@ -317,7 +318,8 @@ def test_a_later_version_is_read(directory: RunDirectory, fault: faults.Reached)
     folder = recorded_folder(directory.path)
     folder.write_card(card_of(folder))
     path = folder.path / "card.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "colour": {"red": 1}}))
+    members = json.loads(without_checksum(path.read_bytes()))
+    path.write_bytes(with_checksum(json.dumps({**members, "colour": {"red": 1}}).encode()))
     is_read = folder.read_card() == card_of(folder)
     fault.equals("a card with an unknown member: read", expected=True, got=is_read)
     later = Table(
