@@ -106,7 +106,8 @@ layout = tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE)
 given = dict(
     function=call, original=call, is_direct=False, layout=layout,
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(), known={},
-    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, failed=print, fault=print,
+    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, note_failure=print,
+    fault=print,
 )
 
 def refused(**other):
@@ -171,7 +172,7 @@ IN_C.install(
     function=call, original=lambda self: "by C", is_direct=False,
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)}, hooked={}, hook=print,
-    state_of_thread=lambda: state, sample=lambda: None, failed=print, fault=print,
+    state_of_thread=lambda: state, sample=lambda: None, note_failure=print, fault=print,
 )
 IN_C.run(is_on=True)
 print(module())
@@ -218,7 +219,7 @@ given = dict(
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
     known={id(module): bytes(12)}, hooked={id(module): 1}, hook=lambda *args: None,
-    state_of_thread=lambda: state, sample=lambda: None, failed=failed,
+    state_of_thread=lambda: state, sample=lambda: None, note_failure=failed,
     fault=lambda: faults.append(1),
 )
 if sys.argv[1] != "failed":
