@@ -233,7 +233,7 @@ class Agent:
         Raises:
             OSError: Something of it could not be done; the rest was.
         """
-        kept = try_each((self._keep_environment_once_more,))
+        try_each((self._keep_environment_once_more,))  # the last copy does, where it fails
         training, self.training = self.training, NoTraining()
         folder = self.folder
         failed = try_each(
@@ -247,8 +247,8 @@ class Agent:
                 lambda: folder.read_token.unlink(missing_ok=True),
             )
         )
-        if failed or kept:
-            raise OSError("; ".join((*kept, *failed)))
+        if failed:
+            raise OSError("; ".join(failed))
 
     def _remove_socket(self) -> None:
         with contextlib.suppress(FileExistsError):  # what is none of ours stays
