@@ -75,10 +75,14 @@ def test_commands_tell_of_tasks(started: Callable[[str], Target]) -> None:
     """The backtrace has a block for each, and `hang` says what they wait for and where."""
     target = started("tasks")
     pid = str(target.pid)
-    shown = target.run(pid, "backtrace").stdout
-    assert f'Task "sleeper" (on thread {pid}): sleeping' in shown
-    said = " ".join(target.run(pid, "hang").stdout.split())
-    assert "is idle in its asyncio event loop (task " in said
+    words = f'Task "sleeper" (on thread {pid}): sleeping'
+    wait_until(lambda: words in target.run(pid, "backtrace").stdout, words)
+
+    def ask() -> str | None:
+        said = " ".join(target.run(pid, "hang").stdout.split())
+        return said if "is idle in its asyncio event loop (task " in said else None
+
+    said = wait_until(ask, "an answer of the agent")
     assert re.search(r"task \S+ is (waiting for|sleeping) .*at tasks\.py:\d+ in ", said)
 
 

@@ -107,7 +107,8 @@ def test_what_cannot_end_is_a_deadlock(program: StartProgram, way: str) -> None:
     said = said_of(target, "^HANG: ")
     assert "is in a deadlock" in said
     assert re.search(pattern(DEADLOCKS[way]), said), said
-    assert target.run(str(target.pid), "hang", "--check").returncode == 1
+    pid = str(target.pid)
+    wait_until(lambda: target.run(pid, "hang", "--check").returncode == 1, "its exit code")
 
 
 def test_the_backtrace_tells_it_below_each_thread(program: StartProgram) -> None:
@@ -122,5 +123,6 @@ def test_the_backtrace_tells_it_below_each_thread(program: StartProgram) -> None
     wait_until(lambda: re.search(words, target.run(pid, "backtrace").stdout), words)
     other = program("told_waits", "at_exit", PROBING="all")
     other.wait_for_output("ready")
-    shown = other.run(str(other.pid), "backtrace").stdout
-    assert re.search(r'Thread \d+ "MainThread" \(main, at exit, ', shown)
+    words = r'Thread \d+ "MainThread" \(main, at exit, '
+    pid = str(other.pid)
+    wait_until(lambda: re.search(words, other.run(pid, "backtrace").stdout), words)
