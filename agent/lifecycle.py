@@ -28,7 +28,7 @@ from ..settings import SETTINGS, Settings
 from ..settings.values import unknown_in
 from .crash.crashes import CrashRecorder
 from .leaving import Arrival, Leaving, remains, unload, wait_for_threads
-from .listener import Listener, Serving
+from .listener import Listener, Serving, keep_environment
 from .recording.safe_points import AGENT_THREAD_PREFIX
 from .recording.training_thread import correct_main_thread
 from .state import Agent, int_from_env
@@ -73,6 +73,7 @@ class Running:
                 agent.problems.append(f"no TCP listener: {error}")
         agent.write_card()
         self._listener = Listener(agent, listening, lambda: _make_server(agent))
+        agent.wake = self._listener.wake
         self._listener.start()
         self._crashes.start()
 
@@ -142,7 +143,7 @@ def _make_server(agent: Agent) -> Serving:
         worker_process.borrowed_places = agent.places
         handlers = Handlers(agent)
         bound = [(route, getattr(handlers, route.name)) for route in ROUTES]
-        return Server(agent, bound, handlers.close)
+        return Server(agent, bound, handlers.close, chore=lambda: keep_environment(agent))
 
 
 _running: Running | None = None
@@ -152,12 +153,14 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
     """Start the agent of this process, or return the one that runs.
 
     Raises:
+        AttachRefused: This Python has no interpreter lock, or another interpreter has an agent.
         ProbingError: The run directory is not safe to use.
         OSError: The run folder or the socket cannot be made, or the program needs the descriptors.
     """
     global _running  # noqa: PLW0603 - one agent per process
     with forks.held_back():
         if _running is None:
+            _require_interpreter(settings)
             require_room()
             correct_main_thread()
             arrival = arrival._replace(loaded=arrival.loaded or frozenset(sys.modules))
@@ -180,6 +183,19 @@ def start(settings: Settings, arrival: Arrival = _ASKED_FOR) -> Agent:
                 raise
             atexit.register(_ended)
         return _running.agent
+
+
+def _require_interpreter(settings: Settings) -> None:
+    """Make sure that this interpreter is one for an agent.
+
+    Raises:
+        AttachRefused: It has no lock, or another one of this process has an agent.
+    """
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not has_lock or is_answered_for(settings):
+        from ..safety.interpreter import lacks_lock, second_agent  # needed by hardly any process
+
+        raise second_agent() if has_lock else lacks_lock()
 
 
 def _with_tokens(settings: Settings, folder: ProcessFolder) -> Settings:

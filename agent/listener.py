@@ -32,6 +32,8 @@ _POLL, _POLLIN = genuine("select", "poll"), genuine("select", "POLLIN")
 _PEEK_S = 1.0
 _RETRY_S = 0.1
 _LIVES = 3
+_FAILED_S = 60.0
+_MOST_WAKES = 64
 _LOOK_S = 0.01
 """How often it is looked whether the server is there."""
 _MOST_WAITING = 8
@@ -47,6 +49,9 @@ class Serving(Protocol):
 
     def stop(self) -> None:
         """End `run`, from any thread."""
+
+    def wake(self) -> None:
+        """Have it do what is due, from any thread."""
 
     def abandon(self) -> None:
         """Runs in a forked child: let go of the parent's connections."""
@@ -90,6 +95,13 @@ class Listener:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2.0)
         self._close()
+
+    def wake(self) -> None:
+        """Have the thread look for what is due, from any thread."""
+        with contextlib.suppress(OSError):  # the pipe is full: it is about to look
+            os.write(self._wake_writer, b"x")
+        if self._server is not None:
+            self._server.wake()
 
     def abandon(self) -> None:
         """Runs in a forked child: close the parent's sockets, and nothing more."""
@@ -198,7 +210,10 @@ class Listener:
             server.settimeout(0)  # who wanted to connect may have gone
         is_over = False
         while not (is_over or self._is_stopped):
-            ready = [fd for fd, _ in waiting.poll(None if loading is None else _LOOK_S * 1000)]
+            limit_s = keep_environment(self._agent) if loading is None else _LOOK_S
+            ready = [fd for fd, _ in waiting.poll(None if limit_s is None else limit_s * 1000)]
+            if self._wake_reader in ready:
+                os.read(self._wake_reader, _MOST_WAKES)
             for fd in ready:
                 if fd in by_fd and len(self._waiting) < _MOST_WAITING:
                     self._take(by_fd[fd])
@@ -241,6 +256,13 @@ class Listener:
             pass
         connection.close()
         return None
+
+
+def keep_environment(agent: Agent) -> float | None:
+    """Keep what the process runs in, if that is due; returns in how many seconds it is next."""
+    waits: list[float | None] = []
+    try_each((lambda: waits.append(agent.keep_environment()),))
+    return waits[0] if waits else _FAILED_S
 
 
 def _block_signals() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..server.certificate import Certificate
     from ..tables import Table
     from .audit.change_log import ChangeRecord
+    from .live.kept_environment import KeptEnvironment
     from .recording.training import TorchTraining
 
 
@@ -62,6 +63,7 @@ class Agent:
         certificate: What it shows there, if that is encrypted.
         unknown: A sentence for each variable that only looks like a setting.
         places: Folders of the operator's who attached: they hold what may be missing here.
+        wake: Has the agent's thread look for what is due, from any thread.
         depart: Makes ready to leave the process, keeping the record or not.
     """
 
@@ -77,6 +79,7 @@ class Agent:
         self.problems: list[str] = []
         self._place: Place | None = None
         self._card_facts: tuple[int, int, int] | None = None
+        self._launcher_log = process.error_log(os.getppid()) or process.error_log(os.getpid())
         self._started_ns = time.time_ns()
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
@@ -86,6 +89,8 @@ class Agent:
         self._names: Names | None = None
         self._late_rings: list[RingWriter] = []
         self._changes: ChangeRecord | None = None
+        self._environment: KeptEnvironment | None = None
+        self.wake: Callable[[], None] = lambda: None
         self._hold = Hold()
 
     def hold(self) -> None:
@@ -188,8 +193,39 @@ class Agent:
             try_each((self.write_card,))
             return
         self.training = training
+        training.on_first_step = self._stepped
         if self.settings.recording:
             training.start(late=late)
+
+    def _stepped(self) -> None:
+        """The first step is over, says the training thread: there is an environment to keep."""
+        if self._environment is not None:
+            self._environment.hasten()
+        self.wake()
+
+    def keep_environment(self) -> float | None:
+        """Keep what the process runs in, if that is due; returns in how many seconds it is next.
+
+        None where that is not known: it trains not yet, and nothing is loaded for that.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self.training.watched() is None:
+            return None
+        return self._kept_environment().keep_if_due(self.training)
+
+    def _kept_environment(self) -> KeptEnvironment:
+        if self._environment is None:
+            with forks.held_back(timeout_s=_MAKING_S):  # no child is made amid an import
+                from .live.kept_environment import KeptEnvironment
+            self._environment = KeptEnvironment(self.folder)
+        return self._environment
+
+    def _keep_environment_once_more(self) -> None:
+        """The process ends: what has come since."""
+        if self.training.watched() is not None:
+            self._kept_environment().keep(self.training)
 
     def close(self) -> None:
         """Stop recording for good; the record stays, what led to the agent goes.
@@ -197,6 +233,7 @@ class Agent:
         Raises:
             OSError: Something of it could not be done; the rest was.
         """
+        try_each((self._keep_environment_once_more,))  # the last copy does, where it fails
         training, self.training = self.training, NoTraining()
         folder = self.folder
         failed = try_each(
@@ -260,6 +297,7 @@ class Agent:
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
             error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
+            launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
         )
 

@@ -26,6 +26,7 @@ from markdown_parts import anchor, docstring, first_paragraph, first_sentence, g
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.group import probing as cli
 from probing.cli.render.process.catalog import sql_type
+from probing.diagnosis.doctor.against import AGAINST_RULES
 from probing.diagnosis.doctor.examine import ALL_RULES
 from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
 from probing.errors import ProbingError, error_classes
@@ -70,8 +71,8 @@ _RELIABILITY_INTRO = (
     "Every fault of this list is caused on purpose by a test, and what comes of it is compared with"
     " the promise. `sh tests/run.sh -m fault -s` does it, and prints a line for each case: the"
     " fault, what is expected, what was got. The figures are those of the run that is kept in"
-    " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3 take six minutes"
-    " on two cores with nothing else to do (180 tests in 352 s); those two are `scripts/nightly`'s."
+    " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3, which"
+    " are `scripts/nightly`'s, take some minutes."
 )
 _FINDINGS_INTRO = (
     "What [`probing ENDPOINT doctor`](../how-to/doctor.md) looks for: each rule with its"
@@ -355,7 +356,8 @@ def findings_page() -> str:
     promises = [f"- *{name}*: {promise}" for name, promise in CERTAINTIES.items()]
     parts = ["# Findings", _FINDINGS_INTRO, "\n".join(promises)]
     for group, title in GROUPS.items():
-        rules = sorted((r for r in ALL_RULES if r.group == group), key=lambda r: -r.gravity)
+        of_group = (rule for rule in (*ALL_RULES, *AGAINST_RULES) if rule.group == group)
+        rules = sorted(of_group, key=lambda rule: -rule.gravity)
         parts += [f"## {title}", *map(_rule_section, rules)]
     return page(parts)
 

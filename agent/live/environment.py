@@ -1,24 +1,38 @@
-"""What the process runs in, for ``python.environment``.
+"""What the process runs, with what, and in what, for ``python.environment``.
 
-Rules of this file: runs in the agent's thread; imports nothing of the job's.
+Rules of this file: runs in the agent's thread; imports nothing of the job's and starts no program.
 The value of a secret never leaves the process.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
 import re
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ...linux import process
 from ...messages.common import LiveRows
 from ...tables import ENVIRONMENT
+from .code import Code, arguments
 
-_NAMES = re.compile("(TORCH|PYTORCH|NCCL|GLOO|CUDA|CUBLAS|CUDNN|OMP|MKL|KMP|PYTHON)")
-_SECRET = re.compile("TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
-_OF_ONE_RANK = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables that a launcher sets for each rank."""
+if TYPE_CHECKING:
+    from ..recording.no_training import NoTraining
+    from ..recording.training import TorchTraining
+
+_NAMES = re.compile(
+    "(TORCH|PYTORCH|NCCL|GLOO|CUDA|CUBLAS|CUDNN|OMP|GOMP|MKL|KMP|OPENBLAS|MALLOC_|NVIDIA_TF32"
+    "|TRITON|PYTHON)"
+)
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH", re.IGNORECASE)
+_OF_ONE_RANK = frozenset({"CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"})
+"""Variables that a launcher sets for each rank, or for each run."""
 _PAPERS = frozenset({"TORCHELASTIC_ERROR_FILE"})
 """Variables that are another file for each rank, and tell nothing."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -26,28 +40,61 @@ _SALT = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 _FINGERPRINT = 4
 """Digits: enough to tell same from other, and too few to tell which."""
 
+_TICK_S = 0.05
+"""The kernel's time of a start is that of a tick before it, and no script is read so soon."""
+_LONGEST = 4096
+_MOST_BYTES = 1 << 16
+_MACHINE = (
+    ("cpu", "/proc/cpuinfo", re.compile(r"^model name\s*:(.*)$", re.MULTILINE)),
+    ("driver", "/proc/driver/nvidia/version", re.compile(r"Kernel Module\D*([\d.]+)")),
+)
+"""What the kernel tells of the machine: the name, the file and where it stands in it."""
+
 Row = tuple[str, str, str | None, bool, str | None]
 
 
-def environment_rows() -> LiveRows:
+def environment_rows(training: TorchTraining | NoTraining) -> LiveRows:
     """The rows of ``python.environment`` now."""
-    rows = [*_variables(), *_versions(), *_switches(), *_places()]
+    rows = [
+        *_arguments(),
+        *_code(),
+        *(_row("configuration", *pair) for pair in sorted(training.configuration().items())),
+        *_variables(),
+        *_versions(),
+        *_switches(),
+        *_places(),
+    ]
     columns = tuple(column.name for column in ENVIRONMENT.columns)
     return LiveRows(table=ENVIRONMENT.name, columns=columns, rows=tuple(rows))
+
+
+def _arguments() -> list[Row]:
+    """What the script was started with."""
+    return [_told("argument", *pair) for pair in arguments([str(word) for word in sys.argv])]
+
+
+def _code() -> Iterator[Row]:
+    """Which code runs; where it lies is no property of it."""
+    for name, value in _files().rows():
+        kind = "place" if name == "root" else "code"
+        yield (kind, "code root" if name == "root" else name, value, False, None)
+
+
+@functools.cache
+def _files() -> Code:
+    """The files of the job, which are read once."""
+    ticks = process.start_time(os.getpid()) or 0
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return Code(time.time_ns() - int(max(0.0, age_s - _TICK_S) * 1e9))
 
 
 def _variables() -> list[Row]:
     """The environment variables that matter."""
     rows: list[Row] = []
     for name in sorted(os.environ):
-        if not _NAMES.match(name) or name in _PAPERS:
-            continue
-        value = os.environ[name]
-        if _SECRET.search(name):
-            rows.append(("environment", name, None, True, _fingerprint(name, value)))
-        else:
+        if _NAMES.match(name) and name not in _PAPERS:
             kind = "place" if name in _OF_ONE_RANK else "environment"
-            rows.append(_row(kind, name, _LOGIN.sub("***", value)))
+            rows.append(_told(kind, name, os.environ[name]))
     return rows
 
 
@@ -65,14 +112,19 @@ def _switches() -> list[Row]:
     """What of torch makes a computation come out otherwise."""
     if "torch" not in sys.modules:
         return []
-    from ..sources.torch_switches import switches
+    from ..sources.torch_switches import seeds, switches
 
-    return [_row("torch", name, value) for name, value in switches().items()]
+    rows = [_row("torch", name, value) for name, value in switches().items()]
+    return rows + [_row("seed", name, value) for name, value in seeds().items()]
 
 
 def _places() -> list[Row]:
     """Where the process is."""
     rows = [_row("place", "host", platform.node()), _row("place", "cpus", _cpus())]
+    rows.append(_row("place", "kernel", platform.release()))
+    for name, file, pattern in _MACHINE:
+        found = pattern.search(_text(file))
+        rows += [_row("place", name, found[1].strip())] if found else []
     if "torch" in sys.modules:
         from ..sources.torch_switches import compiled_frames
 
@@ -81,9 +133,25 @@ def _places() -> list[Row]:
     return rows
 
 
+def _text(file: str) -> str:
+    """A file of the kernel's; empty where there is none."""
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def _cpus() -> str:
     """How many processors its main thread may use."""
     return str(len(os.sched_getaffinity(os.getpid())))
+
+
+def _told(kind: str, name: str, value: str) -> Row:
+    """A row of what a user has set, who may have set a secret."""
+    if _SECRET.search(name):
+        return (kind, name, None, True, _fingerprint(name, value))
+    return _row(kind, name, _LOGIN.sub("***", value)[:_LONGEST])
 
 
 def _row(kind: str, name: str, value: str) -> Row:

@@ -35,6 +35,7 @@ from ...tables import (
     TABLES_BY_NAME,
     TENSORS,
     THREADS,
+    WARNINGS,
     Table,
 )
 from ..recording.agent_threads import in_thread
@@ -157,10 +158,16 @@ def _flight_recorder(_: LiveQuestion) -> LiveRows:
     return flight_recorder_rows()
 
 
-def _environment(_: LiveQuestion) -> LiveRows:
+def _environment(question: LiveQuestion) -> LiveRows:
     from .environment import environment_rows
 
-    return environment_rows()
+    return environment_rows(question.training)
+
+
+def _warnings(_: LiveQuestion) -> LiveRows:
+    from .shown_warnings import warning_rows
+
+    return warning_rows()
 
 
 def _parameter_checksums(question: LiveQuestion) -> LiveRows:
@@ -187,4 +194,5 @@ LIVE_SOURCES: dict[str, Callable[[LiveQuestion], LiveRows]] = {
     FLIGHT_RECORDER.name: _flight_recorder,
     ENVIRONMENT.name: _environment,
     PARAMETER_CHECKSUMS.name: _parameter_checksums,
+    WARNINGS.name: _warnings,
 }

@@ -80,6 +80,10 @@ class NoTraining:
         """There is nothing to make them from."""
         return None
 
+    def configuration(self) -> dict[str, str]:
+        """Nothing was set up."""
+        return {}
+
     def segments(self) -> list[dict[str, Any]] | None:
         """There is no accelerator."""
         return None

@@ -6,6 +6,7 @@ thread, while others train. Stopping leaves torch as it was.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ from .source import Source, SourceReport
 from .training_thread import training_thread
 
 if TYPE_CHECKING:
+    from ..sources.configuration import Configuration
     from ..sources.leaks.referrers import ReferrerSearch
     from ..sources.leaks.watch import LeakWatch
     from ..sources.numbers.gradient_rows import GradientRows
@@ -92,6 +94,7 @@ class TorchTraining:
         on_demand: Reports of what records on demand and writes no ring.
         leaks: The last watch for storages that stay; None before the first.
         referrers: The last search for who refers to storages; None before the first.
+        on_first_step: Called when the first step has ended, in the training thread.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class TorchTraining:
         self.safe_points = SafePoints()
         self.leaks: LeakWatch | None = None
         self.referrers: ReferrerSearch | None = None
+        self.on_first_step: Callable[[], None] = lambda: None
         self._rings = [
             RingWriter(folder.ring(table.name), table, rows)
             for table, rows in (
@@ -173,7 +177,7 @@ class TorchTraining:
             share,
             in_c=IN_C if settings.native else None,
         )
-        self._progress.on_step = self._budget.step_ended
+        self._progress.on_step = self._first_step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
         scaler = GradientScaler(self._recording, accelerator)
@@ -223,6 +227,12 @@ class TorchTraining:
             self.sample_gradients(settings.gradients_every)
         if settings.sampling_hz:
             self.sample_stacks(settings.sampling_hz)
+
+    def _first_step_ended(self, first: int, last: int, took_ns: int) -> None:
+        """The first step has ended; of the others only the budget hears."""
+        self._progress.on_step = self._budget.step_ended
+        self._budget.step_ended(first, last, took_ns)
+        self.on_first_step()
 
     def begin(self) -> None:
         """Nothing is waited for: it is here."""
@@ -395,6 +405,16 @@ class TorchTraining:
     def watched(self) -> Recording | None:
         """What live tables of models and optimizers are made from; None without torch."""
         return self._recording
+
+    @functools.cached_property
+    def _configuration(self) -> Configuration:
+        from ..sources.configuration import Configuration  # not needed before the first step
+
+        return Configuration()
+
+    def configuration(self) -> dict[str, str]:
+        """What models, optimizers and loaders are set up with, by name."""
+        return self._configuration.seen(self._recording, self.dataloaders)
 
     def segments(self) -> list[dict[str, Any]] | None:
         """What the accelerator's allocator has reserved; None when none is in use."""

@@ -29,6 +29,9 @@ def switches() -> dict[str, str]:
         "num_interop_threads": torch.get_num_interop_threads,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
         "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cudnn": torch.backends.cudnn.version,
+        "cudnn.enabled": lambda: torch.backends.cudnn.enabled,
+        "mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
         "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
         "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
         "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
@@ -46,3 +49,9 @@ def switches() -> dict[str, str]:
         if value is not None:
             found[name] = str(value)
     return found
+
+
+def seeds() -> dict[str, str]:
+    """What generators of random numbers began with, where they tell."""
+    torch: Any = sys.modules["torch"]
+    return {"torch.initial_seed": str(torch.initial_seed())}

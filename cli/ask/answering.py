@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ...messages.limits import GRACE_S
+from ...messages.limits import grace_s
 from .. import terminal
 from ..render.cells import is_number, is_time, short_texts
 from ..render.rows import WRITERS, Writer, arrow_file_chunks
@@ -64,7 +64,7 @@ def answer(target: Target, question: Question) -> int:
     if not target.is_single:
         from .answering_many import answer_many
 
-        with within(target.limit_s, grace_s=GRACE_S):
+        with within(target.limit_s, grace_s=grace_s()):
             return answer_many(
                 target,
                 question.sql,

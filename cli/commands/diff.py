@@ -1,31 +1,110 @@
-"""`probing -t all diff`: what is not the same on all ranks of a job."""
+"""`probing diff`: what is not the same on all ranks of a job, or in two runs of a script."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import click
 
+from ...errors import UsageError
 from .. import terminal
-from ..target import asked_target, style_option, target_options
+from ..target import FINDING_S, Target, asked_target, style_option, target_options
+
+if TYPE_CHECKING:
+    from ...diagnosis.doctor.findings import Finding
+    from ...diagnosis.runs.comparison import RunComparison
+
+_JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix")
 
 
 @click.command("diff")
+@click.argument("runs", nargs=-1, metavar="[RUN] [RUN]")
 @target_options
 @click.option(
     "--parameters/--no-parameters", default=True, show_default=True,
-    help="Compare checksums of parameters, for which each rank holds its training shortly.",
+    help="Of ranks: compare checksums of parameters, for which each rank holds its training.",
 )  # fmt: skip
-@style_option("text", "json")
+@style_option("text", "json", "markdown")
 @click.pass_context
-def command(context: click.Context, *, parameters: bool, style: str) -> None:
-    """Show what differs between the ranks of a job, the odd ranks first.
+def command(context: click.Context, *, runs: tuple[str, ...], parameters: bool, style: str) -> None:
+    """Show what differs between two runs of a script, or between the ranks of a job.
 
-    Compared are checksums of the bits of each parameter, taken by all ranks after the same step;
-    settings, environment variables of torch, NCCL, CUDA, OpenMP and Python, versions of packages
-    and switches of torch. Shards of a parameter differ by their nature and are left out. Of a
-    secret no more is told than that it differs.
+    `probing diff RUN RUN` compares the second run with the first; so does `probing RUN diff RUN`.
+    A RUN is whatever names one process, also one that has ended: a pid, a run folder. Compared is
+    what is on record, and the training is held for nothing: the set-up (python.environment), then
+    speed by phase and module, memory, and losses at the same steps. What came of it is told first,
+    with what most likely explains it. A step's level is the median of the means of 8 steps in a
+    row, its 99 % interval by a moving block bootstrap; the first steps and those with a checkpoint,
+    after an evaluation or under a question are left out.
+
+    `probing -t all diff`, without a RUN, compares ranks, the odd ones first: checksums of the bits
+    of each parameter, taken by all ranks after the same step; settings and python.environment.
+    Shards of a parameter differ by their nature and are left out. Of a secret no more is told than
+    that it differs.
     """
+    if runs:
+        _compare_runs(_two_runs(Target.of(context), runs), Target.of(context), style)
+        context.exit()
+    if style == "markdown":
+        raise UsageError("Markdown is for runs: `probing diff RUN RUN --format markdown`.")
+    _compare_ranks(context, parameters=parameters, style=style)
+
+
+def _two_runs(target: Target, runs: tuple[str, ...]) -> tuple[str, str]:
+    """The first run and the second, however they were written.
+
+    Raises:
+        UsageError: They are not two.
+    """
+    words = (*target.endpoints, *runs)
+    if len(words) != 2:
+        named = f"{len(words)} {'was' if len(words) == 1 else 'were'}"
+        raise UsageError(
+            f"two runs are compared, but {named} named.",
+            help="For example: `probing diff 4242 5353`; `probing list --dead` shows those that"
+            " have ended, too.",
+        )
+    return words[0], words[1]
+
+
+def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
+    """Compare two runs, and print it."""
+    from ...diagnosis.doctor.against import findings_of
+    from ...diagnosis.runs.reading import compare_members, find_run
+    from ..render.process.runs import markdown_comparison, render_comparison
+
+    limit_s = min(FINDING_S, target.limit_s)
+    before = find_run(names[0], token=target.token, timeout_s=limit_s)
+    after = find_run(names[1], token=target.token, timeout_s=limit_s, rank=before.rank)
+    compared = compare_members(
+        before, after, names=names, token=target.token, timeout_s=target.limit_s
+    )
+    findings = findings_of(compared, names)
+    if style == "json":
+        _write_json(compared, findings)
+    elif style == "markdown":
+        terminal.write(markdown_comparison(compared, findings))
+    else:
+        screen = terminal.screen()
+        terminal.write(
+            render_comparison(compared, findings, width=screen.width, color=screen.color)
+        )
+    terminal.flush()
+
+
+def _write_json(compared: RunComparison, findings: tuple[Finding, ...]) -> None:
+    from ..render.process.runs import plain_comparison
+
+    told = [
+        {name: value for name, value in dataclasses.asdict(finding).items() if name in _JSON}
+        for finding in findings
+    ]
+    terminal.write_json({"findings": told, **plain_comparison(compared)})
+
+
+def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> None:
+    """Compare the ranks of a job, and print it."""
     from ...cluster.ranks.differences import compare_facts
     from ...cluster.ranks.gather_facts import gather_facts
     from ...cluster.ranks.naming import rank_words

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
+from ...errors import UsageError
 from .. import terminal
 from ..ask.many import membership_of
-from ..target import style_option, target_options, target_with
+from ..target import FINDING_S, Target, style_option, target_options, target_with
 
 if TYPE_CHECKING:
+    from ...cluster.job.membership import Member
     from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Finding
 
-_LIMIT_S = 8.0
-"""How long one question may take, so that the whole of it stays below 20 s."""
 _ORDER = tuple(CERTAINTIES)
 _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
 
@@ -32,6 +32,10 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 @click.option(
     "--rows", type=click.IntRange(min=0), default=5, show_default=True,
     help="How many findings to show in full; 0 for all.",
+)  # fmt: skip
+@click.option(
+    "--against", metavar="RUN", default=None,
+    help="Also say what is worse than in an earlier run, and why: a pid or a run folder.",
 )  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on, and tell what begins and what ends.")
 @click.option(
@@ -49,19 +53,25 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 @style_option("text", "json", "markdown")
 @click.pass_context
 def command(
-    context: click.Context, *, endpoint: str | None, check: str | None, rows: int, watch: bool,
-    every: float, webhooks: tuple[str, ...], commands: tuple[str, ...], style: str,
+    context: click.Context, *, endpoint: str | None, check: str | None, rows: int,
+    against: str | None, watch: bool, every: float, webhooks: tuple[str, ...],
+    commands: tuple[str, ...], style: str,
 ) -> None:  # fmt: skip
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
     Looks at everything that is on record and live, of one process or a whole job, dead or alive:
     whether it goes on, the loss, gradients, parameters, data, memory, and where the time goes. It
-    takes up to 20 s and changes nothing; some gradients of the next three steps are looked at. What
-    was found comes first, the gravest first; then what is healthy; then what was not looked at,
-    and why. The reference page of findings has every rule with its thresholds.
+    takes up to 20 s, or what `--timeout` says (longer on a busy machine, say), and changes nothing;
+    some gradients of the next three steps are looked at. What was found comes first, the gravest
+    first; then what is healthy; then what was not looked at, and why. The reference page of
+    findings has every rule with its thresholds.
 
     `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
     do not look like this. `possible`: it stands out, and may be meant.
+
+    With `--against RUN` it is also compared with an earlier run of the same script, live or ended:
+    what is slower, takes more memory or has a higher loss, and what of the set-up explains it.
+    `probing diff RUN ENDPOINT` shows all of that.
 
     With `--watch` it goes on until Ctrl-C, or until what it watches has ended (`-t all` waits for
     new processes), and tells each finding once as it begins and once as it ends, a line each (with
@@ -71,21 +81,23 @@ def command(
     Ends with 0, whatever it finds; with `--check likely`, with 1 on a finding that is likely or
     certain.
     """
-    from ...diagnosis.doctor.examine import examine
+    from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
     from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
-    limit_s = _LIMIT_S if target.timeout_s is None else target.limit_s
+    if watch and against is not None:
+        raise UsageError("--against compares once, and --watch goes on: use one of them.")
+    within_s = WHOLE_S if target.timeout_s is None else target.timeout_s
 
     def look(*, is_thorough: bool) -> Report:
         members = membership_of(target).members
         return examine(
             members,
-            timeout_s=limit_s,
             token=target.token,
             asked=_asked(target.endpoints),
             is_thorough=is_thorough,
+            within_s=within_s,
         )
 
     if watch:
@@ -94,7 +106,10 @@ def command(
             is_json=style == "json", webhooks=webhooks, commands=commands,
         )  # fmt: skip
         context.exit(int(watch_and_tell(lambda: look(is_thorough=False), wish) and bool(check)))
+    earlier = None if against is None else _member(against, target)  # before the looks take time
     report = look(is_thorough=True)
+    if earlier is not None and against is not None:
+        report = _compared(report, earlier, against, target)
     for note in report.notes:
         terminal.note(note)
     if style == "json":
@@ -108,6 +123,28 @@ def command(
         )
     terminal.flush()
     context.exit(int(check is not None and _is_found(report.findings, check)))
+
+
+def _member(word: str, target: Target, rank: int | None = None) -> Member:
+    """The one process that is compared."""
+    from ...diagnosis.runs.reading import find_run
+
+    limit_s = min(FINDING_S, target.limit_s)
+    return find_run(word, token=target.token, timeout_s=limit_s, rank=rank)
+
+
+def _compared(report: Report, earlier: Member, against: str, target: Target) -> Report:
+    """The report with what is worse than in an earlier run."""
+    from ...diagnosis.doctor.against import with_comparison
+    from ...diagnosis.runs.reading import compare_members
+
+    word = target.endpoints[0]
+    member = _member(word, target, earlier.rank)
+    names = against, word if len(target.endpoints) == 1 and word != "all" else member.endpoint
+    compared = compare_members(
+        earlier, member, names=names, token=target.token, timeout_s=target.limit_s
+    )
+    return with_comparison(report, compared, names)
 
 
 def _asked(endpoints: tuple[str, ...]) -> str:

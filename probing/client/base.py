@@ -27,11 +27,12 @@ from ..messages.eval import (
 )
 from ..messages.fit import FitAnswer
 from ..messages.labels import LabelsAnswer, LabelsRequest
-from ..messages.limits import DEFAULT_TIMEOUT_S, GRACE_S, ready_s
+from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s, ready_s
 from ..reach import ladder
 from ..ring import peek as ring_peek
+from ..tables import ENVIRONMENT
 from .eval_client import results_of
-from .transports import POLL_S, Reached, live_rows, query_agent
+from .transports import POLL_S, Reached, environment_of, live_rows, query_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ class Process(Reached):
             assign=assign,
             together=together,
         )
-        wait_s = (timeout_s or self._timeout_s) + GRACE_S
+        wait_s = (timeout_s or self._timeout_s) + grace_s()
         return self._post(wire.EvalResult, "eval", request, lost, timeout_s=wait_s)
 
     def commit_eval(self, commit: EvalCommit) -> None:
@@ -186,7 +187,7 @@ class Process(Reached):
         See `probing.cluster.job.acting`; returns once this one could.
         """
         limit_s = timeout_s or self._timeout_s
-        request, wait_s = request_for(asked, limit_s, ranks), limit_s + GRACE_S
+        request, wait_s = request_for(asked, limit_s, ranks), limit_s + grace_s()
         return self._post(Prepared, "act_prepare", request, _UNCHANGEABLE, timeout_s=wait_s)
 
     def commit_act(self, commit: Commit) -> None:
@@ -228,10 +229,17 @@ class Process(Reached):
                 all. See the columns of python.modules.
             patient: Whether to wait as long even while the training makes no progress.
         """
-        with self._transport.asking(f"the table {table} can no longer be asked") as address:
-            return live_rows(
-                address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
-            )
+
+        def ask_agent() -> wire.LiveRows:
+            with self._transport.asking(f"the table {table} can no longer be asked") as address:
+                return live_rows(
+                    address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
+                )
+
+        folder = self._transport.folder
+        if table == ENVIRONMENT.name and folder is not None:
+            return environment_of(folder, ask_agent)
+        return ask_agent()
 
     def profile(
         self, steps: int = 3, *, timeout_s: float | None = None, tell: TellSteps | None = None
@@ -347,13 +355,13 @@ class Process(Reached):
     def labels(self, *, samples: int = 2, timeout_s: float | None = None) -> LabelsAnswer:
         """Tokens beside labels of the next batch that the training reads."""
         limit_s = timeout_s or self._timeout_s
-        request, wait_s = LabelsRequest(samples=samples, timeout_s=limit_s), limit_s + GRACE_S
+        request, wait_s = LabelsRequest(samples=samples, timeout_s=limit_s), limit_s + grace_s()
         lost = "it reads no batch any more"
         return self._post(LabelsAnswer, "labels", request, lost, timeout_s=wait_s)
 
     def fit(self, request: FitRequest) -> FitAnswer:
         """Predict the peak of memory of a training step in another shape, without running it."""
-        wait_s = (request.timeout_s or _FIT_S) + GRACE_S
+        wait_s = (request.timeout_s or _FIT_S) + grace_s()
         return self._post(FitAnswer, "fit", request, "it trains no more", timeout_s=wait_s)
 
     def status(self) -> wire.Card:

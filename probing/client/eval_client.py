@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ..errors import InternalError
 from ..messages import common as wire
 from ..messages.eval import RepeatRequest
-from ..messages.limits import GRACE_S
+from ..messages.limits import grace_s
 from ..reach.transport import Address, open_answer
 
 
@@ -27,7 +27,7 @@ def results_of(
     Raises:
         ProbingError: What ended the repetition before it was done.
     """
-    wait_s = 2 * timeout_s + GRACE_S
+    wait_s = 2 * timeout_s + grace_s()
     with open_answer(address, "repeat", body=request, timeout_s=wait_s) as answer:
         while line := answer.read_line():
             yield _result(line)

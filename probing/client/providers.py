@@ -18,6 +18,7 @@ from ..stacks import text as stacks
 from ..tables import (
     ALLOC_BLOCKS,
     ALLOC_EVENTS,
+    ENVIRONMENT,
     HOST_MEMORY,
     KERNELS,
     MEMORY_TABLES,
@@ -28,11 +29,12 @@ from ..tables import (
     TABLES,
     Table,
 )
-from .transports import live_rows
+from .transports import environment_of, live_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..messages.common import LiveRows
     from ..sql.answer import Answer
     from ..sql.engine import TableProvider
 
@@ -113,16 +115,24 @@ class _LiveTable:
             if backtrace.note is not None:
                 self._notes.append(backtrace.note)
             return live_to_arrow(stacks.rows_of(self.table, backtrace))
-        if not self._folder.is_alive():
-            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
-        ping(self._folder, timeout_s=self._timeout_s)
         is_observed = self.table is MODULES and (columns is None or columns & OBSERVED_COLUMNS)
         is_observed = bool(is_observed) or self.table.name in _AT_STEP_END
-        address, wait_s = Address(path=self._folder.socket), self._wait_s if is_observed else None
-        live = live_rows(address, self.table.name, timeout_s=self._timeout_s, wait_s=wait_s)
+        wait_s = self._wait_s if is_observed else None
+        if self.table is ENVIRONMENT:
+            live = environment_of(self._folder, lambda: self._ask(wait_s))
+        else:
+            live = self._ask(wait_s)
         if live.note is not None:
             self._notes.append(live.note)
         return live_to_arrow(live)
+
+    def _ask(self, wait_s: float | None) -> LiveRows:
+        """What the agent answers."""
+        if not self._folder.is_alive():
+            raise ProcessEnded(self._folder.pid, f"{self.table.full_name} can no longer be asked")
+        ping(self._folder, timeout_s=self._timeout_s)
+        address = Address(path=self._folder.socket)
+        return live_rows(address, self.table.name, timeout_s=self._timeout_s, wait_s=wait_s)
 
 
 class _LastProfile:

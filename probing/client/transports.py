@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from ..errors import (
     ConnectionLost,
     InternalError,
     NoSuchProcess,
+    NotAnswering,
     NotProbed,
     NotProbing,
     NotPython,
@@ -28,7 +29,7 @@ from ..errors import (
 )
 from ..linux import process
 from ..messages import common as wire
-from ..messages.limits import GRACE_S, LARGE_ANSWER_BYTES, ready_s
+from ..messages.limits import LARGE_ANSWER_BYTES, grace_s, ready_s
 from ..reach import ladder
 from ..reach.endpoint import Local, resolve
 from ..reach.ping import ping
@@ -267,6 +268,23 @@ def live_rows(
     return _received(wire.LiveRows, data)
 
 
+def environment_of(folder: ProcessFolder, ask_agent: Callable[[], wire.LiveRows]) -> wire.LiveRows:
+    """The rows of python.environment: from the agent, else what is kept in the run folder.
+
+    Raises:
+        ProbingError: The agent does not answer, or has ended, and nothing is kept.
+    """
+    from ..postmortem.environment import kept_environment
+
+    try:
+        return ask_agent()
+    except (ConnectionLost, NotAnswering, NotProbed, ProcessEnded):
+        kept = kept_environment(folder)
+        if kept is None:
+            raise
+        return kept
+
+
 def _received(cls: type[T], data: bytes) -> T:
     """An answer as the object it must be.
 
@@ -284,6 +302,6 @@ def query_agent(address: Address, request: wire.QueryRequest, limit_s: float) ->
     """What an agent answers to a statement."""
     from ..sql.answer import Answer
 
-    wait_s = limit_s + GRACE_S
+    wait_s = limit_s + grace_s()
     data = ask(address, "query", body=request, timeout_s=wait_s, most_bytes=LARGE_ANSWER_BYTES)
     return Answer.from_ipc(data)

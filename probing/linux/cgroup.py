@@ -8,6 +8,7 @@ the process's own group.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .kernel_files import read_text
@@ -68,22 +69,36 @@ def find_cgroup(pid: int | str, *, proc: str = "/proc") -> CgroupPaths | None:
 
 def _branch(membership: str, mounts: str) -> list[CgroupPaths]:
     """The cgroups that a process is in, its own first, then those around it."""
-    for line in membership.splitlines():
-        number, controllers, path = line.split(":", 2)
-        is_new = number == "0" and not controllers
-        if not is_new and "memory" not in controllers.split(","):
-            continue
-        mount = _mount(mounts, is_new=is_new)
-        if mount is None:
-            continue
-        root, place = mount
-        inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
-        folders = _upwards(place, inside)
+    for is_new, folders in branches(membership, mounts, "memory"):
         make = _version_2 if is_new else _version_1
         branch = [make(folder) for folder in folders]
         if any(os.path.exists(paths.current) for paths in branch):
             return branch  # where both versions are mounted, one of them has the memory
     return []
+
+
+def branches(membership: str, mounts: str, controller: str) -> Iterator[tuple[bool, list[str]]]:
+    """The folders that may be those of a process's cgroups, its own first, then those around it.
+
+    Args:
+        membership: The process's file ``cgroup``.
+        mounts: The file ``mountinfo``.
+        controller: What is looked for, such as ``memory``.
+
+    Yields:
+        Whether the folders are of version 2, and they.
+    """
+    for line in membership.splitlines():
+        number, controllers, path = line.split(":", 2)
+        is_new = number == "0" and not controllers
+        if not is_new and controller not in controllers.split(","):
+            continue
+        mount = _mount(mounts, controller, is_new=is_new)
+        if mount is None:
+            continue
+        root, place = mount
+        inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+        yield is_new, _upwards(place, inside)
 
 
 def _upwards(place: str, inside: str) -> list[str]:
@@ -92,14 +107,14 @@ def _upwards(place: str, inside: str) -> list[str]:
     return ["/".join((place, *parts[:count])) for count in range(len(parts), -1, -1)]
 
 
-def _mount(mounts: str, *, is_new: bool) -> tuple[str, str] | None:
+def _mount(mounts: str, controller: str, *, is_new: bool) -> tuple[str, str] | None:
     """What of the tree is mounted, and where."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         fields = before.split()
-        has_memory = "memory" in options.rpartition(" ")[2].split(",")
-        if kind == ("cgroup2" if is_new else "cgroup") and (is_new or has_memory):
+        has_it = controller in options.rpartition(" ")[2].split(",")
+        if kind == ("cgroup2" if is_new else "cgroup") and (is_new or has_it):
             return fields[3], fields[4]
     return None
 
@@ -135,13 +150,13 @@ def parse_bytes(text: str | bytes) -> int | None:
 
 def parse_oom_kills(text: str) -> int | None:
     """The kills in `memory.events` or `memory.oom_control`; older kernels do not count them."""
-    return _number_after("oom_kill", text)
+    return number_after("oom_kill", text)
 
 
 def parse_cache(text: str) -> int | None:
     """The file cache that can be dropped at once, in `memory.stat`, groups below included."""
-    total = _number_after("total_inactive_file", text)  # version 1 tells both
-    return _number_after("inactive_file", text) if total is None else total
+    total = number_after("total_inactive_file", text)  # version 1 tells both
+    return number_after("inactive_file", text) if total is None else total
 
 
 def parse_pressure(text: str, kind: str) -> float | None:
@@ -157,7 +172,7 @@ def parse_pressure(text: str, kind: str) -> float | None:
     return None
 
 
-def _number_after(name: str, text: str) -> int | None:
+def number_after(name: str, text: str) -> int | None:
     """The number in the line that begins with a name."""
     for line in text.splitlines():
         words = line.split()

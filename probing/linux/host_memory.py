@@ -30,7 +30,7 @@ def host_memory_rows(pid: int) -> LiveRows:
     seen: set[tuple[int, int]] = set()
     groups: dict[str, dict[str, Any]] = {}
     rows = []
-    for number in (pid, *sorted(_descendants(pid))):
+    for number in (pid, *sorted(descendants(pid))):
         row = _row(number, is_trainer=number == pid, seen=seen, groups=groups)
         if row is not None:
             rows.append(tuple(row.get(name) for name in _COLUMNS))
@@ -105,7 +105,7 @@ def _group_columns(paths: CgroupPaths | None) -> dict[str, Any]:
     }
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
     """The processes that one has started, and those that they have started in turn."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):

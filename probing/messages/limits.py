@@ -11,8 +11,8 @@ DEFAULT_TIMEOUT_S = 30.0
 """The time limit of a question."""
 _READY_S = 2.0
 _MOST_READY_S = 15.0
-GRACE_S = 5.0
-"""What an answer may take beyond the time limit that the other side keeps itself."""
+_GRACE_S = 5.0
+_MOST_GRACE_S = 30.0
 WAIT_S = 10.0
 """How long a model's next call is waited for."""
 ANSWER_BYTES = 256 << 20
@@ -38,9 +38,22 @@ def ready_s(load: float | None = None) -> float:
     Args:
         load: How many threads want to run; None for the machine's own figure of the last minute.
     """
+    return min(_READY_S * _crowding(load), _MOST_READY_S)
+
+
+def grace_s(load: float | None = None) -> float:
+    """What an answer may take beyond the time limit that the other side keeps itself.
+
+    Five seconds, and longer as `ready_s` is, up to thirty.
+    """
+    return min(_GRACE_S * _crowding(load), _MOST_GRACE_S)
+
+
+def _crowding(load: float | None) -> float:
+    """How many threads want to run per processor; 1 where each has its own."""
     if load is None:
         try:
             load = os.getloadavg()[0]
         except OSError:  # the kernel does not tell
             load = 0.0
-    return min(_READY_S * max(1.0, load / (os.cpu_count() or 1)), _MOST_READY_S)
+    return max(1.0, load / (os.cpu_count() or 1))

@@ -103,9 +103,16 @@ static inline int64_t clock_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases. */
+static inline int is_interrupt(void)
+{
+    return !PyErr_ExceptionMatches(PyExc_Exception);
+}
+
 /* Calls into Python with the raised exception as the one in hand, as a handler would; the exception
- * is raised again if `again` is set, else dropped. What the call itself raises is dropped. */
-static void handle(PyObject *callable, PyObject *const *args, size_t count, int again)
+ * is raised again if `again` is set, else dropped. What the call itself raises is dropped, but for
+ * an interrupt, which is raised in the place of the other: then -1. */
+static int handle(PyObject *callable, PyObject *const *args, size_t count, int again)
 {
     PyObject *type, *value, *trace, *old_type, *old_value, *old_trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -118,33 +125,39 @@ static void handle(PyObject *callable, PyObject *const *args, size_t count, int 
     Py_XINCREF(trace);
     PyErr_SetExcInfo(type, value, trace);
     PyObject *done = PyObject_Vectorcall(callable, args, count, NULL);
-    if (done == NULL)
+    int interrupted = done == NULL && is_interrupt();
+    if (done == NULL && !interrupted)
         PyErr_Clear();
     Py_XDECREF(done);
     PyErr_SetExcInfo(old_type, old_value, old_trace);
-    if (again) {
+    if (again && !interrupted) {
         PyErr_Restore(type, value, trace);
     } else {
         Py_XDECREF(type);
         Py_XDECREF(value);
         Py_XDECREF(trace);
     }
+    return interrupted ? -1 : 0;
 }
 
-/* Notes a fault of our own. */
-static void note_fault(void)
+/* Notes what is raised as a fault of our own; -1 where it is an interrupt, which stays raised. */
+static int note_fault(void)
 {
-    if (hot.is_installed) {
-        PyObject *fault = hot.fault;
-        Py_INCREF(fault);
-        handle(fault, NULL, 0, 0);
-        Py_DECREF(fault);
-    } else {
+    if (is_interrupt())
+        return -1;
+    if (!hot.is_installed) {
         PyErr_Clear();
+        return 0;
     }
+    PyObject *fault = hot.fault;
+    Py_INCREF(fault);
+    int told = handle(fault, NULL, 0, 0);
+    Py_DECREF(fault);
+    return told;
 }
 
-/* What this thread is in the middle of, borrowed; NULL where that is for Python to find out. */
+/* What this thread is in the middle of, borrowed; NULL where that is for Python to find out, or
+ * where an interrupt has come, which is raised then. */
 static inline Thread *this_thread(PyThreadState *state)
 {
     uint64_t id = PyThreadState_GetID(state);
@@ -152,7 +165,8 @@ static inline Thread *this_thread(PyThreadState *state)
         return here.thread;
     PyObject *found = PyObject_CallNoArgs(hot.state_of_thread);
     if (found == NULL) {
-        PyErr_Clear();
+        if (!is_interrupt())
+            PyErr_Clear();
         return NULL;
     }
     /* The thread's own dictionary keeps it for as long as its state of Python lives. */
@@ -200,7 +214,7 @@ static inline Row *row_of(uint64_t word)
 }
 
 /* Writes a row whose end is open. */
-static inline Row *open_row(uint64_t word, int64_t start, const Known *known, const char *facts)
+static inline void open_row(uint64_t word, int64_t start, const Known *known, const char *facts)
 {
     Row *row = row_of(word);
     __atomic_store_n(&row->begin, word, __ATOMIC_RELAXED);
@@ -210,7 +224,6 @@ static inline Row *open_row(uint64_t word, int64_t start, const Known *known, co
     memcpy(row->ids, known->ids, sizeof row->ids);
     memcpy(&row->thread_id, facts, FACTS_SIZE);
     __atomic_store_n(&row->end, word, __ATOMIC_RELEASE);
-    return row;
 }
 
 /* Calls the module as torch's own Module.__call__ would. */
@@ -219,6 +232,8 @@ static inline PyObject *call_module(PyObject *const *args, size_t nargsf, PyObje
     if (hot.is_direct) {
         PyObject *compiled = PyObject_GetAttr(args[0], name_compiled);
         if (compiled == NULL) {
+            if (is_interrupt())
+                return NULL;
             PyErr_Clear(); /* torch's own will say what is wrong */
         } else if (Py_IsNone(compiled)) {
             Py_DECREF(compiled);
@@ -230,19 +245,16 @@ static inline PyObject *call_module(PyObject *const *args, size_t nargsf, PyObje
     return PyObject_Vectorcall(hot.original, args, nargsf, kwnames);
 }
 
-/* Hands a module that is to be hooked to Python. */
-static void hook_module(
+/* Hands a module that is to be hooked to Python; -1 where an interrupt has come meanwhile. */
+static int hook_module(
     PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
     int64_t now)
 {
     PyObject *key = PyLong_FromVoidPtr(args[0]);
     PyObject *hooked = key == NULL ? NULL : PyDict_GetItemWithError(hot.hooked, key);
     Py_XDECREF(key);
-    if (hooked == NULL) {
-        if (PyErr_Occurred())
-            note_fault();
-        return;
-    }
+    if (hooked == NULL)
+        return PyErr_Occurred() ? note_fault() : 0;
     Py_INCREF(hooked);
     Py_ssize_t positional = PyVectorcall_NARGS(nargsf) - 1;
     PyObject *rest = PyTuple_New(positional), *named = PyDict_New(), *done = NULL;
@@ -265,37 +277,63 @@ static void hook_module(
     Py_XDECREF(rest);
     Py_XDECREF(named);
     Py_DECREF(hooked);
-    if (done == NULL)
-        note_fault();
     Py_XDECREF(done);
+    return done == NULL ? note_fault() : 0;
 }
 
 /* The call has ended by an exception, which goes on to the caller. */
-static void note_failure(Thread *thread, Py_ssize_t depth, uint64_t word, int64_t start)
+static void note_failure(Py_ssize_t depth, uint64_t word, int64_t start)
 {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace); /* no object may be made while one is raised */
     PyObject *args[] = {
-        (PyObject *)thread, PyLong_FromSsize_t(depth), PyLong_FromUnsignedLongLong(word),
-        PyLong_FromLongLong(start)};
-    if (args[1] != NULL && args[2] != NULL && args[3] != NULL) {
+        PyLong_FromSsize_t(depth), PyLong_FromUnsignedLongLong(word), PyLong_FromLongLong(start)};
+    int is_whole = args[0] != NULL && args[1] != NULL && args[2] != NULL;
+    PyErr_Restore(type, value, trace);
+    if (is_whole) {
         PyObject *failed = hot.failed;
         Py_INCREF(failed);
-        handle(failed, args, 4, 1);
+        handle(failed, args, 3, 1);
         Py_DECREF(failed);
     }
-    for (int at = 1; at < 4; at++)
+    for (int at = 0; at < 3; at++)
         Py_XDECREF(args[at]);
 }
 
-/* Has Python look at the memory in use. */
-static void take_sample(void)
+/* Has Python look at the memory in use; -1 where an interrupt has come meanwhile. */
+static int take_sample(void)
 {
     PyObject *sample = hot.sample;
     Py_INCREF(sample); /* it may stop the recording */
     PyObject *done = PyObject_CallNoArgs(sample);
     Py_DECREF(sample);
-    if (done == NULL)
-        note_fault();
     Py_XDECREF(done);
+    return done == NULL ? note_fault() : 0;
+}
+
+/* Whether the recording in which a call has begun still goes on; else its ring is not mapped. */
+static inline int goes_on(uint64_t installed)
+{
+    return hot.installed == installed && hot.is_installed;
+}
+
+/* The module has returned: completes its row; -1 where an interrupt has come meanwhile. */
+static inline int complete(
+    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
+    uint64_t installed, uint64_t word, int64_t start)
+{
+    int64_t now = clock_ns();
+    if (now > hot.now->due_ns && take_sample() != 0)
+        return -1;
+    Row *row = goes_on(installed) ? row_of(word) : NULL;
+    if (row != NULL && row->begin == word) {
+        row->duration_ns = now - start;
+        row->allocated_bytes = hot.now->bytes;
+        __atomic_store_n(&row->end, word + DONE, __ATOMIC_RELEASE);
+    }
+    if (hot.is_installed && PyDict_GET_SIZE(hot.hooked) != 0)
+        return hook_module(args, nargsf, kwnames, result, depth, now);
+    return 0;
 }
 
 static PyObject *call(
@@ -308,6 +346,8 @@ static PyObject *call(
     if (state->c_profilefunc != NULL || state->c_tracefunc != NULL)
         return hot.python(function, args, nargsf, kwnames);
     Thread *thread = this_thread(state);
+    if (thread == NULL && PyErr_Occurred())
+        return NULL;
     if (thread == NULL || thread->depth <= 0)
         return hot.python(function, args, nargsf, kwnames);
     const Known *known = find(args[0]);
@@ -325,28 +365,16 @@ static PyObject *call(
     uint64_t installed = hot.installed, word = hot.words->next;
     hot.words->next = word + 4;
     int64_t start = clock_ns();
-    Row *row = open_row(word, start, known, PyBytes_AS_STRING(facts));
+    open_row(word, start, known, PyBytes_AS_STRING(facts));
     thread->depth = depth + 1;
     Py_INCREF(thread);
     PyObject *result = call_module(args, nargsf, kwnames);
     thread->depth = depth;
-    if (hot.installed != installed || !hot.is_installed) {
-        /* The ring is no longer mapped. */
-    } else if (result == NULL) {
-        note_failure(thread, depth, word, start);
-    } else {
-        int64_t now = clock_ns();
-        if (now > hot.now->due_ns) {
-            take_sample();
-        }
-        if (hot.installed == installed && hot.is_installed && row->begin == word) {
-            row->duration_ns = now - start;
-            row->allocated_bytes = hot.now->bytes;
-            __atomic_store_n(&row->end, word + DONE, __ATOMIC_RELEASE);
-        }
-        if (hot.is_installed && PyDict_GET_SIZE(hot.hooked) != 0)
-            hook_module(args, nargsf, kwnames, result, depth, now);
-    }
+    if (result != NULL && goes_on(installed)
+        && complete(args, nargsf, kwnames, result, depth, installed, word, start) != 0)
+        Py_CLEAR(result);
+    if (result == NULL && goes_on(installed))
+        note_failure(depth, word, start);
     Py_DECREF(thread);
     return result;
 }
@@ -428,7 +456,7 @@ static void leave(void)
 
 PyDoc_STRVAR(install_doc,
 "install(*, function, original, is_direct, layout, ring, words, now, known, hooked, hook,\n"
-"        state_of_thread, sample, failed, fault)\n--\n\n"
+"        state_of_thread, sample, note_failure, fault)\n--\n\n"
 "Have calls of a Python function be run by this module.\n\n"
 "Raises:\n"
 "    ValueError: The layout of a row or the size of the ring is another than that known here.\n"
@@ -438,7 +466,7 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 {
     static char *names[] = {
         "function", "original", "is_direct", "layout", "ring", "words", "now", "known", "hooked",
-        "hook", "state_of_thread", "sample", "failed", "fault", NULL};
+        "hook", "state_of_thread", "sample", "note_failure", "fault", NULL};
     PyObject *function, *original, *layout, *ring, *words, *now, *known, *hooked, *hook;
     PyObject *state_of_thread, *sample, *failed, *fault;
     int is_direct;

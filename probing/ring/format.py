@@ -88,6 +88,20 @@ class RingLayout(NamedTuple):
         """All fields, in their order in the row."""
         return (*self.opening, *self.closing)
 
+    def require(self, columns: str) -> None:
+        """Make sure that whoever packs rows by a format of his own knows each column's place.
+
+        Args:
+            columns: The name and code of each field, in their order: ``step:I module:I``. What
+                packs them leaves no holes but those of the layout.
+
+        Raises:
+            AssertionError: The layout is another one.
+        """
+        found = " ".join(f"{field.column.name}:{field.code}" for field in self.fields)
+        if found != " ".join(columns.split()):
+            raise AssertionError(f"rows of {self.table.name} are packed by another layout: {found}")
+
 
 def layout_of(table: Table) -> RingLayout:
     """Lay a recorded table's columns out: wide ones first, so that all are aligned."""

@@ -6,6 +6,7 @@
             card.json           who it is (`probing.messages.card.Card`)
             torch_trace.ring    one file per recorded table
             names               the names that rows refer to
+            environment.json    the rows of python.environment, which answers after the process
             sock                the agent's unix socket
             held                locked by the agent's process as long as it lives
             token               the token of its TCP listener, if it has one
@@ -132,6 +133,11 @@ class ProcessFolder:
     def names(self) -> Path:
         """The names file."""
         return self.path / "names"
+
+    @property
+    def environment(self) -> Path:
+        """The last rows of python.environment that were kept."""
+        return self.path / "environment.json"
 
     @property
     def profile(self) -> Path:

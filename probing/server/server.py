@@ -9,6 +9,7 @@ A page in a browser is refused by its Origin. What the routes do is handed in.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -98,18 +99,25 @@ class Server:
     Args:
         endpoints: What is answered.
         close: Called as the serving ends.
+        chore: Called again and again, after as many seconds as it has returned, or after `wake`.
     """
 
     def __init__(
-        self, agent: Served, endpoints: Sequence[Endpoint], close: Callable[[], None]
+        self,
+        agent: Served,
+        endpoints: Sequence[Endpoint],
+        close: Callable[[], None],
+        *,
+        chore: Callable[[], float | None] | None = None,
     ) -> None:
         self._agent = agent
         self._endpoints = endpoints
         self._close_handlers = close
+        self._chore = chore
         self._loop = asyncio.SelectorEventLoop()
         setattr(self._loop, OWN_LOOP, True)
         self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
-        self._stopping = asyncio.Event()
+        self._stopping, self._is_woken = asyncio.Event(), asyncio.Event()
         self._connections = Connections(self._loop, lambda: agent.settings)
         self._rates = Rates(time.monotonic)
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -134,6 +142,11 @@ class Server:
             self._loop.call_soon_threadsafe(self._stopping.set)
         except RuntimeError:  # the loop is closed: it has ended already
             return
+
+    def wake(self) -> None:
+        """Do the chore now, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._is_woken.set)
 
     def _end_tasks(self) -> None:
         """Have what still runs come to its end while there is a loop to end it on.
@@ -179,6 +192,8 @@ class Server:
         leading: Any = _finding(find, other)
         runner.server.request_handler = leading
         tasks = [asyncio.ensure_future(self._accept(runner, server)) for server in sockets]
+        if self._chore is not None:
+            tasks.append(asyncio.ensure_future(_again_and_again(self._chore, self._is_woken)))
         for connection in waiting:
             await self._connect(runner, connection)
         await self._stopping.wait()
@@ -351,6 +366,14 @@ class Server:
             raise RequestTimedOut(limit_s) from None
         except web.RequestPayloadError:
             raise BadRequest("the body is not what its headers say") from None
+
+
+async def _again_and_again(chore: Callable[[], float | None], is_woken: asyncio.Event) -> None:
+    """Do something beside the requests, which never fails them."""
+    while True:
+        is_woken.clear()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(is_woken.wait(), chore())
 
 
 async def _expect(request: web.Request) -> None:

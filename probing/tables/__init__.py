@@ -86,6 +86,7 @@ from .records import (
 )
 from .referrers import REFERRERS as REFERRERS
 from .samples import SAMPLES as SAMPLES
+from .shown_warnings import WARNINGS as WARNINGS
 from .stacks import BACKTRACE as BACKTRACE, STACK_SOURCES as STACK_SOURCES, THREADS as THREADS
 from .stalls import STALL_STATES as STALL_STATES, STALLS as STALLS
 from .step_parts import EVALUATIONS as EVALUATIONS, OPTIMIZER_STEPS as OPTIMIZER_STEPS

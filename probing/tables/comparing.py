@@ -1,4 +1,4 @@
-"""The tables by which ranks are compared: what must be the same on all of them.
+"""The tables by which ranks and runs are compared: what must be the same on all of them.
 
 Rules of this file: see the package.
 """
@@ -8,30 +8,43 @@ from __future__ import annotations
 from .records import Table, choice, count, flag, text
 
 CHECKSUM_KINDS = ("parameter", "buffer", "statistic", "optimizer", "random")
-ENVIRONMENT_KINDS = ("environment", "version", "torch", "place")
+ENVIRONMENT_KINDS = (
+    *("environment", "version", "torch", "place"),
+    *("argument", "code", "configuration", "seed"),
+)
 
 ENVIRONMENT = Table(
     name="environment",
     kind="live",
-    doc="What can make the process compute something else than another rank: environment"
-    " variables of torch, NCCL, gloo, CUDA, OpenMP and Python, versions of imported packages,"
-    " torch switches, host and device.",
+    doc="What can make the process compute something else than another rank or run: arguments,"
+    " code, models, optimizers and loaders, environment variables of torch, NCCL, gloo, CUDA,"
+    " OpenMP and Python, versions of imported packages, torch switches, seeds, host and device."
+    " A copy is kept in the run folder while the training runs and as it ends; it answers"
+    " afterwards.",
     columns=(
         choice(
             "kind",
             ENVIRONMENT_KINDS,
             "`environment`: a variable; `version` of a package; `torch`: a switch or number of"
-            " torch; `place`: what differs between ranks by nature.",
+            " torch; `place`: what differs between ranks by nature; `argument` of the script;"
+            " `code`: branch and commit by `.git`, and of each file of the job's own what git calls"
+            " its content; `configuration`: what a model, an optimizer (by its constructor) or a"
+            " loader is set up with, also after it has gone; `seed` of a generator.",
         ),
         text("name", "Its name."),
-        text("value", "Its value; NULL for a secret."),
+        text(
+            "value",
+            "Its value; NULL for a secret, and for a file that was changed after the process had"
+            " started.",
+        ),
         flag(
             "is_secret",
-            "Whether its name says that it must not be shown: TOKEN, KEY, SECRET, PASSWORD.",
+            "Whether its name says that it must not be shown: TOKEN, KEY, SECRET, PASSWORD and the"
+            " like.",
         ),
         text(
             "fingerprint",
-            "Of a secret, 16 bits that tell whether another rank has the same; else NULL.",
+            "Of a secret, 16 bits that tell whether another rank or run has the same; else NULL.",
         ),
     ),
 )

@@ -5,7 +5,7 @@ Rules of this file: see the package.
 
 from __future__ import annotations
 
-from .records import Table, count, flag, number, size, text
+from .records import Table, choice, count, flag, number, size, text
 
 _MODEL_ID = count(
     "model_id",
@@ -107,6 +107,11 @@ MODULES = Table(
             "What they take. A module that returns many times as much expands its batch.",
         ),
         text(
+            "input_layout",
+            "How those of them with four dimensions lie in memory: `contiguous`, `channels_last`,"
+            " `either` where that is the same, as with one channel, `strided`. NULL without any.",
+        ),
+        text(
             "output_shapes",
             "The shapes of the tensors that this call returned, also out of tuples, dictionaries"
             " and dataclasses.",
@@ -150,6 +155,11 @@ PARAMETERS = Table(
         size("bytes", "What they take."),
         text("dtype", "Its type."),
         text("device", "Where it is."),
+        text(
+            "layout",
+            "How it lies in memory, of four dimensions, as `input_layout` of python.modules has it;"
+            " else NULL.",
+        ),
         flag("trainable", "Whether it requires a gradient."),
         flag(
             "has_gradient",
@@ -175,6 +185,8 @@ PARAMETERS = Table(
         size("state_bytes", "What that state takes."),
     ),
 )
+
+IMPLEMENTATIONS = ("fused", "foreach", "for-loop", "default")
 
 OPTIMIZERS = Table(
     name="optimizers",
@@ -223,6 +235,14 @@ OPTIMIZERS = Table(
             "skipped",
             "Steps of any optimizer that a gradient scaler has left out since the last that was"
             " made; NULL where it has left out none.",
+        ),
+        choice(
+            "implementation",
+            IMPLEMENTATIONS,
+            "How it steps: `fused`, in one kernel for all tensors of a group; `foreach`, in a call"
+            " for each operation; `for-loop`, in one for each operation and tensor; `default`:"
+            " torch chooses, which is `foreach` on accelerators and `for-loop` on a CPU. NULL where"
+            " it has no such option.",
         ),
     ),
 )

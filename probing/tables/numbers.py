@@ -63,6 +63,32 @@ GRADIENTS = Table(
             " and where all weights are 0.",
             closing=True,
         ),
+        count(
+            "passes",
+            "Backward passes of the step that gave it; fewer where it was asked for in the middle"
+            " of one. NULL where not asked for, without any, and with a closure.",
+            closing=True,
+        ),
+        count(
+            "kept_passes",
+            "How many of those are in it: fewer than `passes` where gradients were set to None or"
+            " replaced between them. NULL as `passes`, and where it cannot be told, as of one that"
+            " the script has changed or put there itself.",
+            closing=True,
+        ),
+        number(
+            "subnormal_share",
+            "The part of it that is below the smallest normal number, with which a processor"
+            " computes far more slowly: of 65,536 elements at most. NULL where not asked for, on an"
+            " accelerator, and of half precision.",
+            closing=True,
+        ),
+        number("weight_subnormal_share", "The same of the parameter.", closing=True),
+        number(
+            "state_subnormal_share",
+            "The same of what the optimizer keeps for it, such as Adam's moments.",
+            closing=True,
+        ),
         count("numel", "Elements of the parameter.", closing=True),
         text("root", "The class of the root module it belongs to.", closing=True),
         MODEL._replace(closing=True),

@@ -125,7 +125,8 @@ STEPS = Table(
         DURATION,
         _LOSS._replace(
             doc="The mean of the micro-batches' losses; their sum, where each was divided by"
-            " their number. On a device it arrives with the next step. NULL where optimizers"
+            " their number; without those whose gradients were set to None before the optimizer"
+            " stepped. On a device it arrives with the next step. NULL where optimizers"
             " have losses of their own: see `python.optimizer_steps`."
         ),
         number(
@@ -265,6 +266,12 @@ MICRO_BATCHES = Table(
         _LOSS,
         _SAMPLES,
         _TOKENS,
+        count(
+            "elements",
+            "The elements of the tensor that its first root module was given first, whatever they"
+            " are: they tell lengths of what are no tokens.",
+            closing=True,
+        ),
         *_MICRO_BATCH_PHASES,
         FAILED,
         THREAD,

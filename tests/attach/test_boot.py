@@ -326,6 +326,45 @@ def test_a_failed_start_is_told_in_a_line(tmp_path: Path) -> None:
     assert "'many' is not an integer" in card.problems[0]
 
 
+NO_LOCK = """
+import sys
+sys._is_gil_enabled = lambda: False
+import probing
+from probing.errors import AttachRefused
+try:
+    probing.start()
+except AttachRefused as error:
+    print(error, error.help)
+"""
+
+
+@pytest.mark.anypython
+def test_a_python_without_its_lock_is_refused(tmp_path: Path) -> None:
+    """Whoever starts the agent, in a sentence that says how to get the lock."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_LOCK],
+        env=clean_env(tmp_path / "home", PROBING="0"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "free-threaded build of Python" in done.stdout, done.stderr
+    assert "PYTHON_GIL=1" in done.stdout
+    assert not RunDirectory(tmp_path / "home").folders()
+
+
+@pytest.mark.anypython
+def test_a_process_has_one_agent_whatever_interpreters_it_has(
+    program: Callable[..., Target],
+) -> None:
+    """A sub-interpreter gets none beside it, and the C part records for the main one alone."""
+    target = program("second_interpreter", PROBING="0")
+    target.wait_for_output("done")
+    assert target.folder.read_card() is not None
+    assert "another interpreter in it has one" in target.output, target.output
+    assert "takes a recording: False" in target.output
+
+
 @pytest.mark.anypython
 def test_a_run_directory_that_is_opened_is_used_no_more(
     program: Callable[..., Target], tmp_path: Path

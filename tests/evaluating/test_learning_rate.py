@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
+from probing.agent.sources.model.known_names import schedulers_among  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
 from probing.messages.act import Lr  # noqa: E402
 
@@ -193,6 +194,35 @@ def test_every_optimizer_is_acted_on_and_named() -> None:
     assert applied.undo is not None
     applied.undo()
     assert one.rates() == other.rates() == pytest.approx([0.1, 0.01])
+
+
+class AroundScene(ManyScene):
+    """An optimizer around another one, which shares its groups and has the scheduler."""
+
+    def schedulers(self, optimizer: Any) -> list[Any]:
+        """As they are found in a process."""
+        return schedulers_among([self._scheduler], optimizer)
+
+
+def test_the_scheduler_of_an_optimizer_around_another_moves_the_rates_of_both() -> None:
+    """What it has made of the change is taken back: it is no rate that the script has set."""
+    one, plain = Trained("none"), Trained("CosineAnnealingLR")
+    around = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    around.param_groups = one.optimizer.param_groups
+    scene: Any = AroundScene([one, Trained("none")], around)
+    one.scheduler = scene._scheduler = MAKERS["CosineAnnealingLR"](around)
+    one.optimizer = around
+    one.step(), plain.step()
+    action = LearningRate(Lr(scale=0.1))
+    action.prepare(scene)
+    applied = action.apply(scene)
+    for _ in range(3):
+        scaled, wanted = one.step(), plain.step()
+    assert scaled != pytest.approx(wanted)
+    assert applied.undo is not None
+    undone = applied.undo()
+    assert not undone.overwritten
+    assert one.step() == pytest.approx(plain.step())
 
 
 def test_a_rate_is_set_for_every_group() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -98,12 +100,28 @@ def test_a_block_runs_as_it_stands(
     else:
         given = f"pid = {reader.pid}\n"
         argv = [sys.executable, "-W", "error", "-c", given + block.code]
-    done = subprocess.run(
-        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=2 * DEADLINE_S
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    code, out, err = run_in_group(argv, tmp_path, env)
+    assert code == 0, out + err
+    assert "Traceback" not in err
     assert reader.process.poll() is None
+
+
+def run_in_group(argv: list[str], cwd: Path, env: dict[str, str]) -> tuple[int, str, str]:
+    """Run a program, and end what it has left in the background, as a block that fails does."""
+    paths = cwd / ".out", cwd / ".err"
+    with (
+        paths[0].open("wb") as out,
+        paths[1].open("wb") as err,
+        subprocess.Popen(
+            argv, cwd=cwd, env=env, stdout=out, stderr=err, start_new_session=True
+        ) as process,
+    ):
+        try:
+            code = process.wait(2 * DEADLINE_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return code, paths[0].read_text("utf-8"), paths[1].read_text("utf-8")
 
 
 def test_the_pages_have_blocks() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from dataclasses import dataclass
 from email.message import Message
@@ -196,6 +197,22 @@ def test_the_c_part_is_built(installed: Installed) -> None:
     """Where there is a compiler, each way to install brings the C part of the recorder."""
     code = "from probing.ring.native import IN_C; print(IN_C.__name__)"
     assert installed.run("-c", code).strip() == "probing.ring._native"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+def test_the_c_part_is_compiled_without_a_warning(tmp_path: Path) -> None:
+    """By the headers of this Python, as C11, with every warning an error."""
+    include = sysconfig.get_path("include")
+    if not Path(include, "Python.h").exists():
+        pytest.skip("this Python has no headers")
+    sources = sorted((ROOT / "probing").rglob("*.c"))
+    assert sources
+    for source in sources:
+        run(
+            *("cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{include}"),
+            *("-c", source, "-o", tmp_path / "built.o"),
+            cwd=tmp_path,
+        )
 
 
 def test_a_machine_without_a_compiler_gets_the_rest(

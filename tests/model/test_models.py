@@ -204,6 +204,18 @@ def test_beside_compiled_parts_the_rest_is_observed(ask: Ask) -> None:
     assert asked.is_unharmed()
 
 
+def test_a_scripted_module_is_one_call(ask: Ask) -> None:
+    """What torch.jit has compiled is one call; what is beside it is watched by layers."""
+    asked = ask("scripted")
+    rows = asked.modules()
+    assert rows["1"]["output_shapes"] == "[3, 2]"
+    assert rows["1"]["flops"] == 2 * 3 * 2 * 2
+    assert rows["Sequential"]["output_shapes"] == "[3, 2]"
+    states = {row["source"]: row["state"] for row in asked.rows("sources")}
+    assert states["modules"] == "on"
+    assert asked.is_unharmed()
+
+
 def test_a_broken_graph_is_left_alone(ask: Ask) -> None:
     """A model called between the graphs of a compiled function is not compiled again."""
     asked = ask("broken_graph")

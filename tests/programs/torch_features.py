@@ -144,6 +144,15 @@ def transforms() -> None:
     assert torch.equal(torch.load(file, weights_only=False)(x), want)
 
 
+def scripted() -> None:
+    """A model of torch.jit is called as often as any other."""
+    model, x = net().eval(), example()
+    want = plain(model, x)
+    fast = torch.jit.script(model)
+    for _ in range(5):
+        assert torch.equal(fast(x), want)
+
+
 def captured() -> None:
     """A capture of a CUDA graph, on a made-up CUDA that writes down whatever is asked of it."""
     from tests.harness.fake_cuda import FakeCuda

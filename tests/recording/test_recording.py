@@ -21,6 +21,7 @@ FEATURES = (
     "exception",
     "compiled",
     "transforms",
+    "scripted",
     "captured",
     "data_parallel",
     "threads",

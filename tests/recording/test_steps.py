@@ -14,7 +14,10 @@ pytestmark = pytest.mark.torch
 
 Runs = Callable[[str], Run]
 NEAR = 1e-5
-OFTEN = ("in_backward", "by_hand", "evaluated", "teacher", "clipped", "forward")
+OFTEN = (
+    *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
+    *("clipped", "forward"),
+)
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
 PAIRS = ("gan", "critics", pytest.param("actor_first", marks=pytest.mark.nightly))
@@ -39,7 +42,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 @pytest.mark.parametrize(
-    "way", [*WITH_LOSSES, *PAIRS, "phases", pytest.param("closure", marks=pytest.mark.nightly)]
+    "way",
+    [
+        *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
+        *("by_forward", "marked_by_forward"),
+        pytest.param("closure", marks=pytest.mark.nightly),
+    ],
 )
 def test_steps_are_those_of_the_script(way: str, runs: Runs) -> None:
     """As many as it made, with the number of optimizer steps that one has in the end."""
@@ -52,7 +60,8 @@ def test_steps_are_those_of_the_script(way: str, runs: Runs) -> None:
         range(run.ends["steps"] - run.ends.get("open", 0))
     )
     if "per_step" in run.ends:
-        assert {row["optimizer_steps"] for row in ended[SETTLED:]} == {run.ends["per_step"]}
+        settled = ended[run.ends.get("settled", SETTLED) :]
+        assert {row["optimizer_steps"] for row in settled} == {run.ends["per_step"]}
     assert all(row["cpu_s"] is not None and row["minor_faults"] is not None for row in ended)
 
 
@@ -108,9 +117,17 @@ def test_evaluation_is_no_part_of_a_step(runs: Runs) -> None:
         assert row["start_ns"] >= evaluation["start_ns"] + evaluation["duration_ns"] - 1
 
 
-def test_a_teacher_is_part_of_the_step(runs: Runs) -> None:
-    """It is called without gradients before each step, and is no evaluation."""
-    assert runs("teacher").ask("FROM python.evaluations") == []
+def test_what_looks_like_inference_is_told(runs: Runs) -> None:
+    """Without backward passes nothing shows which calls are a step: that is said, and how to."""
+    note = runs("by_forward").ends["note"]
+    assert "each call of a model is a step, unless the script calls probing.step()" in note
+    assert "a step ends where the script calls" in runs("marked_by_forward").ends["note"]
+
+
+@pytest.mark.parametrize("way", ["teacher", "policy"])
+def test_targets_are_part_of_the_step(way: str, runs: Runs) -> None:
+    """They are made without gradients before each step, by a teacher or by the model itself."""
+    assert runs(way).ask("FROM python.evaluations") == []
 
 
 def test_an_optimizer_in_a_backward_pass_ends_no_step_within_it(runs: Runs) -> None:
@@ -145,6 +162,14 @@ def test_norms_are_told_before_and_after_clipping(runs: Runs) -> None:
     assert [row["clipped_norm"] for row in rows] == pytest.approx(after, rel=NEAR)
     assert {(row["skipped"], row["amp_scale"]) for row in rows} == {(None, None)}
     assert after[0] < before[0]
+
+
+def test_layers_that_a_script_calls_itself_are_of_their_list(runs: Runs) -> None:
+    """A list of modules cannot be called: what is called of it goes by its name there."""
+    run = runs("layerwise")
+    assert run.names("forward") == {"0", "1", "2"}
+    rows = run.ask("SELECT DISTINCT model FROM python.steps WHERE duration IS NOT NULL")
+    assert rows == [{"model": "layers"}]
 
 
 def test_modules_keep_their_names_where_forward_is_called(runs: Runs) -> None:

@@ -55,6 +55,9 @@ class SlowServer:
         """End."""
         self._is_over.set()
 
+    def wake(self) -> None:
+        """See `Serving`: nothing is due."""
+
     def abandon(self) -> None:
         """Nothing is held."""
 

@@ -161,8 +161,8 @@ class _Rates:
         """Change them.
 
         Args:
-            seen: The groups that have been changed, by identity: one may be of an optimizer, and
-                of another one that is wrapped around it.
+            seen: The groups and schedulers that have been changed, by identity: one may be of an
+                optimizer, and of another one that is wrapped around it.
         """
         groups = self.optimizer.param_groups
         factors = [self._factor(number_of(group["lr"])) for group in groups]
@@ -178,7 +178,9 @@ class _Rates:
                     wanted = number_of(group[key]) * factors[index]
                     self.ledger.set(key, group, key, wanted, group=index)
         for scheduler in self.schedulers:
-            self._follow(scheduler, factors)
+            if id(scheduler) not in seen:
+                seen.add(id(scheduler))
+                self._follow(scheduler, factors)
 
     def watch(self, recording: Recording) -> RateWatch:
         """What looks whether they are still there as the next two steps begin."""

@@ -11,7 +11,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....ring.format import DONE, FAILED
 from ....safety.guard import Guard
@@ -35,22 +35,36 @@ _CREATES_GRAPH = 3
 """Which argument of the engine says so."""
 
 
-class _Pass(NamedTuple):
-    """A backward pass under way.
+class _Pass:
+    """A backward pass, as far as it has come.
 
     Attributes:
+        around: How many passes of its thread it lies in.
         floor: How many modules' passes were under way around it.
+        start_ns: When it was let in; 0 where it is not recorded.
         word: Its open row; None for one within another one, or without any module.
-        counts: Whether it is part of the training thread's step.
+        is_counted: Whether it is told of as part of the training thread's step.
+        has_phase: Whether the phase of the step is its.
         creates_graph: Whether its results are to be differentiated again.
     """
 
-    thread: ThreadState
-    floor: int
-    start_ns: int
-    word: int | None
-    counts: bool
-    creates_graph: bool
+    __slots__ = (
+        "around",
+        "creates_graph",
+        "floor",
+        "has_phase",
+        "is_counted",
+        "start_ns",
+        "thread",
+        "word",
+    )
+
+    def __init__(self, thread: ThreadState) -> None:
+        self.thread = thread
+        self.around, self.floor = thread.passes, thread.floor
+        self.start_ns = 0
+        self.word: int | None = None
+        self.is_counted = self.has_phase = self.creates_graph = False
 
 
 class BackwardPasses:
@@ -108,70 +122,70 @@ class BackwardPasses:
 
     def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A backward pass from its first to its last node."""
+        begun = _Pass(self._recording.threads.state)
         try:
-            begun = self._begin(args, kwargs)
-        except Exception:  # noqa: BLE001 - never harm the host
-            self.guard.fault()
-            begun = None
-        if begun is None:
-            return original(*args, **kwargs)
-        try:
+            try:
+                self._begin(begun, args, kwargs)
+            except Exception:  # noqa: BLE001 - never harm the host
+                self.guard.fault()
             result = original(*args, **kwargs)
-        except BaseException:
-            if self._recording.ooms is not None:
-                self._recording.ooms.raised(BACKWARD)
+            self.guard.run(self._end, begun, DONE, args, result)
+        except BaseException:  # of the pass, or an interrupt in the midst of ours
             self.guard.run(self._end, begun, FAILED, args, None)
             raise
-        self.guard.run(self._end, begun, DONE, args, result)
         return result
 
-    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> _Pass | None:
-        """A pass is about to begin; None for one that is not recorded."""
-        recording = self._recording
-        thread = recording.threads.state
+    def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
+        """A pass is about to begin."""
+        recording, thread = self._recording, begun.thread
         if not self._is_admitted(thread):
-            return None
+            return
         if recording.safe_points.closed:
             recording.safe_points.torch_called()
-        entered = time.perf_counter_ns()
+        entered = begun.start_ns = time.perf_counter_ns()
         is_outermost = not thread.passes
         trains = recording.training_thread = recording.training_thread or thread.native_id
         counts = is_outermost and thread.native_id == trains
-        creates_graph = bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False
+        if counts:
+            self._begin_counted(begun, args, kwargs)
+        begun.start_ns = time.perf_counter_ns()
+        if counts:
+            recording.rows.phases.enter(BACKWARD, begun.start_ns)
+            begun.has_phase = True
+        if is_outermost and thread.root_ids:
+            ids = IDS.unpack(thread.root_ids)
+            begun.word = recording.trace.open_row(
+                begun.start_ns, recording.step, *ids, thread.native_id, BACKWARD_STAGE, 0, 0, 1
+            )
+            if self._timer is not None:
+                self._timer.entered(begun.word, thread.root_ids, DEVICE_BACKWARD, 0)
+        recording.spent_ns += time.perf_counter_ns() - entered
+        thread.floor = len(thread.backward)
+        thread.passes += 1
+
+    def _begin_counted(
+        self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]
+    ) -> None:
+        """A pass of the training thread's step is about to begin."""
+        recording = self._recording
         has_optimizer = self._boundary.has_optimizer()
+        creates_graph = _creates_graph(args)
         # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
         is_functional = creates_graph and not has_optimizer and is_last_pass()
-        creates_graph = creates_graph and not is_functional
-        if counts:
-            self._progress.pass_begins(
-                thread, has_optimizer=has_optimizer, creates_graph=creates_graph
-            )
-            recording.rows.phases.ensure_batch(entered)
-            if recording.memory_look is not None:
-                self._look_at_memory(args)
-        if counts and is_functional:
+        begun.creates_graph = creates_graph = creates_graph and not is_functional
+        begun.is_counted = True
+        self._progress.pass_begins(
+            begun.thread, has_optimizer=has_optimizer, creates_graph=creates_graph
+        )
+        recording.rows.phases.ensure_batch(begun.start_ns)
+        if recording.memory_look is not None:
+            self._look_at_memory(args)
+        if is_functional:
             loss = read_transformed(args[0][0], self._accelerator)
             recording.loss = None if loss is None else (None, loss)
             recording.rows.lost(loss, None)
-        elif counts and (
-            kwargs.get("accumulate_grad") or (self._progress.hand.is_on and not creates_graph)
-        ):
+        elif kwargs.get("accumulate_grad") or (self._progress.hand.is_on and not creates_graph):
             self._note_begin(args)
-        start, word = time.perf_counter_ns(), None
-        if counts:
-            recording.rows.phases.enter(BACKWARD, start)
-        if is_outermost and thread.root_ids:
-            ids = IDS.unpack(thread.root_ids)
-            word = recording.trace.open_row(
-                start, recording.step, *ids, thread.native_id, BACKWARD_STAGE, 0, 0, 1
-            )
-            if self._timer is not None:
-                self._timer.entered(word, thread.root_ids, DEVICE_BACKWARD, 0)
-        begun = _Pass(thread, thread.floor, start, word, counts, creates_graph)
-        thread.passes += 1
-        thread.floor = len(thread.backward)
-        recording.spent_ns += time.perf_counter_ns() - entered
-        return begun
 
     def _is_admitted(self, thread: ThreadState) -> bool:
         """Whether a pass of a thread is recorded."""
@@ -211,29 +225,48 @@ class BackwardPasses:
             self._recording.rows.lost(number, share_of(node, self._accelerator))
 
     def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
-        """A pass has ended."""
+        """A pass has ended; what an interrupt has left of that is done when it is called again."""
         thread, recording = begun.thread, self._recording
+        if not begun.start_ns:
+            return
         entered = time.perf_counter_ns()
-        self._modules.close_down_to(thread, thread.floor, is_outermost=thread.passes == 1)
-        thread.passes -= 1
-        thread.floor = begun.floor
+        if state == FAILED and recording.ooms is not None:
+            recording.ooms.raised(BACKWARD)
+        if thread.passes > begun.around:
+            self._modules.close_down_to(thread, thread.floor, is_outermost=not begun.around)
+            thread.passes, thread.floor = begun.around, begun.floor
         now = time.perf_counter_ns()
-        if begun.counts:
-            if recording.collectives is not None:
-                recording.collectives.pass_ended(begun.start_ns, now)
-            recording.rows.phases.leave(now)
-            for look in recording.after_backward:
-                look(args, result)
-            if recording.numerics is not None:
-                recording.numerics.backward_ended()
-        if begun.word is not None:
+        if begun.has_phase:
+            begun.has_phase = False
+            self._end_phase(begun, now, args, result)
+        word, begun.word = begun.word, None
+        if word is not None:
             if self._timer is not None:
-                self._timer.left(begun.word)
+                self._timer.left(word)
             took = now - begun.start_ns
-            recording.trace.close_row(begun.word, state, took, self._memory.bytes)
-        has_ended = begun.counts and self._progress.pass_ended(
+            recording.trace.close_row(word, state, took, self._memory.bytes)
+        is_counted, begun.is_counted = begun.is_counted, False
+        has_ended = is_counted and self._progress.pass_ended(
             thread, creates_graph=begun.creates_graph
         )
         recording.spent_ns += time.perf_counter_ns() - entered
         if has_ended:
             recording.safe_points.step_ended()
+
+    def _end_phase(
+        self, begun: _Pass, now_ns: int, args: tuple[object, ...], result: object
+    ) -> None:
+        """A pass of the training thread's step has ended."""
+        recording = self._recording
+        if recording.collectives is not None:
+            recording.collectives.pass_ended(begun.start_ns, now_ns)
+        recording.rows.phases.leave(now_ns)
+        for look in recording.after_backward:
+            look(args, result)
+        if recording.numerics is not None:
+            recording.numerics.backward_ended()
+
+
+def _creates_graph(args: tuple[Any, ...]) -> bool:
+    """Whether the engine is asked for results that can be differentiated again."""
+    return bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False

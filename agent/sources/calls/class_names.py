@@ -34,7 +34,8 @@ def unwrap(module: Any) -> Any:
     """The module inside any number of wrappers."""
     inner = module
     while True:
-        names = [n for n in inner._modules if is_wrapper_child(inner, n)]
-        if not names or inner._modules[names[0]] is None:
+        # A module that torch.jit has compiled keeps no dictionary, but something that has items.
+        children = [m for name, m in inner._modules.items() if is_wrapper_child(inner, name)]
+        if not children or children[0] is None:
             return inner
-        inner = inner._modules[names[0]]
+        inner = children[0]

@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from ..model.variables import own_names
+from ..model.variables import holder_of, own_names
 from ..torch_types import Module
 
 _NEAR = 12
@@ -18,9 +18,11 @@ _OURS = ("probing.", "torch.")
 
 
 def owner_of(module: Module) -> Any:
-    """The outermost module that is inside of a method of its, and has another one; None for none.
+    """The module that has another one, where that is called by what has it; None for none.
 
-    Such as ``forward``, called by its name, ``training_step`` or ``generate``.
+    That is the outermost which is inside of a method of its, such as ``forward``, called by its
+    name, ``training_step`` or ``generate``; else one in a variable that cannot be called itself,
+    such as a ``ModuleList`` whose layers the script calls.
     """
     module_class = sys.modules["torch"].nn.Module
     frame: FrameType | None = sys._getframe(1)
@@ -35,7 +37,17 @@ def owner_of(module: Module) -> Any:
             if isinstance(found, module_class) and _has(found, module):
                 owner = found
         frame = frame.f_back
-    return owner
+    if owner is not None:
+        return owner
+    uncalled = module_class.forward
+    return holder_of(
+        lambda value: (
+            issubclass(type(value), module_class)
+            and type(value).forward is uncalled
+            and "forward" not in vars(value)
+            and _has(value, module)
+        )
+    )
 
 
 def _has(owner: Any, module: Module) -> bool:

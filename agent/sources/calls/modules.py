@@ -22,8 +22,16 @@ from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
-from ..steps.progress import Progress, RootCall
-from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..steps.progress import Progress
+from ..steps.recording import (
+    CLOSE_ROW,
+    COLUMNS,
+    MAX_DEPTH,
+    OPEN_ROW,
+    Recording,
+    RootCall,
+    ThreadState,
+)
 from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
@@ -55,6 +63,7 @@ class ModuleCalls:
             in_c: Whether calls are recorded by the C part, where it was built.
         """
         layout = recording.trace.layout
+        layout.require(COLUMNS)
         if (OPEN_ROW.size, CLOSE_ROW.size) != (layout.row_size, layout.close_struct.size):
             raise AssertionError("the packed row no longer matches the table torch_trace")
         self._torch: Any = sys.modules["torch"]
@@ -67,7 +76,9 @@ class ModuleCalls:
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
         self._in_c: Any = IN_C if in_c else None
         self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
+        self._has_handed = False
         self._original: Any = None
+        self._made: Any = None  # the wrapper, in place or not
         self._wrapper: Any = None  # while it is in place, or another one lies over it
         self.is_on = False
         self.guard = Guard("modules", self.stop)
@@ -77,11 +88,13 @@ class ModuleCalls:
         module_class = self._torch.nn.Module
         self.is_on = True
         if self._wrapper is None:
-            self._original = module_class.__call__
-            self._wrapper = self._make_wrapper(module_class.__call__)
-            self._leave_compiled_models_alone()
-            self._hand_to_c()
-            module_class.__call__ = self._wrapper
+            # The one from before a pause will do, for as long as it leads to the same function.
+            if self._made is None or module_class.__call__ is not self._original:
+                self._original = module_class.__call__
+                self._made = self._make_wrapper(module_class.__call__)
+                self._leave_compiled_models_alone()
+                self._hand_to_c()
+            self._wrapper = module_class.__call__ = self._made
 
     def stop(self) -> None:
         """Put the original back; where another wrapper lies over ours, calls just pass through."""
@@ -94,6 +107,7 @@ class ModuleCalls:
     def close(self) -> None:
         """Stop for good: forget the modules that were met."""
         self.stop()
+        self._made = None
         if self._in_c is not None:
             self._in_c.uninstall()
         self._names.forget_all()
@@ -126,9 +140,11 @@ class ModuleCalls:
         if self._in_c is None:
             return
         trace, threads = self._recording.trace, self._recording.threads
+        if self._has_handed:  # another wrapper, which led elsewhere
+            self._in_c.uninstall()
         try:
             self._in_c.install(
-                function=self._wrapper,
+                function=self._made,
                 original=self._original,
                 is_direct=self._original.__code__.co_names == _DIRECT_CALL,
                 layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
@@ -140,23 +156,24 @@ class ModuleCalls:
                 hook=self._backward.attach,
                 state_of_thread=lambda: threads.state,
                 sample=self._memory.sample,
-                failed=self._failed_in_c,
+                note_failure=self._failed_in_c,
                 fault=self._fault,
             )
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
             self._in_c, self.why_python = None, str(error)
         else:
+            self._has_handed = True
             self._names.on_change = self._in_c.changed
             self._in_c.run(is_on=True)
 
-    def _failed_in_c(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
+    def _failed_in_c(self, depth: int, word: int, start: int) -> None:
         """A call that the C part records has ended by the exception in hand."""
-        self.guard.run(self._note_failure, thread, depth, word, start)
+        self.guard.run(self._note_failure, depth, word, start)
 
     def _leave_compiled_models_alone(self) -> None:
         """torch.compile takes the frames that it would take without us, and no others."""
-        code = self._wrapper.__code__.replace()  # of its own: what is set for it is set for good
-        self._wrapper.__code__ = code
+        code = self._made.__code__.replace()  # of its own: what is set for it is set for good
+        self._made.__code__ = code
         helpers: tuple[Any, ...] = (
             self._enter_root,
             self._leave_root,
@@ -210,55 +227,57 @@ class ModuleCalls:
         ) -> Any:
             if is_compiling():
                 return original(self, *args, **kwargs)
+            depth, word, start = -1, 0, 0
             try:
-                thread = threads.state
-                depth = thread.depth
-                ids: bytes | None
-                if depth:
-                    try:
-                        ids = known[id(self)]
-                    except KeyError:
-                        ids = learn_inside(self, thread.root)
-                else:
-                    ids = enter_root(self, thread, args, kwargs)
-                if ids:
-                    word = next_word()
-                    at = HEADER_SIZE + (word & slot_mask) * slot_scale
-                    facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
-                    start = clock()
-                    pack_open(buffer, at, word, start, moment.step, ids, facts, word)
-                    thread.depth = depth + 1
-                    if timer is not None:
-                        timer.entered((thread, depth), ids, DEVICE_FORWARD, depth)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
-                return original(self, *args, **kwargs)
-            if not ids:
-                return original(self, *args, **kwargs)
-            try:
+                try:
+                    thread = threads.state
+                    depth = thread.depth
+                    ids: bytes | None
+                    if depth:
+                        try:
+                            ids = known[id(self)]
+                        except KeyError:
+                            ids = learn_inside(self, thread.root)
+                    else:
+                        ids = enter_root(self, thread, args, kwargs)
+                    if ids:
+                        word = next_word()
+                        at = HEADER_SIZE + (word & slot_mask) * slot_scale
+                        facts = thread.facts[depth if depth < MAX_DEPTH else MAX_DEPTH]  # noqa: FURB136 - faster
+                        start = clock()
+                        pack_open(buffer, at, word, start, moment.step, ids, facts, word)
+                        thread.depth = depth + 1
+                        if timer is not None:
+                            timer.entered((thread, depth), ids, DEVICE_FORWARD, depth)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+                    run(fail, depth, word, start)
+                    return original(self, *args, **kwargs)
+                if not ids:
+                    return original(self, *args, **kwargs)
                 if direct and self._compiled_call_impl is None:
                     result = self._call_impl(*args, **kwargs) if kwargs else self._call_impl(*args)
                 else:
                     result = original(self, *args, **kwargs)
-            except BaseException:
-                run(fail, thread, depth, word, start)
-                raise
-            try:
-                now = clock()
                 thread.depth = depth
-                if timer is not None:
-                    timer.left((thread, depth))
-                if now > moment.due_ns:
-                    memory.sample()
-                took = now - start
-                if took < lap_ns or still_holds(word):
-                    pack_close(buffer, at + close_at, took, moment.bytes, word + DONE)
-                if hooked and (mine := hooked.get(id(self))) is not None:
-                    hook(mine, args, kwargs, result, depth, now)
-                if not depth:
-                    leave_root(self, thread)
-            except Exception:  # noqa: BLE001 - never harm the host
-                fault()
+                try:
+                    now = clock()
+                    if timer is not None:
+                        timer.left((thread, depth))
+                    if now > moment.due_ns:
+                        memory.sample()
+                    took = now - start
+                    if took < lap_ns or still_holds(word):
+                        pack_close(buffer, at + close_at, took, moment.bytes, word + DONE)
+                    if hooked and (mine := hooked.get(id(self))) is not None:
+                        hook(mine, args, kwargs, result, depth, now)
+                    if not depth:
+                        leave_root(self, thread)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+            except BaseException:  # the module's own, or an interrupt in the midst of the above
+                run(fail, depth, word, start)
+                raise
             return result
 
         return call
@@ -330,6 +349,7 @@ class ModuleCalls:
             rows.shape = shape
             self._memory.hurry()
         rows.batch_seen(samples, tokens)
+        rows.given(shape)
         self._recording.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState) -> None:
@@ -353,18 +373,26 @@ class ModuleCalls:
         elif thread.native_id == self._recording.training_thread:
             self._recording.rows.phases.leave(time.perf_counter_ns())
 
-    def _note_failure(self, thread: ThreadState, depth: int, word: int, start: int) -> None:
-        """Close the row of a call that has ended by an exception, which goes on to the caller."""
+    def _note_failure(self, depth: int, word: int, start: int) -> None:
+        """Close the row of a call that has ended by an exception, which goes on to the caller.
+
+        Args:
+            depth: At which it was called; negative where it had not even come to know that.
+            word: Its row; 0 where it has none.
+        """
+        if depth < 0:
+            return
+        thread = self._recording.threads.state
+        thread.depth = depth
         if self._recording.ooms is not None:
             self._recording.ooms.raised(FORWARD_PHASE)
-        thread.depth = depth
-        if not depth:
+        if not depth and thread.root is not None:
             root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
             if self._recording.observation is not None:
                 self._recording.observation.root_left(root, failed=True)
-        if self.is_on:
+        if self.is_on and word:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row
             self.guard.run(close, word, FAILED, took, self._memory.bytes)

@@ -28,6 +28,11 @@ from .rows import COUNTED, CollectiveRows
 _OPEN_ROW = struct.Struct("<Qq24sqI24sI48sQ")
 """A whole row in few pieces: packed beforehand are size, root and peer; group, operation, texts and
 reduction; and all that the thread knows, down to the closing columns."""
+_COLUMNS = """
+    seq:q bytes:q root:q peer:q start_ns:q step:I
+    process_group:I group_size:I op:I shapes:I dtypes:I reduce_op:I caller:I
+    thread_id:I is_async:B error:I wait_ns:q device_s:d growth_bytes:q duration_ns:q
+"""
 _SIZES = struct.Struct("<qqq")
 _TEXTS = struct.Struct("<6I")
 _MOST_FACTS = 1024
@@ -44,6 +49,7 @@ class HotPath:
     def __init__(
         self, recording: Recording, groups: Groups, rows: CollectiveRows, guard: Guard
     ) -> None:
+        rows.ring.layout.require(_COLUMNS)
         if rows.ring.layout.row_size != _OPEN_ROW.size:
             raise AssertionError("the packed row no longer matches the table collectives")
         self._recording = recording
@@ -135,8 +141,8 @@ class HotPath:
                     step = recording.step
                     pack_open(buffer, at, word, seq, sizes, start, step, texts, number, mine, word)
                     measure(word, start)
-                    thread.is_in_collective = True
                     begun = mark(device) if rows.is_timed and device is not None else None
+                    thread.is_in_collective = True  # last: an interrupt may come before
             except Exception:  # noqa: BLE001 - never harm the host
                 fault()
                 return original(target, *args)

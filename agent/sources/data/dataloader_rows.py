@@ -22,6 +22,7 @@ from ....stacks.wait_rules import FOR_A_WORKER
 from ....tables import DATALOADERS
 from ...eval.frame_names import locals_of
 from .dataloaders import DataLoaders, Feed, next_task
+from .loader_setup import setup_of
 
 _COLUMNS = tuple(column.name for column in DATALOADERS.columns)
 
@@ -102,19 +103,11 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
         began_before: The thread that has waited since before the agent came, if one has.
     """
     loader, since, thread_id = feed.loader, feed.since_ns, feed.thread_id
-    has_workers = iterator._num_workers > 0
-    size = getattr(iterator._index_sampler, "batch_size", None)
     return {
+        **setup_of(iterator, feed.length),
         "loader": loader.number,
-        "dataset": type(iterator._dataset).__name__,
-        "batches": feed.length,
-        "batch_size": size if type(size) is int and iterator._auto_collation else None,
-        "num_workers": iterator._num_workers,
-        "prefetch_factor": iterator._prefetch_factor if has_workers else None,
-        **_sampler_facts(iterator),
+        "sampler_epoch": _epoch_of(iterator),
         "epochs": loader.epochs,
-        "pin_memory": bool(iterator._pin_memory),
-        "persistent_workers": bool(iterator._persistent_workers),
         "batch": iterator._num_yielded,
         "given": loader.given,
         "mean_wait": loader.waited_ns / loader.given * 1e-9 if loader.given else None,
@@ -122,19 +115,15 @@ def _facts_of(iterator: Any, feed: Feed, *, began_before: int | None) -> dict[st
         "waiting": bool(since) or began_before is not None,
         "waited": (time.perf_counter_ns() - since) * 1e-9 if since else None,
         "thread_id": thread_id if since else began_before,
-        "outstanding": iterator._tasks_outstanding if has_workers else None,
+        "outstanding": iterator._tasks_outstanding if iterator._num_workers > 0 else None,
     }
 
 
-def _sampler_facts(iterator: Any) -> dict[str, Any]:
-    """What says in which order samples come: a sampler of batches names that of samples."""
+def _epoch_of(iterator: Any) -> int | None:
+    """The epoch that was told to what says in which order samples come."""
     of_batches = iterator._index_sampler
-    sampler = getattr(of_batches, "sampler", of_batches)
-    epoch = getattr(sampler, "epoch", None)
-    return {
-        "sampler": type(sampler).__name__,
-        "sampler_epoch": epoch if type(epoch) is int and epoch >= 0 else None,
-    }
+    epoch = getattr(getattr(of_batches, "sampler", of_batches), "epoch", None)
+    return epoch if type(epoch) is int and epoch >= 0 else None
 
 
 def _workers_of(iterator: Any) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,9 @@ from ....safety.guard import Guard
 from ..stand_in import StandIn
 from ..steps.recording import Recording
 from .batches import NO_FACTS, BatchFacts, BatchKinds
+from .loader_setup import Setup, setup_of
+
+_MOST_SETUPS = 16
 
 
 class Loader:
@@ -89,7 +92,11 @@ class _Wait:
 
 
 class DataLoaders:
-    """Puts the recording stand-in in place, and takes it away again."""
+    """Puts the recording stand-in in place, and takes it away again.
+
+    Attributes:
+        setups: What the first loaders that were met are set up with, by what they are called.
+    """
 
     def __init__(self, recording: Recording, batches: RingWriter) -> None:
         self._module: Any = sys.modules.get("torch.utils.data.dataloader")
@@ -101,6 +108,7 @@ class DataLoaders:
         )
         self._loaders: dict[int, tuple[weakref.ref[Any], Loader]] = {}
         self._numbers = 0
+        self.setups: dict[str, Setup] = {}
         self._feeds: dict[int, Feed] = {}  # by id(iterator)
         self._inside: dict[int, int] = {}  # by thread: the waits that it is inside of
         self._next: StandIn | None = None
@@ -181,6 +189,9 @@ class DataLoaders:
             loader = Loader(self._numbers)
             self._numbers += 1
             self._loaders[id(shared)] = (reference, loader)
+            if len(self.setups) < _MOST_SETUPS:
+                setup = setup_of(iterator, _length_of(iterator))
+                self.setups[f"loader {loader.number}"] = setup
             return loader
         raise TypeError("this iterator cannot be remembered")
 

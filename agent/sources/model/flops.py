@@ -63,7 +63,7 @@ class Formulas:
         """The operations of one call; None where no formula is known."""
         if "forward" in vars(module):
             return None  # something was put in its place
-        formula = self._known.get(type(module).forward)
+        formula = self._known.get(_forward_of(module))
         if formula is None:
             return None
         try:
@@ -73,15 +73,23 @@ class Formulas:
 
     def is_known(self, module: Module) -> bool:
         """Whether a formula is known for its forward."""
-        return "forward" not in vars(module) and type(module).forward in self._known
+        return "forward" not in vars(module) and _forward_of(module) in self._known
 
     def is_container(self, module: Module) -> bool:
         """Whether it only holds modules and cannot be called, as a ModuleList."""
-        return type(module).forward is self._no_forward
+        return _forward_of(module) is self._no_forward
 
     def is_chain(self, module: Module) -> bool:
         """Whether its forward does nothing but to call the modules inside it."""
-        return type(module).forward is self._chain and "forward" not in vars(module)
+        return _forward_of(module) is self._chain and "forward" not in vars(module)
+
+
+def _forward_of(module: Module) -> Any:
+    """The forward of a module's class; None where it has none that can be asked for.
+
+    That of a module which torch.jit has compiled raises an error when it is.
+    """
+    return getattr(type(module), "forward", None)
 
 
 def linear(module: Any, shapes: Shapes) -> int:

@@ -7,6 +7,7 @@ takes up to some tenths of a second, so it is done only for a name that nobody e
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -139,12 +140,23 @@ def schedulers_there_are() -> list[Any]:
 
 
 def _is_around(thing: object, optimizer: Optimizer) -> bool:
-    """Whether it is an optimizer, or one around that, as accelerate hands to a scheduler."""
+    """Whether it is an optimizer, or one around that, as accelerate hands to a scheduler.
+
+    One that shares the groups of another, as Lookahead does, is around that as well.
+    """
     for _ in range(_MOST_WRAPPERS):
-        if thing is None or thing is optimizer:
+        if thing is None or thing is optimizer or _share_groups(thing, optimizer):
             break
         thing = _own(thing).get("optimizer")
-    return thing is not None and thing is optimizer
+    return thing is not None
+
+
+def _share_groups(one: object, other: object) -> bool:
+    """Whether two optimizers have the very same groups of parameters."""
+    groups, others = _own(one).get("param_groups"), _own(other).get("param_groups")
+    if not (isinstance(groups, list) and isinstance(others, list) and groups):
+        return False
+    return len(groups) == len(others) and all(map(operator.is_, groups, others))
 
 
 def scalers_there_are() -> list[Any]:

@@ -9,7 +9,7 @@ whose copy would change under them, are passed over.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -28,20 +28,18 @@ def variable_of(thing: object) -> str | None:
 
     The outermost function's counts first: what others call their parameters is no name of it.
     """
-    frame: FrameType | None = sys._getframe(1)
-    frames: list[FrameType] = []
-    while frame is not None and len(frames) < _MOST_FRAMES:
-        if not f"{frame.f_globals.get('__name__', '')}.".startswith(_NOT_THE_SCRIPT):
-            frames.append(frame)
-        frame = frame.f_back
-    seen: set[int] = set()
-    for outer in reversed(frames):
-        for names in _names_in(outer, seen):
-            found = _found_in(names, thing)
-            if found is not None:
-                return found
-    main = sys.modules.get("__main__")
-    return _found_in(vars(main), thing) if main is not None else None
+    found = (_found_in(names, thing) for names in _scopes())
+    return next((name for name in found if name is not None), None)
+
+
+def holder_of(is_holder: Callable[[Any], bool]) -> Any:
+    """What a variable of the calling script holds of which this is true; None where none does."""
+    for names in _scopes():
+        if len(names) <= _MOST_NAMES:
+            for value in list(names.values()):
+                if is_holder(value):
+                    return value
+    return None
 
 
 def own_names(frame: FrameType) -> Mapping[str, Any]:
@@ -50,6 +48,22 @@ def own_names(frame: FrameType) -> Mapping[str, Any]:
     if not is_function or (_KEEPS_COPIES and _may_have_copy(frame)):
         return {}
     return locals_of(frame)
+
+
+def _scopes() -> Iterator[Mapping[str, Any]]:
+    """The names that the calling script sees, those of its outermost function first."""
+    frame: FrameType | None = sys._getframe(1)
+    frames: list[FrameType] = []
+    while frame is not None and len(frames) < _MOST_FRAMES:
+        if not f"{frame.f_globals.get('__name__', '')}.".startswith(_NOT_THE_SCRIPT):
+            frames.append(frame)
+        frame = frame.f_back
+    seen: set[int] = set()
+    for outer in reversed(frames):
+        yield from _names_in(outer, seen)
+    main = sys.modules.get("__main__")
+    if main is not None:
+        yield vars(main)
 
 
 def _names_in(frame: FrameType, seen: set[int]) -> Iterator[Mapping[str, Any]]:

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
-from ..accelerator import Accelerator, PendingNumbers, free_bytes, is_capturing
-from ..calls.module_names import outermost, walk
+from ..accelerator import Accelerator, PendingNumbers, is_capturing
 from ..steps.hand_steps import HandSteps
 from ..steps.losses import clip_factor
 from ..steps.recording import Recording
@@ -29,18 +28,20 @@ from ..torch_types import Optimizer, Tensor
 from .gradient_steps import GradientSteps
 from .gradient_tensors import (
     Gradients,
+    copies_of,
     elements_of,
     gradients_of,
     has_closure,
     is_plain,
+    names_of,
     norms_of,
     parameters_of,
     readable,
+    subnormal_shares,
 )
+from .kept_passes import KeptPasses
 from .pass_gradients import gradients_of_pass
 
-_MOST_COPIED = 256 << 20
-_PART_OF_FREE = 8
 _LONGEST_QUEUE = 16
 
 Values = dict[str, Any]
@@ -70,11 +71,13 @@ class _User(NamedTuple):
         name: The number of its class name.
         places: What parameters of no known module are called, by ``id(parameter)``.
         scale: What the gradients are multiplied with, as a tensor; None for nothing.
+        state: What the optimizer keeps, by parameter.
     """
 
     name: int
     places: Mapping[int, str]
     scale: Any = None
+    state: Mapping[Any, Any] = {}
 
 
 class GradientRows:
@@ -100,6 +103,7 @@ class GradientRows:
         self._armed: GradientSteps | None = None
         self._from_step = 0
         self._late: deque[_Late] = deque(maxlen=_LONGEST_QUEUE)
+        self._kept = KeptPasses()
         self._forget()
         self.guard = Guard("gradients", self.stop)
 
@@ -108,6 +112,7 @@ class GradientRows:
         self._weights: dict[int, Any] = {}  # copies, by id(parameter)
         self._copies: list[_Copy] = []
         self._by_pass: dict[int, int] = {}  # words of rows, by id(parameter)
+        self._kept.clear()
         self._passes = 0
         self._passes_before: int | None = None  # of the step of an optimizer with a closure
 
@@ -163,6 +168,7 @@ class GradientRows:
     def step_ended(self) -> None:
         """A training step has ended, by whatever."""
         self._by_pass.clear()
+        self._kept.clear()
         self._note_updates()
 
     def _before(
@@ -192,6 +198,13 @@ class GradientRows:
             self.guard.run(armed.transformed)
         elif self._hand.is_on and self._is_wanted():
             self._run(self._sample_pass, args, result)
+        elif armed is not None and self._passes_before is None and self._is_wanted():
+            self._run(self._count_pass)
+
+    def _count_pass(self) -> None:
+        """Note what a backward pass has done to the gradients of all optimizers."""
+        for optimizer in self._recording.optimizers.alive():
+            self._kept.passed(parameters_of(optimizer))
 
     def _is_wanted(self) -> bool:
         """Whether the calling thread's gradients of this step are to be written."""
@@ -215,7 +228,7 @@ class GradientRows:
         self._passes_before = self._passes
         if self._armed is not None:
             trained = [p for p in parameters_of(optimizer) if p.requires_grad]
-            self._weights = self._copied(trained)
+            self._weights = copies_of(trained)
 
     def _sample(self, optimizer: Optimizer) -> None:
         """Write the rows of one optimizer's gradients."""
@@ -228,7 +241,8 @@ class GradientRows:
         }
         name = self._recording.names.intern(type(optimizer).__name__)
         scale = getattr(optimizer, "grad_scale", None)  # of one that unscales in its step itself
-        self._write(gradients_of(parameters_of(optimizer)), _User(name, places, scale))
+        user = _User(name, places, scale, getattr(optimizer, "state", {}))
+        self._write(gradients_of(parameters_of(optimizer)), user)
         before, self._passes_before, self._weights = self._passes_before, None, {}
         if self._armed is not None and before is not None:
             self._armed.computed = self._passes - before
@@ -248,7 +262,7 @@ class GradientRows:
         # At most what the ring holds: the rows of one step must not overwrite each other.
         pairs = found.pairs[: (self._ring.slot_mask >> 2) + 1]
         if armed is not None and not self._weights:
-            self._weights = self._copied([parameter for parameter, _ in pairs])
+            self._weights = copies_of([parameter for parameter, _ in pairs])
         words, values = self._open(pairs, user, by_pass=by_pass)
         with torch.no_grad():
             numbers = self._norms(torch, pairs, user.scale)
@@ -256,6 +270,9 @@ class GradientRows:
                 _fill_norms(values, numbers)
                 if armed is not None:
                     self._fill_unclipped(pairs, values)
+                    self._fill_passes(pairs, values)
+                    for pair, row in zip(pairs, values, strict=True):
+                        row.update(subnormal_shares(*pair, user.state))
                 self._look_at_elements(pairs, values, numbers[-1])
             elif numbers is not None:
                 self._late.append(_Late(numbers, words, values))
@@ -274,7 +291,7 @@ class GradientRows:
         """Open the rows; returns their words and what is known without a look at the numbers."""
         torch: Any = sys.modules["torch"]
         intern, now = self._recording.names.intern, time.perf_counter_ns()
-        names = self._names()
+        names = names_of(self._recording)
         words: list[int] = []
         values: list[Values] = []
         for parameter, _ in pairs:
@@ -291,17 +308,6 @@ class GradientRows:
                 known["weight_norm"] = NULL_FLOAT
             values.append(known)
         return words, values
-
-    def _names(self) -> dict[int, tuple[str, str]]:
-        """By ``id(parameter)``: its name, and the class of its root."""
-        found: dict[int, tuple[str, str]] = {}
-        for root in outermost(self._recording.roots.alive()):
-            root_class = self._recording.models.root_text(root)
-            for path, module in walk(root, "", set()):
-                for name, parameter in list(module._parameters.items()):
-                    place = f"{path}.{name}" if path else name
-                    found.setdefault(id(parameter), (place, root_class))
-        return found
 
     def _norms(
         self, torch: ModuleType, pairs: Sequence[tuple[Tensor, Tensor]], scale: Any
@@ -339,6 +345,13 @@ class GradientRows:
             for row in values:
                 row["unclipped_norm"] = row["norm"] / factor if factor else NULL_FLOAT
 
+    def _fill_passes(self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values]) -> None:
+        """Fill in how many backward passes each gradient is of."""
+        for (parameter, gradient), row in zip(pairs, values, strict=True):
+            counted = self._kept.take(parameter, gradient)
+            if counted is not None:
+                row["passes"], row["kept_passes"] = counted
+
     def _look_at_elements(
         self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values], scale: float
     ) -> None:
@@ -348,20 +361,6 @@ class GradientRows:
                 row.update(elements_of(gradient, scale))
             if math.isinf(row["norm"]) and row["inf_count"] == row["nan_count"] == 0:  # too large
                 row["norm"] = float(gradient.double().norm()) / scale
-
-    def _copied(self, parameters: Sequence[Tensor]) -> dict[int, Any]:
-        """Copies of weights, as far as memory allows, for what the step changes in them."""
-        torch: Any = sys.modules["torch"]
-        room, copies = _MOST_COPIED, {}
-        free = free_bytes(parameters[0].device) if parameters else None
-        if free is not None:
-            room = min(room, free // _PART_OF_FREE)
-        with torch.no_grad():
-            for parameter in parameters:
-                if is_plain(parameter, torch) and parameter.nbytes <= room:
-                    room -= parameter.nbytes
-                    copies[id(parameter)] = parameter.detach().clone()
-        return copies
 
     def _note_updates(self) -> None:
         """Complete the rows with what the step has changed."""

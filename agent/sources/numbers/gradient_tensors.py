@@ -7,14 +7,20 @@ does with its gradients; changes no tensor. Nothing here waits for a device.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....ring.format import NULL_FLOAT, NULL_INT
+from ..accelerator import free_bytes
+from ..calls.module_names import outermost, walk
+from ..steps.recording import Recording
 from ..torch_types import Optimizer, Tensor
 
 _PIECE = 1 << 24
+_LOOKED_AT = 1 << 16
+_MOST_COPIED = 256 << 20
+_PART_OF_FREE = 8
 
 
 class Gradients(NamedTuple):
@@ -102,6 +108,65 @@ def elements_of(gradient: Tensor, scale: float) -> dict[str, Any]:
         "inf_count": infs if count else NULL_INT,
         "zero_share": zeros / count if count else NULL_FLOAT,
     }
+
+
+def subnormal_shares(parameter: Any, gradient: Any, state: Mapping[Any, Any]) -> dict[str, float]:
+    """What part of a gradient, its parameter, and the optimizer's state for it is subnormal."""
+    kept = state.get(parameter)
+    kept = [value for value in kept.values() if isinstance(value, type(gradient))] if kept else []
+    found = {"": [gradient], "weight_": [parameter], "state_": kept}
+    shares = {name: _subnormal_share(tensors) for name, tensors in found.items()}
+    return {
+        f"{name}subnormal_share": NULL_FLOAT if share is None else share
+        for name, share in shares.items()
+    }
+
+
+def _subnormal_share(tensors: Sequence[Any]) -> float | None:
+    """What part of some tensors is subnormal, of some tens of thousands of elements of each.
+
+    None where no tensor is in main memory, in single precision or more. Where the processor takes
+    such numbers for 0, as `torch.set_flush_denormal` has it, there are none.
+    """
+    torch: Any = sys.modules["torch"]
+    seen = found = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            is_wide = is_plain(tensor, torch) and tensor.dtype in (torch.float32, torch.float64)
+            if not is_wide or tensor.device.type != "cpu" or not tensor.is_contiguous():
+                continue
+            stride = 1 + tensor.numel() // _LOOKED_AT
+            size = tensor.detach().view(-1)[::stride].abs()
+            found += int(((size > 0) & (size < torch.finfo(size.dtype).tiny)).sum())
+            seen += size.numel()
+    return found / seen if seen else None
+
+
+def copies_of(parameters: Sequence[Tensor]) -> dict[int, Any]:
+    """Copies of weights by ``id(parameter)``, as far as memory allows."""
+    torch: Any = sys.modules["torch"]
+    room, copies = _MOST_COPIED, {}
+    free = free_bytes(parameters[0].device) if parameters else None
+    if free is not None:
+        room = min(room, free // _PART_OF_FREE)
+    with torch.no_grad():
+        for parameter in parameters:
+            if is_plain(parameter, torch) and parameter.nbytes <= room:
+                room -= parameter.nbytes
+                copies[id(parameter)] = parameter.detach().clone()
+    return copies
+
+
+def names_of(recording: Recording) -> dict[int, tuple[str, str]]:
+    """The parameters of the models by ``id(parameter)``: the name, and the class of the root."""
+    found: dict[int, tuple[str, str]] = {}
+    for root in outermost(recording.roots.alive()):
+        root_class = recording.models.root_text(root)
+        for path, module in walk(root, "", set()):
+            for name, parameter in list(module._parameters.items()):
+                place = f"{path}.{name}" if path else name
+                found.setdefault(id(parameter), (place, root_class))
+    return found
 
 
 def _pieces(tensor: Tensor) -> Any:

@@ -57,27 +57,34 @@ class Evaluations:
         self._at = _Places(*ring.places_of(*_Places._fields))
         self._is_trained = is_trained
         self.is_on = False
-        self._last: weakref.ref[Any] | None = None
         self.forget()
 
     def forget(self) -> None:
         """The training goes on, or a step has ended: nothing has been evaluated since."""
-        self._last = None
+        self._last: weakref.ref[Any] | None = None
+        self._largest: int | None = None
         self._before: list[Wait] = []
         self._after: list[Wait] = []
         self._between_ns = 0
         self.is_on = False
 
-    def is_evaluation(self, root: Module) -> bool:
+    def is_evaluation(self, root: Module, samples: int | None) -> bool:
         """Whether a call without gradients, before any training of the step, is evaluation.
 
         That of a model which is trained, in evaluation mode, is. A teacher, a target network, and
         what makes samples for another model are called once before the training goes on: only what
-        is called again and again is evaluated.
+        is called again and again is evaluated. In training mode what comes with more samples than
+        all before it is something else: a step's own batch behind those few that a policy acted on.
+
+        Args:
+            samples: How many it is given, where that is known.
         """
+        is_larger = root.training and _is_more(samples, self._largest)
+        if samples is not None:
+            self._largest = max(samples, self._largest or 0)
         if self.is_on:
-            return True
-        is_again = self._last is not None and self._last() is root
+            return not is_larger
+        is_again = self._last is not None and self._last() is root and not is_larger
         self._last = weakref.ref(root)
         return is_again or (not root.training and self._is_trained(root))
 
@@ -137,3 +144,8 @@ class Evaluations:
             start -= sum(wait.took_ns for wait in waits)
         self.forget()
         return start, waits
+
+
+def _is_more(samples: int | None, others: int | None) -> bool:
+    """Whether samples are more than others, as far as both are known."""
+    return samples is not None and others is not None and samples > others

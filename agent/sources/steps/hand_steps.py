@@ -10,7 +10,10 @@ import weakref
 from typing import Any, NamedTuple
 
 _PATIENCE = 8
-"""How many passes an optimizer may be there without a step before it counts as not used."""
+"""How many passes an optimizer may be there without a step before it counts as not used, where the
+parameters are written to all the same."""
+_MOST_PATIENCE = 8 * _PATIENCE
+"""The same, where that is not seen, as it is not in an update of `parameter.data`."""
 
 
 class _Seen(NamedTuple):
@@ -47,17 +50,40 @@ class HandSteps:
         self.is_on = self.has_passed = False
         self._seen: list[_Seen] = []
         self._unused = 0
+        self._first: tuple[weakref.ref[Any], int] | None = None
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
         self.is_on = self.has_passed = False
         self._unused = 0
+        self._first = None
         self._seen.clear()
 
-    def pass_begins(self, *, has_optimizer: bool) -> None:
-        """A backward pass is about to begin."""
+    def pass_begins(self, root: Any, *, has_optimizer: bool) -> None:
+        """A backward pass is about to begin, outside of any optimizer's step.
+
+        Passes alone do not show that an optimizer is not used: an attack on the input makes many
+        before each step.
+
+        Args:
+            root: The model that was called; None where there is none.
+        """
         self._unused += 1
-        self.is_on = self.is_on or not has_optimizer or self._unused > _PATIENCE
+        if self.is_on or not has_optimizer:
+            self.is_on = True
+        elif self._unused > _PATIENCE:
+            self.is_on = self._is_written(root) or self._unused > _MOST_PATIENCE
+        elif self._first is None and root is not None:
+            self._is_written(root)
+
+    def _is_written(self, root: Any) -> bool:
+        """Whether the model's first parameter has been written to since the optimizer's step."""
+        parameter: Any = None if root is None else next(root.parameters(), None)
+        if parameter is None:
+            return False
+        if self._first is None or self._first[0]() is not parameter:
+            self._first = (weakref.ref(parameter), parameter._version)
+        return bool(parameter._version != self._first[1])
 
     def pass_ended(self, root: Any, *, creates_graph: bool) -> None:
         """A backward pass has ended.

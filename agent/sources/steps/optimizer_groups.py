@@ -64,7 +64,19 @@ def _row(
         held.dtype,
         held.device,
         None if recording is None else recording.rows.skipped,
+        _implementation_of(group),
     )
+
+
+def _implementation_of(group: dict[str, Any]) -> str | None:
+    """By which of torch's implementations the group is stepped."""
+    if "foreach" not in group and "fused" not in group:
+        return None
+    if group.get("fused"):
+        return "fused"
+    if group.get("foreach"):
+        return "foreach"
+    return "default" if group.get("foreach") is None else "for-loop"
 
 
 def _clip_of(optimizer: Optimizer, group: dict[str, object], clip: Clip | None) -> float | None:

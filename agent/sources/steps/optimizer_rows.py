@@ -79,6 +79,7 @@ class OptimizerRows:
         step: OptimizerStep,
         losses: list[Loss],
         norm: Number | None,
+        dropped: int,
     ) -> None:
         """An optimizer has stepped.
 
@@ -87,8 +88,9 @@ class OptimizerRows:
             losses: Those of the training's step so far: what came since the optimizer before is
                 its own.
             norm: The last norm of gradients that was taken in the training's step.
+            dropped: How many of the losses were of passes whose gradients nobody has used.
         """
-        own, self._told = losses[self._told :], len(losses)
+        own, self._told = losses[max(self._told, dropped) :], len(losses)
         if own:
             self._last = own
             self._with_loss.add(step.who)

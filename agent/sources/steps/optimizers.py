@@ -3,7 +3,8 @@
 Rules of this file: runs in the training threads, inside torch's own global optimizer hooks.
 A hook always returns None, because any other value would change the user's arguments. The hooks
 come and go at any moment, but never while torch walks over its list of hooks in another thread: a
-list that changes under it would raise an exception in the middle of the user's step.
+list that changes under it would raise an exception in the middle of the user's step. An optimizer
+that another one steps, or the step of a base class that its class calls, makes no step of its own.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class _Step(NamedTuple):
     Attributes:
         name: The number of the optimizer's class name.
         word: Its open row.
+        is_part: Whether another optimizer steps it, as a part of its own step.
     """
 
     name: int
     word: int
     start_ns: int
+    is_part: bool
 
 
 class OptimizerSteps:
@@ -56,6 +59,7 @@ class OptimizerSteps:
         self._memory = memory
         self._boundary = boundary
         self._open: dict[int, _Step] = {}  # by id(optimizer)
+        self._in_base: set[int] = set()  # those whose class calls the step of its base
         self._handles: list[Any] = []
         self.is_on = False
         self._errors = StepErrors(self._failed)
@@ -77,6 +81,7 @@ class OptimizerSteps:
         self._maker.stop()
         self._errors.stop()
         self._open.clear()
+        self._in_base.clear()
         if self._handles and not self._hooks.are_in_use():
             self._remove()
 
@@ -137,10 +142,14 @@ class OptimizerSteps:
             recording.safe_points.torch_called()
         if not self.is_on or recording.awaits_step:
             return
+        is_part = recording.threads.state.optimizing == recording.session and self._hooks.is_part()
+        if is_part and id(optimizer) in self._open:
+            self._in_base.add(id(optimizer))
+            return
         start = time.perf_counter_ns()
         for look in recording.before_step:
             look(optimizer, args, kwargs)
-        self._open_row(optimizer)
+        self._open_row(optimizer, is_part=is_part)
         self._errors.watch(optimizer)
         recording.spent_ns += time.perf_counter_ns() - start
 
@@ -157,9 +166,10 @@ class OptimizerSteps:
         if self.is_on:
             self.guard.run(self._step_ends, optimizer, args, kwargs)
 
-    def _open_row(self, optimizer: Optimizer) -> None:
+    def _open_row(self, optimizer: Optimizer, *, is_part: bool) -> None:
         recording, thread = self._recording, self._recording.threads.state
         name = recording.names.intern(type(optimizer).__name__)
+        self._in_base.discard(id(optimizer))
         left = self._open.pop(id(optimizer), None)
         if left is not None:  # its last step raised, and torch called no hook
             recording.trace.close_row(left.word, FAILED, NULL_INT, NULL_INT)
@@ -168,7 +178,7 @@ class OptimizerSteps:
             start, recording.step, name, name, name, thread.native_id, OPTIMIZER,
             min(thread.depth, MAX_DEPTH), 0, 1,
         )  # fmt: skip
-        self._open[id(optimizer)] = _Step(name, word, start)
+        self._open[id(optimizer)] = _Step(name, word, start, is_part)
         thread.optimizing = recording.session
         if thread.native_id == recording.training_thread:
             recording.rows.phases.enter(OPTIMIZER_PHASE, start)
@@ -178,23 +188,29 @@ class OptimizerSteps:
     ) -> None:
         """Complete the row, and with it perhaps the step."""
         entered_ns = time.perf_counter_ns()
-        for look in self._recording.after_step:
-            look(optimizer, args, kwargs)
         recording, thread = self._recording, self._recording.threads.state
+        if id(optimizer) in self._in_base:
+            self._in_base.discard(id(optimizer))
+            return
+        for look in recording.after_step:
+            look(optimizer, args, kwargs)
         recording.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
-        thread.optimizing = 0
         if opened is None:
+            is_part = self._hooks.is_part()
             name = recording.names.intern(type(optimizer).__name__)
         else:
-            name, word, start = opened
+            name, word, start, is_part = opened
             now = time.perf_counter_ns()
             recording.trace.close_row(word, DONE, now - start, self._memory.bytes)
             if thread.native_id == recording.training_thread:
                 recording.rows.phases.leave(now)
-        has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
-            optimizer, name, thread
-        )
+        has_ended = False
+        if not is_part:
+            thread.optimizing = 0
+            has_ended = self._boundary.admit_step(thread) and self._progress.optimizer_stepped(
+                optimizer, name, thread
+            )
         recording.spent_ns += time.perf_counter_ns() - entered_ns
         if has_ended and recording.safe_points.waiting:
             recording.safe_points.step_ended()
@@ -221,6 +237,15 @@ class _HookLists:
                 return False
             time.sleep(_POLL_S)
         return True
+
+    def is_part(self) -> bool:
+        """Whether the calling thread is in the step of an optimizer within that of another."""
+        steps = 0
+        outer: FrameType | None = sys._getframe(1)
+        while outer is not None and steps < 2:
+            steps += outer.f_code is self._walker
+            outer = outer.f_back
+        return steps > 1
 
     def are_in_use(self) -> bool:
         """Whether a thread is in the middle of a list, so that a change of it would be noticed.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
 from ..torch_types import Module, Optimizer
+from .dropped_passes import DroppedPasses
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
 from .members import Members
@@ -26,11 +27,15 @@ from .open_step import Ended, Ids, OpenStep
 from .optimizer_facts import learning_rate_of, steps_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
-from .recording import Recording, ThreadState
+from .recording import Recording, RootCall, ThreadState
 from .step_pattern import Place, StepPattern
 
 _PATIENCE = 8
 """How often an optimizer steps in another thread before that counts as the one that trains."""
+
+_INFERENCE = (
+    "no training is seen: each call of a model is a step, unless the script calls probing.step()"
+)
 
 
 class _Stepped(NamedTuple):
@@ -38,26 +43,6 @@ class _Stepped(NamedTuple):
 
     optimizer: Any
     name: int
-
-
-class RootCall(NamedTuple):
-    """A call of a root module.
-
-    Attributes:
-        called: What was called of it: itself, unless it was called past its own call.
-        ids: The numbers of the root's name, class and root class.
-        has_grad: Whether gradients are on.
-        has_optimizer: Whether an optimizer exists.
-        samples: How many samples it is given, where that is known.
-    """
-
-    root: Any
-    called: Any
-    ids: Ids
-    has_parameters: bool
-    has_grad: bool
-    has_optimizer: bool
-    samples: int | None
 
 
 class Progress:
@@ -84,6 +69,7 @@ class Progress:
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
         self.pattern = StepPattern()
         self.hand = HandSteps()
+        self._dropped = DroppedPasses(recording)
         self._root: weakref.ref[Any] | None = None
         self._root_ids: Ids | None = None
         self._is_inference = False
@@ -176,7 +162,9 @@ class Progress:
             return  # as of `torch.func.grad`: what comes of it is not seen, so it ends no step
         self._members.is_fresh = True
         self._go_on()
-        self.hand.pass_begins(has_optimizer=has_optimizer)
+        if thread.optimizing != self._recording.session:  # else the optimizer has it made
+            self._dropped.pass_begins()
+            self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
         if self.hand.is_on and self._rows.resume():  # its call was no inference
@@ -187,7 +175,8 @@ class Progress:
 
     def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
         """It has ended; returns whether that ended a training step."""
-        self._passes -= 1
+        self._passes = max(0, self._passes - 1)
+        self._dropped.pass_ended()
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
@@ -203,6 +192,7 @@ class Progress:
         """
         self._recording.made.add(optimizer)
         self.hand.optimizer_stepped()
+        self._dropped.optimizer_stepped()
         if self._is_inside(thread):
             self._pending.append(_Stepped(optimizer, name))
             return False
@@ -222,13 +212,15 @@ class Progress:
             self._is_mark_pending = True
             return False
         self._settle(thread)
+        if not self._rows.is_open and self._rows.resume():  # its call was no inference
+            self._inferred -= 1
         self._end_marked(thread)
         return True
 
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
         if not self._recording.safe_points.stepping:
-            return None
+            return _INFERENCE if self._inferred else None
         if self._is_marked:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:
@@ -257,7 +249,12 @@ class Progress:
         if call.has_grad or self._has_trained or self._passes:
             return False
         is_training = call.has_optimizer or self.hand.is_on or self._recording.safe_points.stepping
-        return is_training and self._evaluations.is_evaluation(call.called)
+        if not is_training:
+            return False
+        is_evaluation = self._evaluations.is_evaluation(call.called, call.samples)
+        if self._evaluations.is_on and not is_evaluation:
+            self._go_on()
+        return is_evaluation
 
     def _go_on(self) -> None:
         """Something is trained: what was evaluated since the last step is no part of this one."""

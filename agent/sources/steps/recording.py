@@ -30,6 +30,11 @@ OPEN_ROW = struct.Struct("<QqI12s24sQ")
 """A whole row of torch_trace in few pieces: the module's numbers are packed beforehand, and so is
 all that the thread knows of its calls, down to the closing columns."""
 CLOSE_ROW = struct.Struct("<qqQ")
+COLUMNS = """
+    start_ns:q step:I module:I class:I root:I
+    thread_id:I stage:B depth:B recomputed:B training:B duration_ns:q allocated_bytes:q
+"""
+"""What the two pack."""
 _FACTS = struct.Struct("<IBBBBqq")
 _COLLECTIVE_FACTS = struct.Struct("<IB7xIqdqq")
 _DEPTH_AT = 5
@@ -53,6 +58,26 @@ class Clip(NamedTuple):
     max_norm: float
     ends: tuple[weakref.ref[Any], weakref.ref[Any]]
     tensors: int
+
+
+class RootCall(NamedTuple):
+    """A call of a root module.
+
+    Attributes:
+        called: What was called of it: itself, unless it was called past its own call.
+        ids: The numbers of the root's name, class and root class.
+        has_grad: Whether gradients are on.
+        has_optimizer: Whether an optimizer exists.
+        samples: How many samples it is given, where that is known.
+    """
+
+    root: Any
+    called: Any
+    ids: tuple[int, int, int]
+    has_parameters: bool
+    has_grad: bool
+    has_optimizer: bool
+    samples: int | None
 
 
 class ThreadState(Thread):

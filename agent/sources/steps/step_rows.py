@@ -6,6 +6,7 @@ still on its way from the device is written into its row later, at the end of an
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,6 +85,7 @@ class _BatchPlaces(NamedTuple):
     duration_ns: int
     samples: int
     tokens: int
+    elements: int
     loss: int
 
 
@@ -103,7 +105,9 @@ class _Skipped:
 class _Batch:
     """The micro-batch in progress."""
 
-    __slots__ = ("before_ns", "loss", "samples", "share", "started_ns", "tokens", "word")
+    __slots__ = (
+        "before_ns", "elements", "loss", "samples", "share", "started_ns", "tokens", "word",
+    )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
         self.word = word
@@ -113,6 +117,7 @@ class _Batch:
         self.share: Number | None = None
         self.samples: int | None = None
         self.tokens: int | None = None
+        self.elements: int | None = None
 
 
 class StepRows:
@@ -197,6 +202,7 @@ class StepRows:
         """A new step knows nothing of the one before."""
         self._count = 0
         self._losses: list[Loss] = []
+        self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
         self._last_batch: _Batch | None = None
         self._optimizers.forget()
         self._samples: int | None = None
@@ -278,7 +284,7 @@ class StepRows:
             (at.loss_finite, AreFinite(losses)),
         ]
         if self._optimizers.have_one_loss:
-            later.append((at.loss, loss_of(losses)))
+            later.append((at.loss, loss_of(losses[self._dropped :])))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
                 if self.max_norm is not None:
@@ -300,7 +306,7 @@ class StepRows:
         self.phases.end_batch()
         if self._word is not None:
             place = (now_ns, self._step, self._thread_id)
-            self._optimizers.write(place, step, self._losses, self.norm)
+            self._optimizers.write(place, step, self._losses, self.norm, self._dropped)
 
     def restart(self, start_ns: int) -> None:
         """What the step has done so far was no part of it: it begins now."""
@@ -374,6 +380,12 @@ class StepRows:
             batch.samples = samples if batch.samples is None else batch.samples
             batch.tokens = tokens if batch.tokens is None else batch.tokens
 
+    def given(self, shape: tuple[int, ...] | None) -> None:
+        """A root is called with a tensor of such sizes; the first one tells."""
+        batch = self._batch
+        if batch is not None and batch.elements is None and shape is not None:
+            batch.elements = math.prod(shape)
+
     def lost(self, loss: Number | None, share: Number | None) -> None:
         """A backward pass begins with a loss."""
         batch = self._batch
@@ -383,6 +395,10 @@ class StepRows:
             batch.loss, batch.share = loss, share
         else:
             batch.loss = batch.loss.plus(loss)
+
+    def drop_losses(self) -> None:
+        """The gradients of all passes of the step so far were thrown away."""
+        self._dropped = len(self._losses)
 
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""
@@ -415,6 +431,8 @@ class StepRows:
         if batch.tokens is not None:
             closing[at.tokens] = batch.tokens
             self._tokens = (self._tokens or 0) + batch.tokens
+        if batch.elements is not None:
+            closing[at.elements] = batch.elements
         later: list[tuple[int, Later]] = []
         if batch.loss is not None:
             self._losses.append(Loss(batch.loss, batch.share))

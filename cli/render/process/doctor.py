@@ -30,7 +30,7 @@ def render_report(
     room = min(width or _WIDEST, _WIDEST)
     shown = report.findings[:most]
     blocks = [
-        "\n".join(_finding(number, finding, room, color=color))
+        "\n".join(render_finding(number, finding, room, color=color))
         for number, finding in enumerate(shown, 1)
     ]
     more = report.findings[len(shown) :]
@@ -43,7 +43,7 @@ def render_report(
     return "\n\n".join(blocks)
 
 
-def _finding(number: int, finding: Finding, room: int, *, color: bool) -> list[str]:
+def render_finding(number: int, finding: Finding, room: int, *, color: bool) -> list[str]:
     """One finding: the verdict, then the evidence, then what to type and to do."""
     word = finding.certainty
     label = f"{_COLORS[word]}{word}{_RESET}" if color else word

@@ -21,6 +21,10 @@ _NOUNS = {
     "environment": "environment variable",
     "version": "version",
     "torch": "torch setting",
+    "argument": "argument",
+    "code": "file or commit",
+    "configuration": "configured value",
+    "seed": "seed",
     "setting": "probing setting",
     "place": "place",
 }

@@ -18,7 +18,7 @@ from .naming import Rank, in_order
 PARAMETER = "parameter"
 AT_STEP = frozenset({PARAMETER, "buffer", "statistic", "optimizer", "random"})
 """Kinds of facts that are compared between ranks that looked at the same step."""
-BY_NATURE = frozenset({"place", "statistic", "random"})
+BY_NATURE = frozenset({"place", "argument", "seed", "statistic", "random"})
 """Kinds of facts that are told, but are no fault where they differ."""
 
 

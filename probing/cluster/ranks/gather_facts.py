@@ -27,6 +27,8 @@ _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
 _LEAD_S = 1.0
 """How long all ranks may need to hear of the step, beside the time that they needed just now."""
 _OF_MODELS = frozenset({PARAMETER, "buffer", "statistic"})
+_OF_A_RANK = ".batches"
+"""How the names of what each rank has a number of its own end."""
 _UNNAMED = frozenset({"job"})
 """Settings that need not be the same."""
 
@@ -137,7 +139,7 @@ def _environment(rows: LiveRows | None) -> list[Fact]:
     """The facts of python.environment."""
     return [
         Fact(
-            kind=row["kind"],
+            kind="place" if row["name"].endswith(_OF_A_RANK) else row["kind"],
             name=row["name"],
             value=row["fingerprint"] if row["is_secret"] else row["value"],
             is_secret=row["is_secret"],

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing, ProbingError
 from ...messages import common as wire, rank_paths
-from ...messages.limits import GRACE_S, LARGE_ANSWER_BYTES
+from ...messages.limits import LARGE_ANSWER_BYTES, grace_s
 from ...messages.union import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutcomes, UnionRequest
 from ...reach.endpoint import resolve
 from ...reach.transport import Address, ask
@@ -130,7 +130,7 @@ class NodeAsker:
             address,
             "union",
             body=request,
-            timeout_s=left_s + GRACE_S,
+            timeout_s=left_s + grace_s(),
             most_bytes=LARGE_ANSWER_BYTES,
         )
         rows = Answer.from_ipc(data).to_arrow()

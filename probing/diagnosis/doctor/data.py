@@ -31,8 +31,12 @@ _BATCHES = (
 )
 _MICRO_BATCHES = (
     "SELECT step, min(size) AS least, max(size) AS most, count(*) AS number"
-    " FROM (SELECT step, coalesce(tokens, samples) AS size FROM python.micro_batches"
-    " WHERE duration IS NOT NULL) GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
+    " FROM (SELECT step, coalesce(tokens, CASE WHEN varies THEN elements END, samples) AS size"
+    "  FROM (SELECT step, tokens, samples, elements,"
+    "   min(elements) OVER one <> max(elements) OVER one AS varies"
+    "   FROM python.micro_batches WHERE duration IS NOT NULL"
+    "   WINDOW one AS (PARTITION BY micro_batch)))"
+    " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
 )
 
 
@@ -236,8 +240,8 @@ def _uneven_micro_batches(facts: Facts) -> Iterator[Sign]:
         return
     yield Sign(
         certainty="possible",
-        summary="Micro-batches of very different size are accumulated: if each loss is a mean, what"
-        " is in the small ones counts more",
+        summary="Micro-batches of very different size are accumulated: if each loss is a mean over"
+        " all that is in it, what is in the small ones counts more",
         evidence=(
             f"in the middle of {len(spread)} steps the largest micro-batch is"
             f" {float(np.median(spread)):.1f} times the smallest",
@@ -274,6 +278,7 @@ RULES = (
         gravity=66,
         fix="Make the iterator once for each epoch, outside of the loop: `for batch in loader`.",
         next='probing ENDPOINT query "SELECT step, loader, batch FROM python.batches LIMIT 20"',
+        asks=(_BATCHES,),
         look=_same_first_batch,
     ),
     Rule(
@@ -296,14 +301,15 @@ RULES = (
         group="numbers",
         subject="data",
         symptom="Accumulation gives other results than the same samples in one batch.",
-        evidence="`tokens`, else `samples` of python.micro_batches: the largest of a step is twice"
-        " the smallest in most steps.",
+        evidence="`tokens`, else `elements` where they vary from step to step, else `samples` of"
+        " python.micro_batches: the largest of a step is twice the smallest in most steps.",
         certainty="possible",
         gravity=45,
         fix="Divide the sum of all losses by the number of all tokens of the step.",
         source="https://huggingface.co/blog/gradient_accumulation",
-        next='probing ENDPOINT query "SELECT step, micro_batch, samples, tokens, loss'
-        ' FROM python.micro_batches ORDER BY seq DESC LIMIT 20"',
+        next='probing ENDPOINT query "SELECT step, micro_batch, samples, tokens, elements,'
+        ' loss FROM python.micro_batches ORDER BY seq DESC LIMIT 20"',
+        asks=(_MICRO_BATCHES,),
         look=_uneven_micro_batches,
     ),
 )

@@ -21,9 +21,11 @@ from ...errors import ProbingError
 from ..hang.diagnosis import diagnose_each
 from . import (
     data,
+    device,
     gradients,
     learning,
     losses,
+    machine,
     memory,
     modes,
     parameters,
@@ -32,9 +34,12 @@ from . import (
     shares,
     speed,
     stops,
+    updates,
+    warned,
 )
+from .effects import without_effects
 from .facts import Facts
-from .findings import CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
 from .ranks import JOB_RULES, Job, times_of
 
 if TYPE_CHECKING:
@@ -51,6 +56,8 @@ RULES: tuple[Rule, ...] = tuple(
         losses,
         learning,
         gradients,
+        updates,
+        warned,
         parameters,
         modes,
         data,
@@ -58,6 +65,8 @@ RULES: tuple[Rule, ...] = tuple(
         piling,
         speed,
         shares,
+        machine,
+        device,
         setup,
     )
     for rule in room.RULES
@@ -67,11 +76,12 @@ ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
 """Those and the rules about ranks."""
 MOST_MEMBERS = 32
 """Of a larger job so many are looked at one by one; `hang` and `stragglers` look at all."""
-_RULES_S = 16.0
-_TOO_LATE = f"the looks before it took longer than {_RULES_S:.0f} s"
+WHOLE_S = 20.0
+"""How long the whole of it takes at the most, unless somebody gives it longer."""
+_QUESTION, _LIVE, _RULES = 0.4, 0.6, 0.8
+"""Parts of that: for any one question, until the last live one is begun, for all rules."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
-_ABOUT_NOW = frozenset({"crashed", "stops"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +142,19 @@ class _Judged:
 def examine(
     members: Sequence[Member],
     *,
-    timeout_s: float,
     token: str | None,
     asked: str,
     is_thorough: bool = True,
+    within_s: float = WHOLE_S,
 ) -> Report:
     """Look at everything that is on record and live.
 
     Args:
-        timeout_s: How long any one question may take.
         asked: How the command named the processes, as it stands before another command.
         is_thorough: Also by rules that wait for steps of the training.
+        within_s: How long it takes at the most; what was not looked at by then is told.
     """
+    timeout_s = _QUESTION * within_s
     began, began_ns = time.monotonic(), time.time_ns()
     groups = [
         _Group(members, verdict)
@@ -157,15 +168,17 @@ def examine(
     begun: list[_Judged] = []
 
     def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)])
+        facts = Facts(process, member, verdicts[id(member)], live_s=_LIVE * within_s)
         facts.leave_out_steps_since(began_ns)
+        facts.prepare(sql for rule in RULES for sql in rule.asks)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
         _judge(judged, is_thorough=is_thorough)
 
     chosen = [member for group in groups for member in group.chosen]
-    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=_RULES_S)
-    judged = [_as_it_is(one) for one in tuple(begun)]
+    rules_s = _RULES * within_s
+    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=rules_s)
+    judged = [_as_it_is(one, rules_s) for one in tuple(begun)]
     how = _How(timeout_s, token, asked, is_thorough, has_others=len(groups) > 1)
     findings, missed = _of_groups(groups, judged, how)
     return Report(
@@ -223,14 +236,14 @@ def _of_groups(
         if len(group.chosen) > 1:
             more, not_judged = _judge_job(own, group, how)
             found, missed = found + more, [*missed, not_judged]
-        found = _without_effects(found)
+        found = without_effects(found)
         findings += [_with_name(one, group) for one in found] if how.has_others else found
     return findings, _missed(missed)
 
 
 def _with_name(finding: Finding, group: _Group) -> Finding:
     """A finding that says whom it is about, where others are asked, too."""
-    if finding.group in _ABOUT_NOW:  # it does
+    if finding.group in ABOUT_NOW:  # it does
         return finding
     job = group.seen[0].job if len(group.seen) > 1 else None
     who = finding.who or names_of(group.seen)
@@ -274,10 +287,11 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
         judged.done.add(rule.name)
 
 
-def _as_it_is(judged: _Judged) -> _Judged:
+def _as_it_is(judged: _Judged, rules_s: float) -> _Judged:
     """What was judged until now: a thread may still be at it, and is not waited for."""
     done = set(judged.done)
-    late = {rule.name: _TOO_LATE for rule in RULES if rule.name not in done}
+    why_late = f"the looks before it took longer than {rules_s:.3g} s"
+    late = {rule.name: why_late for rule in RULES if rule.name not in done}
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
     return dataclasses.replace(judged, found=found, missed=missed)
@@ -332,45 +346,13 @@ def _merged(judged: Sequence[_Judged], asked: str, *, of: int) -> list[Finding]:
         )
         finding = finding_of(rule, sign, asked=asked)
         members = list({id(member): member for member, _, _ in those}.values())
-        if of > 1 and rule.group not in _ABOUT_NOW:
+        if of > 1 and rule.group not in ABOUT_NOW:
             who = names_of(members)
             finding = dataclasses.replace(
                 finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {finding.summary}"
             )
         findings.append(finding)
     return findings
-
-
-def _without_effects(findings: list[Finding]) -> list[Finding]:
-    """Without what another finding explains: one cause is told once."""
-    if any(f.group in _ABOUT_NOW and f.certainty != "possible" for f in findings):
-        findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
-    names = {finding.rule for finding in findings}
-    gone: set[str] = set()
-    for cause, effects in _EXPLAINS.items():
-        if cause in names:
-            gone |= effects & names
-    return [finding for finding in findings if finding.rule not in gone]
-
-
-_EXPLAINS: dict[str, frozenset[str]] = {
-    "loss-not-finite": frozenset(
-        {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
-    ),
-    "ended-quietly": frozenset({"loss-not-finite"}),
-    "diverging": frozenset({"exploding-gradients", "loss-spike"}),
-    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
-    "scaler-skips": frozenset({"never-steps"}),
-    "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
-    "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
-    "garbage-collector": frozenset({"own-code"}),
-    "checkpoints": frozenset({"own-code", "straggler"}),
-    "profiler-on": frozenset({"memory-grows"}),
-    "slower-and-slower": frozenset({"slower-since"}),
-    "straggler": frozenset({"collectives"}),
-    "rate-zero": frozenset({"loss-flat"}),
-}
-"""What follows from what."""
 
 
 def _missed(each: Iterable[dict[str, str]]) -> tuple[NotLooked, ...]:

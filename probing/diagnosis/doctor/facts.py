@@ -10,18 +10,18 @@ from __future__ import annotations
 import functools
 import math
 import os
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
+from ...linux.processors import processor_times
 from ...tables import STEP_PHASES
 from .findings import NotLookedAt
+from .hot_lines import HotLine, lines_in
 from .series import Floats
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _COLUMNS = (
     " tokens, micro_batches, data_wait_s, to_device_s, forward_s, loss_s, backward_s,"
     " gradient_sync_s, gradients_s, optimizer_s, other_s, amp_scale, skipped, cpu_s, process_cpu_s,"
     " gc_s, major_faults, voluntary_switches, involuntary_switches, optimizer, optimizer_steps,"
-    " failed"
+    " device_s, host_bound, failed"
 )
 _STEPS = (
     f"SELECT {_COLUMNS} FROM python.steps WHERE start_ns < {{until}}"  # noqa: S608 - our columns
@@ -59,27 +59,9 @@ _STEPS = (
 _EVER = (1 << 63) - 1
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""
+_AS_LIST = "(SELECT list(x) FROM ({}) AS x) AS q{}"
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
-_LIBRARIES = re.compile(
-    r"/probing/(?:agent|safety)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
-)
-_FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HotLine:
-    """A line of the program's own code, and what part of the samples it was in.
-
-    Attributes:
-        share: From 0 to 1.
-        inner: The innermost function at most of those moments, such as ``gc.collect``.
-    """
-
-    func: str
-    place: str
-    share: float
-    inner: str = ""
 
 
 class Steps:
@@ -148,10 +130,18 @@ class Facts:
     Attributes:
         verdict: What `hang` says of it or its job; None where that was not asked.
         is_alive: Whether it runs.
+        proc: Where the kernel tells of the processes of this machine.
+        processor_times: What each of those had used of the processors, and at which moment.
     """
 
     def __init__(
-        self, process: Process, member: Member, verdict: Verdict | None, *, live_s: float = 12.0
+        self,
+        process: Process,
+        member: Member,
+        verdict: Verdict | None,
+        *,
+        live_s: float,
+        proc: str = "/proc",
     ) -> None:
         """Ask nothing yet.
 
@@ -159,13 +149,17 @@ class Facts:
             live_s: For how long live questions are begun: a process that is slow to answer is not
                 asked for ever.
         """
+        self.proc = proc
         self._process, self.member, self.verdict = process, member, verdict
         self._live_s, self._end = live_s, time.monotonic() + live_s
         self._until = _EVER
         self._known: dict[str, Any] = {}
+        self._together: tuple[str, ...] = ()
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
+        here = folder is not None and self.is_alive
+        self.processor_times = (processor_times() if here else {}, time.monotonic())
 
     @property
     def folder(self) -> ProcessFolder | None:
@@ -238,7 +232,24 @@ class Facts:
         Raises:
             NotLookedAt: There is no record, or none of that kind.
         """
+        if sql in self._together and sql not in self._known:
+            self._ask_together()
         return self._once(sql, lambda: self._process.query(sql).to_pylist())
+
+    def prepare(self, statements: Iterable[str]) -> None:
+        """Have statements asked in one, once any of them is: most of what one costs is one."""
+        self._together = tuple(dict.fromkeys(statements))
+
+    def _ask_together(self) -> None:
+        """Ask what was prepared; where that fails, each is asked by itself."""
+        asked, self._together = self._together, ()
+        parts = (_AS_LIST.format(sql, n) for n, sql in enumerate(asked))
+        try:
+            found = self._process.query("SELECT " + ", ".join(parts)).to_pylist()[0]
+        except ProbingError:
+            return
+        for number, sql in enumerate(asked):
+            self._known.setdefault(sql, found[f"q{number}"] or [])
 
     def live(self, table: str) -> list[dict[str, Any]]:
         """The rows of a live table.
@@ -266,7 +277,7 @@ class Facts:
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.0f} s")
+            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.3g} s")
 
     @property
     def seconds_left(self) -> float:
@@ -313,7 +324,7 @@ class Facts:
             if self.folder is None:
                 raise NotLookedAt("only a command on its own machine can sample it")
             samples = self._process.sample(_SAMPLED_S, hz=_HZ, idle=True)
-            return _hot_lines(samples.stacks)
+            return lines_in(samples.stacks)
 
         return self._once("hot lines", sample)
 
@@ -332,34 +343,6 @@ class Facts:
         if isinstance(found, NotLookedAt):
             raise found
         return found  # type: ignore[no-any-return]
-
-
-def _hot_lines(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
-    """The lines of the program in the main thread's stacks, by their share."""
-    main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
-    total = sum(number for _, number in main)
-    counts: dict[tuple[str, str], int] = {}
-    inner: dict[tuple[str, str], dict[str, int]] = {}
-    for frames, number in main:
-        places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
-        own = [match for match in places if not _LIBRARIES.search(match["file"])]
-        if not own:
-            continue
-        key = own[-1]["func"], f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}"
-        counts[key] = counts.get(key, 0) + number
-        below = inner.setdefault(key, {})
-        name = places[-1]["func"]
-        below[name] = below.get(name, 0) + number
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return [
-        HotLine(
-            func=func,
-            place=place,
-            share=number / total,
-            inner=max(inner[func, place].items(), key=lambda item: item[1])[0],
-        )
-        for (func, place), number in ordered
-    ]
 
 
 def may_hang(verdict: Verdict) -> bool:

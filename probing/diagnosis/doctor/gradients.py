@@ -19,7 +19,8 @@ from .losses import LOSS_QUERY
 
 Row = dict[str, Any]
 _GRADIENTS = (
-    "SELECT step, model, parameter, norm, numel FROM python.gradients"
+    "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
+    " subnormal_share, weight_subnormal_share, state_subnormal_share FROM python.gradients"
     " WHERE step BETWEEN {first} AND {last} ORDER BY seq"
 )
 _SAMPLED = 3
@@ -27,13 +28,20 @@ _KEPT = 20
 _KEPT_STEPS = 20
 _ROUNDING = 0.35
 LONGEST_STEP_S = 4.0
+SAMPLING_S = 1.8
+"""What waits for the same few steps is judged before samples are taken: it is graver."""
 _VANISHED = 1e-7
 _VANISHING_PART = 0.25
 _NO_STEPS = 64
+_FAR_MORE = 8
+_PASSES_OF = (
+    "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
+    " AND backward_s IS NOT NULL"
+)
 MOST_NAMED = 3
 
 
-def _sampled(facts: Facts) -> list[Row]:
+def sampled(facts: Facts) -> list[Row]:
     """The gradients of the next few steps.
 
     Raises:
@@ -63,7 +71,7 @@ def _by_parameter(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _dead(facts: Facts) -> Iterator[Sign]:
     """All gradients of a module are exactly zero."""
-    rows = _sampled(facts)
+    rows = sampled(facts)
     steps = {row["step"] for row in rows}
     if len(steps) < _SAMPLED:
         return
@@ -97,7 +105,7 @@ def _dead(facts: Facts) -> Iterator[Sign]:
 
 def _vanishing(facts: Facts) -> Iterator[Sign]:
     """The gradients of the first layers are next to nothing beside those of the last."""
-    found = [(name, own) for name, own in _by_parameter(_sampled(facts)).items()
+    found = [(name, own) for name, own in _by_parameter(sampled(facts)).items()
              if name.endswith("weight")]  # fmt: skip
     sizes = [
         float(np.median([row["norm"] for row in own])) / max(1, own[0]["numel"]) ** 0.5
@@ -181,6 +189,7 @@ def _counted(facts: Facts) -> _Counted:
 def _never_steps(facts: Facts) -> Iterator[Sign]:
     """Backward passes are made, and no optimizer steps."""
     if len(facts.steps):  # also steps that a script makes by hand end
+        yield from _steps_no_more(facts)
         return
     rows = facts.rows(
         "SELECT count(*) AS number, min(start_ns) AS begin FROM python.micro_batches"
@@ -199,6 +208,26 @@ def _never_steps(facts: Facts) -> Iterator[Sign]:
             "no step of an optimizer is on record",
             *(("a scaler is in use",) if scaled else ()),
         ),
+        weight=1.0,
+    )
+
+
+def _steps_no_more(facts: Facts) -> Iterator[Sign]:
+    """Backward passes are made, and no optimizer steps any more."""
+    open_step = facts.steps.open
+    if open_step is None or not facts.is_alive:
+        return
+    rows = facts.rows(_PASSES_OF.format(step=open_step["step"]))
+    most = float(np.nanmax(facts.steps.column("micro_batches", missing=1.0)))
+    number = rows[0]["number"]
+    if number < _NO_STEPS or number < _FAR_MORE * most:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"No optimizer has stepped since step {facts.steps.numbers[-1]}, though {number}"
+        " backward passes have been made: nothing is learned any more",
+        since_step=open_step["step"],
+        evidence=(f"no step before had more than {most:.0f} backward passes",),
         weight=1.0,
     )
 
@@ -241,7 +270,7 @@ RULES = (
         fix="Lower the rate, scale the inputs (pixels to 0..1), or use LeakyReLU or GELU.",
         next="probing ENDPOINT gradients",
         look=_dead,
-        cost_s=3.0,
+        cost_s=SAMPLING_S,
     ),
     Rule(
         name="vanishing-gradients",
@@ -256,7 +285,7 @@ RULES = (
         source="http://proceedings.mlr.press/v9/glorot10a.html",
         next="probing ENDPOINT gradients",
         look=_vanishing,
-        cost_s=3.0,
+        cost_s=SAMPLING_S,
     ),
     Rule(
         name="not-zeroed",
@@ -280,7 +309,8 @@ RULES = (
         subject="optimizer",
         symptom="The loss does not fall at all.",
         evidence=f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer"
-        " on record. Accumulation over that many is rare.",
+        f" on record, or {_FAR_MORE} times as many since the last one as any step had. Accumulation"
+        " over that many is rare.",
         certainty="likely",
         gravity=78,
         fix="Look at the condition under which optimizer.step() is called.",

@@ -15,6 +15,7 @@ import numpy as np
 from ...postmortem.not_finite import SINCE, since_of
 from .facts import WINDOW, Facts, Steps
 from .findings import NotLookedAt, Rule, Sign
+from .first_bad import first_bad
 from .series import Floats
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def _not_finite(facts: Facts) -> Iterator[Sign]:
     steps = facts.steps
     before = Steps([row for row in steps.rows if row["step"] < found.step])
     words, fix, more = _before_nan(before)
+    first = first_bad(facts, found.step)
     yield Sign(
         certainty="certain",
-        summary=found.sentence()[0].upper() + found.sentence()[1:] + words,
+        summary=found.sentence()[0].upper() + found.sentence()[1:] + words + first.summary,
         since_step=found.step,
-        evidence=(*more, *_ignored_labels(facts)),
+        evidence=(*more, *first.evidence, *_ignored_labels(facts)),
         weight=1.0,
-        fix=_IGNORED_FIX if _ignored_labels(facts) else fix,
+        fix=_IGNORED_FIX if _ignored_labels(facts) else first.fix or fix,
     )
 
 
@@ -298,6 +300,7 @@ RULES = (
         fix=_FIND_FIRST,
         source="https://pytorch.org/docs/stable/notes/numerical_accuracy.html",
         next="probing ENDPOINT arm nan --steps 3",
+        asks=(SINCE,),
         look=_not_finite,
     ),
     Rule(

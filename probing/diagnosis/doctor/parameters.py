@@ -32,6 +32,7 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
     if not found or not trained:
         return
     if not any(row["model"] in trained for row in found):
+        yield from _of_others(facts, rows, found)
         return
     total = sum(row["numel"] or 0 for row in found)
     yield Sign(
@@ -40,6 +41,28 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
         f" change: {_names(found)}",
         evidence=(f"{total:,} numbers; they were changed {_versions(found)} times",),
         weight=0.7,
+    )
+
+
+def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Iterator[Sign]:
+    """The optimizer has the parameters of no model that is called."""
+    own = [row for row in rows if row["optimizers"]]
+    steps = facts.steps
+    is_unused = all(not row["has_gradient"] and not row["has_state"] for row in own)
+    is_unchanged = all((row["version"] or 0) <= _NEVER for row in found)
+    if not is_unused or not is_unchanged or any(row["model"] for row in own):
+        return
+    if len(steps) < _MANY_STEPS or steps.rows[-1]["optimizer"] is None:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"{own[0]['optimizer']} trains other parameters than those of the model: all"
+        f" {len(found)} that get gradients are in no optimizer, and none of the {len(own)} that it"
+        " has gets any",
+        evidence=(f"after {len(steps)} steps, those were changed {_versions(found)} times",),
+        weight=1.0,
+        fix="Make the optimizer from model.parameters() after the model has been copied, moved,"
+        " loaded or wrapped.",
     )
 
 
@@ -135,7 +158,8 @@ RULES = (
         subject="parameters",
         symptom="A part of the model stays as it was made.",
         evidence="python.parameters: trainable, with a gradient, in no optimizer, in a model of"
-        " which an optimizer trains other parts. A frozen or averaged copy has no gradients.",
+        " which an optimizer trains other parts, or none: then what optimizers have gets"
+        f" none, after {_MANY_STEPS} steps. A frozen or averaged copy has no gradients.",
         certainty="likely",
         gravity=70,
         fix="Make the optimizer after the model is complete, or add_param_group what was replaced.",

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...linux import process
+from ...linux.host_memory import descendants
 from ...units import size
 from ..leaks.history import MIB
 from .facts import Facts
@@ -169,13 +170,38 @@ def _shared_files(facts: Facts) -> Iterator[Sign]:
         starts = [one[0] for one in those]
         if len(those) < _SHM_FILES or total < _SHM_BYTES or not _came_all_along(starts, began):
             continue
+        others = 0 if _is_its_own(pid, those[-1][2]) else _other_writers(pid, uid)
         yield Sign(
-            certainty="likely",
+            certainty="possible" if others else "likely",
             summary=f"{len(those)} files like {those[-1][2]} have been written since the process"
             f" began, and are still there: {size(total)} of memory",
-            evidence=(f"the newest was written {_ago(max(starts))} ago",),
+            evidence=(
+                f"the newest was written {_ago(max(starts))} ago",
+                *((f"{others} other Python processes of its user may have written them",)
+                  if others else ()),
+            ),
             weight=0.4,
-        )
+        )  # fmt: skip
+
+
+def _is_its_own(pid: int, path: str) -> bool:
+    """Whether a file names the process or one that it has started, or is open in it."""
+    numbers = set(re.findall(r"\d+", path))
+    return bool(numbers & {str(one) for one in descendants(pid) | {pid}}) or path in _links(pid)
+
+
+def _other_writers(pid: int, uid: int | None) -> int:
+    """How many other processes of its user run Python, without those around it and this command."""
+    known = descendants(pid) | {pid, os.getpid()}
+    around: int | None = pid
+    while around and (facts := process.facts(around)) is not None:
+        known.add(around)
+        around = facts.parent
+    found = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) not in known and process.owner(int(name)) == uid:
+            found += process.command(int(name))[:1] != () and process.is_python(int(name))
+    return found
 
 
 def _came_all_along(starts: Sequence[float], began: float | None) -> bool:
@@ -257,7 +283,9 @@ RULES = (
         subject="memory",
         symptom="The machine runs out of memory that no process has.",
         evidence=f"{_SHM_FILES} or more files of its user in /dev/shm, named alike, 2 MiB or more"
-        " together, written at different moments over a third of the process's life or more.",
+        " together, written at different moments over a third of the process's life or more; only"
+        " possible where other Python processes of its user may have written them: neither their"
+        " names have its number, nor are they open in it.",
         certainty="likely",
         gravity=53,
         fix="Remove each file once it was read: /dev/shm is memory.",

@@ -7,7 +7,7 @@ in nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from ...cluster.ranks.stragglers import find_stragglers
 from ...units import duration
 from .facts import Facts, percent
 from .findings import NotLookedAt, Rule, Sign
+from .gradients import listed
 
 if TYPE_CHECKING:
     from ...cluster.ranks.gathering import Asking
@@ -133,14 +134,36 @@ def _different_parameters(job: Job) -> Iterator[Sign]:
     found = [one for one in comparison.differences if one.kind == PARAMETER]
     if not found:
         return
+    outside = _outside(job, [one.name for one in found])
     yield Sign(
         certainty="likely",
         summary=f"The ranks have different parameters: {len(found)} of"
         f" {len(found) + comparison.equal.get(PARAMETER, 0)} differ after the same step, first"
-        f" {found[0].name}",
+        f" {found[0].name}{outside}",
         evidence=("checksums of all parameters, at the end of one step of all ranks",),
         weight=0.9,
+        fix=_INTO_DDP if outside else "",
     )
+
+
+def _outside(job: Job, names: Sequence[str]) -> str:
+    """That what differs is outside of DistributedDataParallel, where another model is inside."""
+    rows = next(iter(job.ranks.values())).live("models")
+    averaged = sorted({row["class"] for row in rows if row["wrappers"]})
+    left_out = sorted({row["class"] for row in rows if not row["wrappers"] and row["trainable"]})
+    own = [root for root in left_out if any(name.startswith(f"{root}.") for name in names)]
+    if not averaged or not all(name.startswith(tuple(f"{o}." for o in own)) for name in names):
+        return ""
+    return (
+        f", all of {listed(own)}: outside of DistributedDataParallel, in which {listed(averaged)}"
+        f" is, so that nobody averages {'its' if len(own) == 1 else 'their'} gradients"
+    )
+
+
+_INTO_DDP = (
+    "Wrap it, too: one DistributedDataParallel around a module that has all; else all_reduce its"
+    " gradients before optimizer.step(). Load the same parameters on all ranks once."
+)
 
 
 def _in_lockstep(job: Job) -> bool:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from .facts import Facts, percent
 from .findings import NotLookedAt, Rule, Sign
 
 _LOOK_S = 2.0
 _MANY_FRAMES = 8
+_LAYOUTS_S = 3.0
+_LARGE_OPTIMIZER = 0.25
+_MANY_TENSORS = 50
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Those that torch has as one kernel, on a CPU, too."""
 
 
 def _threads(facts: Facts) -> Iterator[Sign]:
@@ -95,6 +101,57 @@ def _float64(facts: Facts) -> Iterator[Sign]:
         " the memory and less than half the speed of float32",
         evidence=("`dtype` of python.parameters",),
         weight=0.5,
+    )
+
+
+def _unfused(facts: Facts) -> Iterator[Sign]:
+    """The optimizer goes through many small tensors one by one."""
+    now = facts.now()
+    share = now.shares()["optimizer"]
+    if share < _LARGE_OPTIMIZER:
+        return
+    rows = [row for row in facts.live("optimizers") if row["optimizer"] in _FUSED]
+    slow = [row for row in rows if _is_loop(row)]
+    tensors = sum(row["tensors"] for row in slow)
+    if tensors < _MANY_TENSORS:
+        return
+    name = slow[0]["optimizer"]
+    yield Sign(
+        certainty="possible",
+        summary=f"{name} takes {percent(share)} of each step: it goes through {tensors} tensors one"
+        " by one",
+        evidence=(f"`implementation` of python.optimizers is {slow[0]['implementation']}, on"
+                  f" {slow[0]['device']}",),
+        weight=share,
+        fix=f"Make it with torch.optim.{name}(..., fused=True).",
+    )  # fmt: skip
+
+
+def _is_loop(row: dict[str, Any]) -> bool:
+    """Whether a group is stepped tensor by tensor."""
+    is_default = row["implementation"] == "default" and row["device"] == "cpu"
+    return bool(row["implementation"] == "for-loop" or is_default)
+
+
+def _channels_last(facts: Facts) -> Iterator[Sign]:
+    """A model lies with its channels last, and what comes to its convolutions does not."""
+    rows = [row for row in facts.live("parameters") if row["optimizers"] and row["layout"]]
+    if not any(row["layout"] == "channels_last" for row in rows):
+        return
+    own = {(row["model"], row["parameter"].rpartition(".")[0]) for row in rows}
+    called = facts.ask("layouts", lambda: facts.process.live("modules", wait_s=_LAYOUTS_S).dicts())
+    convolutions = [row for row in called if (row["model"], row["module"]) in own]
+    given = [row for row in convolutions if row["input_layout"] is not None]
+    lost = [row for row in given if row["input_layout"] == "contiguous"]
+    if not lost or lost == given[:1]:
+        return  # the batch alone: the first convolution puts it right
+    yield Sign(
+        certainty="likely" if 2 * len(lost) >= len(given) else "possible",
+        summary=f"Channels-last is lost on the way: the weights lie so, and"
+        f" {len(lost)} of {len(given)} convolutions are given tensors that do not, first"
+        f" {lost[0]['module']} ({lost[0]['class']})",
+        evidence=("`input_layout` of python.modules, in one forward pass",),
+        weight=len(lost) / len(given),
     )
 
 
@@ -188,6 +245,37 @@ RULES = (
         fix="Convert the data that comes from numpy: torch.from_numpy(x).float().",
         next='probing ENDPOINT query "SELECT parameter, dtype FROM python.parameters"',
         look=_float64,
+    ),
+    Rule(
+        name="unfused-optimizer",
+        group="slow",
+        subject="set-up",
+        symptom="The optimizer takes as long as a forward pass.",
+        evidence=f"`optimizer_s` of python.steps is {percent(_LARGE_OPTIMIZER)} of the time, and"
+        f" `implementation` of python.optimizers a loop over {_MANY_TENSORS} tensors or more.",
+        certainty="possible",
+        gravity=33,
+        fix="Make the optimizer with fused=True.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next='probing ENDPOINT query "SELECT optimizer, implementation, tensors, device'
+        ' FROM python.optimizers"',
+        look=_unfused,
+    ),
+    Rule(
+        name="channels-last-lost",
+        group="slow",
+        subject="set-up",
+        symptom="A model in channels-last is no faster, or slower, than it was before.",
+        evidence="`layout` of python.parameters is channels_last, and `input_layout` of"
+        " python.modules contiguous for convolutions behind the first; likely for half of them.",
+        certainty="likely",
+        gravity=32,
+        fix="Convert the batch, too: images.to(memory_format=torch.channels_last); and keep what is"
+        " between from view, reshape and permute.",
+        source="https://pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
+        next='probing ENDPOINT query "SELECT module, class, input_layout FROM python.modules"',
+        look=_channels_last,
+        cost_s=1.0,
     ),
     Rule(
         name="tf32-off",

@@ -22,6 +22,11 @@ _SLEEPS = re.compile(r"\bsleep$")
 _SMALL_BYTES = 1 << 16
 _MANY_CALLS = 30
 _OVERHEAD_S = 0.01
+_LEAST_OBJECTS = 0.2
+_OF_OBJECTS = re.compile(
+    r"all_gather_object|gather_object|scatter_object_list|broadcast_object_list"
+    r"|(?:send|recv)_object_list"
+)
 _EVALUATED = (
     "SELECT count(*) AS number, sum(duration) AS total FROM python.evaluations"
     " WHERE duration IS NOT NULL AND start_ns >= {begin}"
@@ -33,13 +38,16 @@ _SAVED = (
 _CALLED = (
     "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
     " median(bytes) AS bytes FROM python.collectives WHERE duration IS NOT NULL"
-    " AND step >= {first} AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
+    " AND step BETWEEN {first} AND {last}"
+    " AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
     " GROUP BY ALL ORDER BY total DESC"
 )
 _MODULES = (
-    "SELECT module, class, root, max(depth) AS depth, count(*) AS calls, sum(duration) AS total"
-    " FROM python.torch_trace WHERE stage = 'forward' AND duration IS NOT NULL"
-    " AND step >= {first} GROUP BY ALL"
+    "SELECT model, module, class, root, max(depth) AS depth, count(*) AS calls,"
+    " sum(duration) AS total FROM python.torch_trace t"
+    " WHERE stage = 'forward' AND duration IS NOT NULL AND step BETWEEN {first} AND {last}"
+    " AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns"
+    " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
 )
 
 
@@ -114,8 +122,7 @@ def _garbage(facts: Facts) -> Iterator[Sign]:
 def _collectives(facts: Facts) -> Iterator[Sign]:
     """Collectives take much of each step."""
     now = facts.now()
-    first = now.numbers[0]
-    rows = facts.rows(_CALLED.format(first=first))
+    rows = facts.rows(_CALLED.format(first=now.numbers[0], last=now.numbers[-1]))
     total = sum(row["total"] for row in rows)
     share = min(1.0, total / now.total_s)
     calls = sum(row["calls"] for row in rows) / len(now)
@@ -136,6 +143,34 @@ def _collectives(facts: Facts) -> Iterator[Sign]:
         if many
         else "",
     )
+
+
+def _object_collectives(facts: Facts) -> Iterator[Sign]:
+    """Ranks exchange pickled objects in each step."""
+    now = facts.now()
+    rows = facts.rows(_CALLED.format(first=now.numbers[0], last=now.numbers[-1]))
+    often = {row["caller"] for row in rows if row["calls"] >= len(now) / 2}
+    lines = [
+        (line, name)
+        for line in (facts.hot_lines() if often else [])
+        if line.place in often and (name := _object_call(line.below))
+    ]
+    share = sum(line.share for line, _ in lines)
+    if share < _LEAST_OBJECTS:
+        return
+    line, name = lines[0]
+    yield Sign(
+        certainty="likely",
+        summary=f"{name} at {line.place} in {line.func} takes {percent(share)} of the time: in each"
+        " step objects are pickled, sent to other ranks, and unpickled there",
+        evidence=in_words([one for one, _ in lines][:2]),
+        weight=share,
+    )
+
+
+def _object_call(names: tuple[str, ...]) -> str:
+    """The collective of objects that a line is in; empty for none."""
+    return next((name for name in names if _OF_OBJECTS.fullmatch(name)), "")
 
 
 def _own_code(facts: Facts) -> Iterator[Sign]:
@@ -167,7 +202,7 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
     shares = now.shares()
     if shares["forward"] + shares["backward"] < _LARGE:
         return
-    rows = facts.rows(_MODULES.format(first=now.numbers[0]))
+    rows = facts.rows(_MODULES.format(first=now.numbers[0], last=now.numbers[-1]))
     whole = sum(row["total"] for row in rows if row["depth"] == 0)
     found = _heaviest(rows, whole)
     if found is None or not whole:
@@ -197,7 +232,9 @@ def _heaviest(rows: list[dict[str, Any]], whole: float) -> dict[str, Any] | None
     below = [
         row["total"]
         for row in inner
-        if row["module"].startswith(f"{found['module']}.") and row["depth"] == found["depth"] + 1
+        if row["model"] == found["model"]
+        and row["module"].startswith(f"{found['module']}.")
+        and row["depth"] == found["depth"] + 1
     ]
     return found if sum(below) < found["total"] / 2 else None
 
@@ -280,6 +317,22 @@ RULES = (
         source="https://pytorch.org/docs/stable/notes/ddp.html",
         next="probing ENDPOINT stragglers",
         look=_collectives,
+    ),
+    Rule(
+        name="object-collectives",
+        group="slow",
+        subject="ranks",
+        symptom="Ranks spend their time on pickling, and Python's garbage collector on the rest.",
+        evidence="Samples of a line whose collective of objects (all_gather_object and its like) is"
+        f" on record in half of the steps: {percent(_LEAST_OBJECTS)} of the time.",
+        certainty="likely",
+        gravity=44,
+        fix="Send tensors: all_gather_into_tensor of what is needed, already reduced; and not in"
+        " each step.",
+        source="https://pytorch.org/docs/stable/distributed.html",
+        next="probing ENDPOINT stragglers",
+        look=_object_collectives,
+        cost_s=2.0,
     ),
     Rule(
         name="own-code",

@@ -14,8 +14,9 @@ import numpy as np
 from ...tables import STEP_PHASES
 from ...units import duration
 from ..leaks.series import Point, classify
-from .facts import LEAST_STEPS, WINDOW, Facts, HotLine, Steps, percent
+from .facts import WINDOW, Facts, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
+from .hot_lines import HotLine
 from .series import last_change
 
 _PHASE_WORDS = {
@@ -36,7 +37,6 @@ _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
 _LARGER = 1.1
 MOST = 0.5
-_BUSY = 0.75
 _CHANGES = (
     "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
     " AND name <> 'attach'"
@@ -174,24 +174,6 @@ def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:
     return tuple(f"somebody has asked for `{row['name']} {row['arguments']}` then" for row in rows)
 
 
-def _crowded(facts: Facts) -> Iterator[Sign]:
-    """The training gets less of its processors than it wants."""
-    now = facts.undisturbed.last()
-    if len(now) < LEAST_STEPS:
-        raise NotLookedAt(f"only {len(now)} steps were made before the command was started")
-    share = processor_share(now)
-    per_s = float(now.column("involuntary_switches", missing=0.0).sum()) / now.total_s
-    if share >= _BUSY or per_s < 20:  # a scheduler's slice is 3 to 50 ms
-        return
-    yield Sign(
-        certainty="possible",
-        summary=f"Others use the training's processors: its thread has one for {percent(share)} of"
-        " the time",
-        evidence=(f"it is preempted {per_s:.0f} times a second",),
-        weight=1 - share,
-    )
-
-
 def hot_lines_of(facts: Facts) -> list[HotLine]:
     """Lines of the program by their share of samples; none where it cannot be sampled."""
     try:
@@ -246,21 +228,5 @@ RULES = (
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",
         next=STEPS_QUERY,
         look=_slower_and_slower,
-    ),
-    Rule(
-        name="crowded-processors",
-        group="slow",
-        subject="processors",
-        symptom="All of a step takes longer than on an idle machine.",
-        evidence="`cpu_s` and `involuntary_switches` of python.steps: the training thread has a"
-        " processor for less than three quarters of what it does not wait, and is preempted.",
-        certainty="possible",
-        gravity=34,
-        fix="Give the training processors of its own: taskset, cpuset, --cpus-per-task.",
-        next=STEPS_QUERY.replace(
-            "data_wait_s, forward_s, backward_s, optimizer_s, other_s",
-            "cpu_s, process_cpu_s, involuntary_switches",
-        ),
-        look=_crowded,
     ),
 )

@@ -2,7 +2,8 @@
 
 `well` has none. `piling` opens files, starts threads and children, and writes files to shared
 memory (named after the process), one after the other, and lets go of none. As ranks of a job all
-train on the same data.
+train on the same data; with `outside` on their own, and the last layer is not in the
+DistributedDataParallel around the others.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import torch
 from torch import distributed as dist, nn
+from torch.nn.parallel import DistributedDataParallel
 
 PAUSE_S = 0.004
 EVERY = 20
@@ -34,7 +37,7 @@ class Deep(nn.Module):
         return self.head(x)
 
 
-def model_of(way: str) -> nn.Module:
+def model_of(way: str) -> nn.Sequential | Deep:
     if way == "vanishing":
         return Deep()
     model = nn.Sequential(
@@ -76,10 +79,15 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4 if way == "not-zeroed" else 1e-2)
     generator = torch.Generator().manual_seed(1)
     weights = torch.randn(16, generator=generator)
+    predict: Callable[[torch.Tensor], torch.Tensor] = model
     heap = Heap()
     is_rank = "RANK" in os.environ
     if is_rank:
         dist.init_process_group("gloo")
+    if way == "outside" and isinstance(model, nn.Sequential):
+        generator.manual_seed(dist.get_rank())
+        body, head = DistributedDataParallel(model[:-1]), model[-1]
+        predict = lambda x: head(body(x))  # noqa: E731
     print("ready", flush=True)
     step = 0
     while True:
@@ -87,11 +95,11 @@ def main() -> None:
             torch.manual_seed(7)
         inputs = torch.randn(32, 16, generator=generator)
         targets = inputs @ weights
-        loss = ((model(inputs).squeeze(-1) - targets) ** 2).mean()
+        loss = ((predict(inputs).squeeze(-1) - targets) ** 2).mean()
         if way != "not-zeroed":
             optimizer.zero_grad()
         loss.backward()
-        if is_rank:
+        if is_rank and way != "outside":
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
         optimizer.step()

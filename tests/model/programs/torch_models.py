@@ -156,6 +156,10 @@ def wrapped() -> tuple[nn.Module, Tensor]:
     return nn.parallel.DistributedDataParallel(Net()), torch.randn(3, 4)
 
 
+def scripted() -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(torch.jit.script(Net()), nn.Linear(2, 2)), torch.randn(3, 4)
+
+
 def fast_path() -> tuple[nn.Module, Tensor]:
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     return nn.Sequential(layer, nn.Linear(16, 3)).eval(), torch.randn(2, 5, 16)

@@ -78,6 +78,50 @@ class Streams(nn.Module):
         return total + asyncio.run(self.later(x))
 
 
+class Lazy(nn.Module):
+    """Its forward is a generator: it is run once the call is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaf = Leaf()
+
+    def forward(self, x: torch.Tensor) -> Iterator[torch.Tensor]:
+        for number in range(3):
+            yield self.leaf(x, add=float(number))
+
+
+class Later(nn.Module):
+    """Its forward is a coroutine: several are run in turn, once their calls are over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaf = Leaf()
+
+    async def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = self.leaf(x, add=1.0)
+            await asyncio.sleep(0)
+        return x
+
+
+class Waits(nn.Module):
+    """Has both of them run: in each other's midst, and one that is never run to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lazy, self.later = Lazy(), Later()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        next(self.lazy(x))
+        for piece, _ in zip(self.lazy(x), self.lazy(x), strict=True):
+            x = x + piece
+
+        async def both() -> list[torch.Tensor]:
+            return await asyncio.gather(self.later(x), self.later(x))
+
+        return sum(asyncio.run(both()), start=x)
+
+
 class Catches(nn.Module):
     """Its leaf fails below twenty levels, and it goes on."""
 
@@ -153,7 +197,7 @@ class Model(nn.Module):
         self.linear = nn.Linear(4, 4)
         self.nest, self.own, self.attributes = Nest(), OwnCall(), OwnAttributes()
         self.streams, self.catches, self.makes = Streams(), Catches(), Makes()
-        self.swaps, self.hooked = Swaps(), Hooked()
+        self.swaps, self.hooked, self.waits = Swaps(), Hooked(), Waits()
         self.deep = Nest()
         self.deep.depth = 300
 
@@ -168,6 +212,7 @@ class Model(nn.Module):
             self.makes,
             self.swaps,
             self.hooked,
+            self.waits,
             self.deep,
         ):
             x = module(x)

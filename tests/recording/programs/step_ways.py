@@ -6,6 +6,7 @@ The last line is JSON: how many steps the script itself has made, and more that 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -228,6 +229,151 @@ def closure() -> dict[str, Any]:
     return {"steps": 4, "firsts": firsts}
 
 
+def attacked(passes: int = 12) -> dict[str, Any]:
+    """Gradients of many attacks on the input before each step, thrown away; none at the last."""
+    model = net()
+    optimizer, losses = sgd(model), []
+    for step in range(6):
+        delta = torch.zeros_like(X, requires_grad=True)
+        for _ in range(passes):
+            attack = (model(X + delta) - Y).square().mean()
+            if step % 2:
+                (grad,) = torch.autograd.grad(attack, delta)
+            else:
+                attack.backward()
+                assert delta.grad is not None
+                grad, delta.grad = delta.grad, None
+            delta.data += 0.1 * grad.sign()
+        optimizer.zero_grad()
+        loss = (model(X + delta.detach()) - Y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
+def policy() -> dict[str, Any]:
+    """One sample to act on, then a whole batch for targets: the same network, without gradients."""
+    model = net(4)
+    optimizer, losses = sgd(model), []
+    for _ in range(5):
+        with torch.no_grad():
+            model(X[:1])
+            target = model(X) + 1
+        loss = (model(X) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 5, "losses": losses}
+
+
+def temperature() -> dict[str, Any]:
+    """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
+    actor, critic = net(4), net()
+    log_alpha = torch.zeros(1, requires_grad=True)
+    optimizers = sgd(critic), sgd(actor), torch.optim.SGD([log_alpha], lr=1e-2)
+    for _ in range(5):
+        entropy = actor(X).square().mean().detach()
+        for optimizer in optimizers:
+            if optimizer is optimizers[0]:
+                loss = (critic(X) - Y).square().mean()
+            elif optimizer is optimizers[1]:
+                loss = critic(actor(X)).mean()
+            else:
+                loss = (log_alpha.exp() * entropy).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return {"steps": 5, "per_step": 3, "settled": 0}
+
+
+def by_forward(*, marks: bool = False) -> dict[str, Any]:
+    """Two calls and no backward pass in each step, as zeroth-order methods train."""
+    model = net()
+    for _ in range(5):
+        losses = []
+        for sign in (1, -2):
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.add_(torch.randn_like(p), alpha=1e-3 * sign)
+                losses.append(float((model(X) - Y).square().mean()))
+        if marks:
+            probing.step()
+    rows = probing.connect(os.getpid()).live("sources").dicts()
+    (note,) = (row["note"] for row in rows if row["source"] == "optimizers")
+    # The call before the first mark but one is taken for inference: nothing shows what it is yet.
+    return {"steps": 1 + 5 if marks else 10, "note": note}
+
+
+def second_phase() -> dict[str, Any]:
+    """LBFGS behind another optimizer: its many passes in one step are of that step."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        (model(X) - Y).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    last = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=12, tolerance_change=0)
+
+    def compute() -> Tensor:
+        last.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        last.step(compute)
+    return {"steps": 6}
+
+
+def layerwise() -> dict[str, Any]:
+    """Each layer with a loss and an optimizer of its own, as the forward-forward algorithm has."""
+    layers = nn.ModuleList([nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 1)])
+    optimizers = [sgd(layer) for layer in layers]
+    for _ in range(6):
+        h = X
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            out = layer(h)
+            optimizer.zero_grad()
+            out.square().mean().backward()
+            optimizer.step()
+            h = out.detach()
+    return {"steps": 6, "per_step": 3, "settled": 0}
+
+
+class Around(torch.optim.Optimizer):
+    """Steps another optimizer, as Lookahead does."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+class Derived(torch.optim.SGD):
+    """Calls the step of its base, for which torch calls its hooks as well."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+def wrapped() -> dict[str, Any]:
+    model = net()
+    sgd(net())  # from now on torch calls hooks around the step of the base class
+    optimizer = Around(Derived(model.parameters(), lr=1e-2))
+    losses = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = (model(X) - Y).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
 def clipped() -> dict[str, Any]:
     model = net()
     optimizer = sgd(model)
@@ -289,6 +435,14 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "rollouts": rollouts,
     "teacher": teacher,
     "closure": closure,
+    "wrapped": wrapped,
+    "attacked": attacked,
+    "policy": policy,
+    "temperature": temperature,
+    "by_forward": by_forward,
+    "marked_by_forward": lambda: by_forward(marks=True),
+    "second_phase": second_phase,
+    "layerwise": layerwise,
     "clipped": clipped,
     "forward": forward,
 }

@@ -7,7 +7,7 @@ rule runs as it stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -17,11 +17,15 @@ from probing.diagnosis.doctor.examine import ALL_RULES, RULES
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Sign
 from probing.diagnosis.hang.evidence import Verdict
-from probing.errors import NoLabels, NotAnswering
+from probing.errors import NoLabels, NotAnswering, SqlError
+from probing.messages.common import Armed, ArmedAnswer
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
+from tests.harness.targets import DEADLINE_S
 
 Row = Mapping[str, Any]
+_AT_ONCE = 100
+Stack = tuple[tuple[str, ...], int]
 
 FINE = Verdict(kind="healthy", is_hang=False, headline="No hang: process 1 moved.")
 
@@ -37,16 +41,28 @@ class _Rows:
         return [dict(row) for row in self._rows]
 
 
+class _Here:
+    """The folder of a process on this machine."""
+
+    def is_alive(self) -> bool:
+        """It runs."""
+        return True
+
+
+class _Sampled(NamedTuple):
+    stacks: Sequence[Stack]
+
+
 class MadeProcess:
     """Answers as `probing.Process` does, from rows.
 
     Args:
         recorded: Rows of recorded tables, by the table's name; a column that is left out is NULL.
         live: Rows of live tables.
+        stacks: What sampling it shows: frames, from the outside in, and how often.
         is_silent: Whether it answers nothing live.
+        is_here: Whether it runs on this machine.
     """
-
-    folder = None
 
     def __init__(
         self,
@@ -54,11 +70,15 @@ class MadeProcess:
         live: Mapping[str, Sequence[Row]],
         *,
         labels: LabelsAnswer | None = None,
+        stacks: Sequence[Stack] | None = None,
         is_silent: bool = False,
+        is_here: bool = False,
     ) -> None:
-        self._labels = labels
+        self._labels, self._stacks = labels, stacks
+        self.folder = _Here() if is_here or stacks is not None else None
         self._live, self._is_silent = live, is_silent
         self.asked: list[str] = []
+        self.queries = 0
         self._database = duckdb.connect()
         for schema in ("python", "probing"):
             self._database.execute(f"CREATE SCHEMA {schema}")
@@ -66,21 +86,31 @@ class MadeProcess:
             if table.kind == "recorded":
                 columns = ", ".join(f'"{c.name}" {sql_type(c)}' for c in table.columns)
                 self._database.execute(f"CREATE TABLE {table.full_name} ({columns})")
-                for number, row in enumerate(recorded.get(table.name, ()), 1):
-                    self._insert(table.full_name, {"seq": number, **row})
+                rows = recorded.get(table.name, ())
+                self._insert(table.full_name, [{"seq": n, **row} for n, row in enumerate(rows, 1)])
 
-    def _insert(self, name: str, row: Row) -> None:
+    def _insert(self, name: str, rows: Sequence[Row]) -> None:
+        """Insert rows, many at a time: a statement costs a thousand times what a row does."""
         known = {d[0] for d in self._database.execute(f"FROM {name} LIMIT 0").description or ()}
-        values = {column: value for column, value in row.items() if column in known}
-        assert set(row) - known <= {"seq"}, f"{name} has no {set(row) - known}"
-        columns, marks = ", ".join(f'"{column}"' for column in values), ", ".join("?" * len(values))
-        self._database.execute(
-            f"INSERT INTO {name} ({columns}) VALUES ({marks})", [*values.values()]
-        )
+        for row in rows:
+            assert set(row) - known <= {"seq"}, f"{name} has no {set(row) - known}"
+        columns = [column for column in dict.fromkeys(c for row in rows for c in row)
+                   if column in known]  # fmt: skip
+        names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
+        for start in range(0, len(rows), _AT_ONCE):
+            piece = rows[start : start + _AT_ONCE]
+            self._database.execute(
+                f"INSERT INTO {name} ({names}) VALUES " + ", ".join([f"({marks})"] * len(piece)),
+                [row.get(column) for row in piece for column in columns],
+            )
 
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
-        found = self._database.execute(sql)
+        self.queries += 1
+        try:
+            found = self._database.execute(sql)
+        except duckdb.BinderException as error:
+            raise SqlError(str(error)) from error
         names = [description[0] for description in found.description or ()]
         return _Rows([dict(zip(names, row, strict=True)) for row in found.fetchall()])
 
@@ -90,6 +120,20 @@ class MadeProcess:
         if self._is_silent:
             raise NotAnswering("1", 8.0)
         return _Rows([dict(row) for row in self._live.get(table, ())])
+
+    def sample(self, *_: object, **__: object) -> object:
+        """Where its threads were."""
+        return _Sampled(self._stacks or ())
+
+    def arm(self, what: str, steps: int, **_: object) -> ArmedAnswer:
+        """What is armed is over at once: its rows are in the record."""
+        found = self.query("SELECT min(step) AS first, max(step) AS last FROM python.gradients")
+        first, last = found.to_pylist()[0].values()
+        armed = Armed(
+            what=what, number=1, state="over", steps=steps, done=steps, first_step=first,
+            last_step=last, found=1, still_s=0.0,
+        )  # fmt: skip
+        return ArmedAnswer(armed=(armed,))
 
     def labels(self, **_: object) -> object:
         """Those of the next batch."""
@@ -104,13 +148,26 @@ def facts(
     *,
     verdict: Verdict = FINE,
     labels: LabelsAnswer | None = None,
+    stacks: Sequence[Stack] | None = None,
     is_alive: bool = True,
     is_silent: bool = False,
+    is_here: bool = False,
+    pid: int = 1,
+    proc: str = "/proc",
 ) -> Facts:
     """The facts of a process with such a record and such answers."""
-    process: Any = MadeProcess(recorded or {}, live or {}, labels=labels, is_silent=is_silent)
-    member = Member(rank=None, host="here", pid=1, world_size=None, endpoint="1", is_alive=is_alive)
-    return Facts(process, member, verdict)
+    process: Any = MadeProcess(
+        recorded or {},
+        live or {},
+        labels=labels,
+        stacks=stacks,
+        is_silent=is_silent,
+        is_here=is_here,
+    )
+    member = Member(
+        rank=None, host="here", pid=pid, world_size=None, endpoint="1", is_alive=is_alive
+    )
+    return Facts(process, member, verdict, live_s=DEADLINE_S, proc=proc)
 
 
 def signs(name: str, of: Facts) -> list[Sign]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
-from probing.diagnosis.doctor import examine
+from probing.diagnosis.doctor import effects, examine
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
 from probing.diagnosis.doctor.series import last_change
@@ -170,15 +171,15 @@ def test_the_surest_of_several_ranks_is_told() -> None:
 def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     """Each cause that is named hides its effects only, and every name is one of a rule."""
     names = {rule.name for rule in examine.ALL_RULES}
-    for cause, effects in examine._EXPLAINS.items():
-        assert {cause, *effects} <= names
-        assert cause not in effects
+    for cause, known in effects._EXPLAINS.items():
+        assert {cause, *known} <= names
+        assert cause not in known
     made = [
         finding_of(rule, Sign(certainty="certain", summary=""), asked="1")
         for rule in examine.ALL_RULES
         if rule.name in {"loss-not-finite", "loss-flat", "data-wait"}
     ]
-    kept = {finding.rule for finding in examine._without_effects(made)}
+    kept = {finding.rule for finding in effects.without_effects(made)}
     assert kept == {"loss-not-finite", "data-wait"}
 
 
@@ -241,3 +242,20 @@ def test_facts_are_asked_once() -> None:
         return "answer"
 
     assert of.ask("question", ask) == of.ask("question", ask) == "answer"
+
+
+def test_statements_of_all_rules_are_asked_in_one() -> None:
+    """They give what each gives by itself; one that cannot be had keeps none from the others."""
+    rows = [
+        {"step": n, "loader": 0, "batch": n, "duration": 0.1, "failed": False} for n in range(5)
+    ]
+    record = {"steps": steps(40), "batches": rows, "memory": [{"step": 1, "node_used_bytes": 9}]}
+    asks = [sql for rule in examine.RULES for sql in rule.asks]
+    assert len(asks) >= 8
+    alone, together, broken = facts(record), facts(record), facts(record)
+    together.prepare(asks)
+    broken.prepare([*asks, "SELECT no_such_column FROM python.steps"])
+    for sql in asks:
+        assert together.rows(sql) == alone.rows(sql) == broken.rows(sql), sql
+    made: Any = together.process
+    assert made.queries == 1

@@ -7,19 +7,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from probing.diagnosis.doctor.examine import RULES
 from probing.diagnosis.doctor.findings import NotLookedAt
-from probing.messages.labels import LabelsAnswer
 
-from .made import Facts, facts, signs, steps
+from .made import facts, signs, steps
+from .records import (
+    MIB,
+    Make,
+    after,
+    at,
+    bad_since,
+    batches,
+    collectives,
+    environment,
+    evaluated,
+    gradients,
+    labels,
+    layouts,
+    loader,
+    memory,
+    modes,
+    objects,
+    of_steps,
+    on_device,
+    optimizer,
+    parameters,
+    reserved,
+    swapped,
+    trace,
+    trained_meanwhile,
+    waits,
+    warned,
+)
 
 pytestmark = pytest.mark.anypython
-
-Make = Callable[[], Facts]
 
 
 class Case(NamedTuple):
@@ -39,224 +64,163 @@ class Case(NamedTuple):
     words: str = ""
 
 
-def _steps(count: int = 200, **columns: Any) -> Make:
-    return lambda: facts({"steps": steps(count, **columns)})
-
-
-def _parameters(*rows: dict[str, Any], count: int = 60, **columns: Any) -> Make:
-    base = {
-        "model": "model", "root": "Net", "numel": 100, "dtype": "float32", "trainable": True,
-        "has_gradient": True, "version": 50, "optimizers": 1, "optimizer": "optimizer",
-        "has_state": True, "state_bytes": 800, "device": "cpu", "parameter": "last.weight",
-    }  # fmt: skip
-    made: list[dict[str, Any]] = [
-        base,
-        *({**base, "parameter": "first.weight", **row} for row in rows),
-    ]
-    return lambda: facts({"steps": steps(count, **columns)}, {"parameters": made})
-
-
-def _environment(**values: str) -> Make:
-    rows: list[dict[str, Any]] = [
-        {"kind": "torch", "name": name, "value": value} for name, value in values.items()
-    ]
-    return lambda: facts({"steps": steps(50)}, {"environment": rows})
-
-
-def _after(step: int, before: Any, since: Any) -> Callable[[int], Any]:
-    """A value until a step, and another one from there on."""
-
-    def at(number: int) -> Any:
-        value = before if number < step else since
-        return value(number) if callable(value) else value
-
-    return at
-
-
-def _batches(count: int, **columns: Any) -> list[dict[str, Any]]:
-    base: dict[str, Any] = {"loader": 0, "duration": 0.01, "exhausted": False, "failed": False}
-    base.update(columns)
-    return [
-        {"step": step, "batch": step}
-        | {name: value(step) if callable(value) else value for name, value in base.items()}
-        for step in range(count)
-    ]
-
-
-def _loader(**columns: Any) -> dict[str, list[dict[str, Any]]]:
-    row: dict[str, Any] = {
-        "loader": 0, "dataset": "Photos", "num_workers": 2, "persistent_workers": True,
-        "worker": 0, "pid": 7, "given": 100, "batches": 50, "epochs": 3, "sampler": "RandomSampler",
-        "sampler_epoch": None,
-    }  # fmt: skip
-    return {"dataloaders": [{**row, **columns}]}
-
-
-def _waits(share: float) -> dict[str, Any]:
-    return {"duration": 0.1 / (1 - share), "data_wait_s": 0.1 * share / (1 - share)}
-
-
-def _trace(*rows: dict[str, Any]) -> list[dict[str, Any]]:
-    base = {"model": "model", "root": "Net", "class": "Net", "stage": "forward", "duration": 0.01,
-            "duration_ns": 10_000_000, "depth": 0, "training": True}  # fmt: skip
-    return [{**base, **row} for row in rows]
-
-
-def _modes(training: Callable[[int], bool]) -> Facts:
-    made = steps(60)
-    trace = _trace(
-        *({"step": r["step"], "start_ns": r["start_ns"] + 1, "training": training(r["step"])}
-          for r in made)
-    )  # fmt: skip
-    live: dict[str, list[dict[str, Any]]] = {
-        "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
-        "modules": [{"model": "model", "class": "Dropout"}, {"model": "model", "class": "Linear"}],
-    }
-    return facts({"steps": made, "torch_trace": trace}, live)
-
-
-def _evaluated(*, training: bool, model: str = "model", norm: bool = True) -> Facts:
-    evaluation = {"step": 20, "start_ns": 5_000, "duration_ns": 1_000, "duration": 1e-6}
-    calls = [{"step": 20, "start_ns": 5_100 + n, "training": training, "model": model}
-             for n in range(9)]  # fmt: skip
-    live: dict[str, list[dict[str, Any]]] = {
-        "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
-        "modules": [{"model": "model", "class": "BatchNorm2d" if norm else "Dropout"}],
-    }
-    made = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": _trace(*calls)}
-    return facts(made, live)
-
-
-def _collectives(calls: int, wait_s: float, size: int) -> Facts:
-    made = [
-        {"step": step, "op": "all_reduce", "caller": "train.py:9", "duration": wait_s,
-         "duration_ns": int(wait_s * 1e9), "wait_ns": int(wait_s * 1e9), "bytes": size}
-        for step in range(40)
-        for _ in range(calls)
-    ]  # fmt: skip
-    return facts({"steps": steps(40), "collectives": made})
-
-
-def _memory(values: Callable[[int], float]) -> Facts:
-    rows = [
-        {"step": s, "phase": "after_step", "device": "cpu", "resident_bytes": int(values(s))}
-        for s in range(200)
-    ]
-    return facts({"steps": steps(200), "memory": rows}, is_alive=False)
-
-
-def _labels(shift: str) -> LabelsAnswer:
-    return LabelsAnswer(
-        origin="the next batch", inputs="tokens", labels="labels", step=1, waited_s=0.0, samples=1,
-        read=1, trained=9, ignored=0, all_ignored=(), same=1.0, next=0.0, previous=0.0, shift=shift,
-        tokenizer=None, texts=(), shown=(),
-    )  # fmt: skip
-
-
 _NAN = math.nan
-_MIB = 1 << 20
+SCHEDULED = "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1"
+SIZES = (
+    "Using a target size (torch.Size([{}])) that is different to the input size (torch.Size([{}]))."
+    " This will likely lead to incorrect results due to broadcasting."
+)
+OPEN_STEP = {"step": 90, "start_ns": 1_000_000_000 * 100, "duration": None}
 _NOISE: Callable[[int], float] = lambda step: 1.0 + 0.3 * ((31 * step) % 17 - 8) / 8  # noqa: E731
 CASES = (
     # numbers: loss and rate
-    Case("loss-not-finite", _steps(loss=_after(120, 0.5, _NAN),
-         loss_finite=_after(120, True, False)), "certain", 120, "as usual up to the step before"),
-    Case("loss-not-finite", _steps(loss=_after(120, lambda s: 2.0 * 1.2 ** max(0, s - 80), _NAN),
-         loss_finite=_after(120, True, False)), "certain", 120, "has diverged"),
-    Case("loss-not-finite", _steps(loss=_after(120, 0.5, lambda s: _NAN if s == 120 else 0.5),
+    Case("loss-not-finite", of_steps(loss=after(120, 0.5, _NAN),
+         loss_finite=after(120, True, False)), "certain", 120, "as usual up to the step before"),
+    Case("loss-not-finite", of_steps(loss=after(120, lambda s: 2.0 * 1.2 ** max(0, s - 80), _NAN),
+         loss_finite=after(120, True, False)), "certain", 120, "has diverged"),
+    Case("loss-not-finite", of_steps(loss=after(120, 0.5, lambda s: _NAN if s == 120 else 0.5),
          loss_finite=lambda s: s != 120), None),
-    Case("diverging", _steps(loss=_after(100, _NOISE, lambda s: 1.0 * 1.1 ** (s - 100))), "likely"),
-    Case("diverging", _steps(loss=_NOISE), None),
-    Case("loss-spike", _steps(loss=_after(150, _NOISE, lambda s: 9.0 if s == 150 else _NOISE(s))),
+    Case("loss-not-finite", bad_since(120, role="producer", what="output"), "certain", 120,
+         "head.2 (Log) makes it in the forward pass"),
+    Case("loss-not-finite", bad_since(120, role="given", what="input"), "certain", 120,
+         "what head.2 (Log) is given: the data"),
+    Case("loss-not-finite", bad_since(120, role="given", what="parameter"), "certain", 120,
+         "the weights are lost"),
+    Case("loss-not-finite", bad_since(120, step=90, role="given", what="input"), "certain", 120,
+         "as usual up to the step before"),
+    Case("diverging", of_steps(loss=after(100, _NOISE, lambda s: 1.1 ** (s - 100))), "likely"),
+    Case("diverging", of_steps(loss=_NOISE), None),
+    Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 if s == 150 else _NOISE(s))),
          "likely", 150),
-    Case("loss-spike", _steps(loss=_after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
+    Case("loss-spike", of_steps(loss=after(150, _NOISE, lambda s: 9.0 - 0.1 * (s - 150))),
          "possible", 150),
-    Case("loss-spike", _steps(loss=lambda s: 9.0 if s % 30 == 29 else _NOISE(s)), None),
-    Case("loss-spike", _steps(loss=lambda s: 3 * 0.9**s + 1e-4 * (1 + 9 * (s % 37 == 0))), None),
-    Case("rate-raised", _steps(lr=_after(120, 0.1, 30.0), loss=_after(120, 1.0, 50.0)),
+    Case("loss-spike", of_steps(loss=lambda s: 9.0 if s % 30 == 29 else _NOISE(s)), None),
+    Case("loss-spike", of_steps(loss=lambda s: 3 * 0.9**s + 1e-4 * (1 + 9 * (s % 37 == 0))), None),
+    Case("rate-raised", of_steps(lr=after(120, 0.1, 30.0), loss=after(120, 1.0, 50.0)),
          "likely", 120),
-    Case("rate-raised", _steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
-    Case("rate-zero", _steps(lr=_after(100, 0.1, 0.0)), "likely", 100),
-    Case("rate-zero", _steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
-    Case("rate-zero", _steps(80, lr=lambda s: 1e-4 * s), None),
-    Case("loss-flat", _steps(300, loss=_NOISE), "possible", 0),
-    Case("loss-flat", _steps(300), None),
-    Case("loss-too-good", _steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
+    Case("rate-raised", of_steps(lr=lambda s: 0.1 * (1.001 - s % 60 / 60)), None),
+    Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
+    Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
+    Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
+    Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0),
+    Case("loss-flat", of_steps(300), None),
+    Case("loss-too-good", of_steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
-         loss=lambda s: 4 * 0.9**s)}, labels=_labels("equal")), "likely"),
+         loss=lambda s: 4 * 0.9**s)}, labels=labels("equal")), "likely"),
     Case("loss-too-good", lambda: facts({"steps": steps(200, tokens=512,
-         loss=lambda s: 4 * 0.9**s)}, labels=_labels("shifted by one")), None),
-    Case("loss-too-good", _steps(tokens=512), None),
-    Case("clipping", _steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
-    Case("clipping", _steps(grad_norm=4.0, clipped_norm=1.0), "possible"),
-    Case("clipping", _steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5
+         loss=lambda s: 4 * 0.9**s)}, labels=labels("shifted by one")), None),
+    Case("loss-too-good", of_steps(tokens=512), None),
+    Case("clipping", of_steps(grad_norm=1.0, clipped_norm=1e-4), "likely"),
+    Case("clipping", of_steps(grad_norm=4.0, clipped_norm=1.0), "possible"),
+    Case("clipping", of_steps(grad_norm=lambda s: 0.5 + s % 2, clipped_norm=lambda s: 0.5 + 0.5
          * (s % 2)), None),
-    Case("scaler-skips", _steps(60, skipped=3, amp_scale=lambda s: 65536 / (1 + s)), "likely"),
-    Case("scaler-skips", _steps(60, skipped=lambda s: int(s == 0) * 6, amp_scale=1024.0), None),
-    Case("exploding-gradients", _steps(grad_norm=_after(185, 1.0, 500.0)), "likely", 190),
-    Case("exploding-gradients", _steps(grad_norm=_NOISE), None),
+    Case("scaler-skips", of_steps(60, skipped=3, amp_scale=lambda s: 65536 / (1 + s)), "likely"),
+    Case("scaler-skips", of_steps(60, skipped=lambda s: int(s == 0) * 6, amp_scale=1024.0), None),
+    Case("exploding-gradients", of_steps(grad_norm=after(185, 1.0, 500.0)), "likely", 190),
+    Case("exploding-gradients", of_steps(grad_norm=_NOISE), None),
     # numbers: parameters and modes
-    Case("no-optimizer", _parameters({"optimizers": 0, "optimizer": None, "has_state": None}),
+    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "has_state": None}),
          "likely", None, "first.weight"),
-    Case("no-optimizer", _parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
+    Case("no-optimizer", parameters({"optimizers": 0, "has_gradient": False, "model": "teacher"}),
          None),
-    Case("two-optimizers", _parameters({"optimizers": 2, "optimizer": "actor, critic"}), "likely"),
-    Case("two-optimizers", _parameters({}), None),
-    Case("never-a-gradient", _parameters({"has_state": False, "has_gradient": False,
+    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 1},
+         last={"model": None, "has_gradient": False, "has_state": False}), "likely", None,
+         "trains other parameters than those of the model"),
+    Case("no-optimizer", parameters({"optimizers": 0, "optimizer": None, "version": 90},
+         last={"model": None, "has_gradient": False, "has_state": False}), None),  # by hand
+    Case("two-optimizers", parameters({"optimizers": 2, "optimizer": "actor, critic"}), "likely"),
+    Case("two-optimizers", parameters({}), None),
+    Case("never-a-gradient", parameters({"has_state": False, "has_gradient": False,
          "version": 2}), "likely"),
-    Case("never-a-gradient", _parameters({"has_gradient": False}), None),
-    Case("frozen-state", _parameters({"trainable": False, "state_bytes": 9 * _MIB}), "certain"),
-    Case("frozen-state", _parameters({"trainable": False, "has_state": False, "state_bytes": 0}),
+    Case("never-a-gradient", parameters({"has_gradient": False}), None),
+    Case("frozen-state", parameters({"trainable": False, "state_bytes": 9 * MIB}), "certain"),
+    Case("frozen-state", parameters({"trainable": False, "has_state": False, "state_bytes": 0}),
          None),
-    Case("float64", _parameters({"dtype": "float64", "numel": 900}), "possible"),
-    Case("float64", _parameters({"dtype": "float64", "numel": 1}), None),
+    Case("float64", parameters({"dtype": "float64", "numel": 900}), "possible"),
+    Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [
         {"step": 0, "backward_s": 0.1, "start_ns": n} for n in range(100)]}), "likely"),
     Case("never-steps", lambda: facts({"steps": steps(3), "micro_batches": [
         {"step": 0, "backward_s": 0.1, "start_ns": n} for n in range(100)]}), None),
-    Case("evaluation-mode", lambda: _modes(lambda step: step < 30), "likely", 30),
-    Case("evaluation-mode", lambda: _modes(lambda _: True), None),
-    Case("training-mode", lambda: _evaluated(training=True), "likely", 20),
-    Case("training-mode", lambda: _evaluated(training=True, norm=False), "possible", 20),
-    Case("training-mode", lambda: _evaluated(training=True, model="averaged"), None),
-    Case("training-mode", lambda: _evaluated(training=False), None),
-    # data
-    Case("data-wait", lambda: facts({"steps": steps(80, **_waits(0.6)), "batches": _batches(80)},
-         _loader(num_workers=0)), "certain", None, "no workers"),
-    Case("data-wait", lambda: facts({"steps": steps(80, **_waits(0.3)), "batches": _batches(
-        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)}, _loader()),
-        "likely", None, "worker 2"),
-    Case("data-wait", lambda: facts({"steps": steps(80, **_waits(0.05)), "batches": _batches(80)},
-         _loader()), None),
-    Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
-         duration=lambda s: 4.1 if s == 50 else 0.1), "batches": _batches(90)}, _loader()), None),
-    Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": _batches(60, batch=0)},
-         _loader(sampler="SequentialSampler")), "likely"),
-    Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": _batches(60)},
-         _loader()), None),
-    Case("same-order", lambda: facts({}, _loader(sampler="SequentialSampler")), "possible"),
-    Case("same-order", lambda: facts({}, _loader(sampler="DistributedSampler", sampler_epoch=0)),
-         "likely"),
-    Case("same-order", lambda: facts({}, _loader(sampler="DistributedSampler", sampler_epoch=2)),
+    Case("never-steps", lambda: facts({"steps": [*steps(90, micro_batches=2), OPEN_STEP],
+         "micro_batches": [{"step": 90, "backward_s": 0.1, "start_ns": n} for n in range(100)]}),
+         "likely", 90, "since step 89"),
+    Case("never-steps", lambda: facts({"steps": [*steps(90, micro_batches=64), OPEN_STEP],
+         "micro_batches": [{"step": 90, "backward_s": 0.1, "start_ns": n} for n in range(70)]}),
          None),
-    Case("same-order", lambda: facts({}, _loader()), None),
+    Case("thrown-gradients", gradients(passes=4, step_micro_batches=4, step_wait=0.01), "likely"),
+    Case("thrown-gradients", gradients(passes=4, step_micro_batches=4, step_part=0.25), "likely"),
+    Case("thrown-gradients", gradients(passes=8, step_micro_batches=lambda s: 3 + s % 7), "likely",
+         None, "leaves out its steps"),
+    Case("thrown-gradients", gradients(passes=4, step_micro_batches=4), "possible"),  # an attack?
+    Case("thrown-gradients", gradients(passes=4, kept_passes=4, step_micro_batches=4), None),
+    Case("thrown-gradients", gradients(passes=(2, 1), step_micro_batches=2), None),  # GAN
+    Case("thrown-gradients", gradients(passes=4, kept_passes=None, step_micro_batches=4), None),
+    Case("no-update", gradients(update_ratio=0.0), "certain"),
+    Case("no-update", gradients(update_ratio=0.0, live={"parameters": [
+         {"optimizers": 1, "dtype": "bfloat16"}]}), "certain", None, "than bfloat16 can tell"),
+    Case("no-update", gradients(update_ratio=(0.0, 1e-6)), None),
+    Case("no-update", gradients(update_ratio=0.0, step_lr=0.0), None),
+    Case("denormals", gradients(200, state_subnormal_share=(0.5, 0.0),
+         step_optimizer_s=after(100, 0.02, 0.2)), "likely", None, "most for first.weight"),
+    Case("denormals", gradients(200, state_subnormal_share=(0.5, 0.0)), "possible"),
+    Case("denormals", gradients(200, subnormal_share=0.001), None),
+    Case("scheduler-first", warned(SCHEDULED), "likely", 0, "at train.py:7"),
+    Case("scheduler-first", warned(SCHEDULED, amp_scale=1024.0), "possible"),
+    Case("scheduler-first", warned("lr_scheduler.step() is fine"), None),
+    Case("broadcast-loss", warned(SIZES.format("32", "32, 1")), "likely", 0, "[32, 32]"),
+    Case("broadcast-loss", warned(SIZES.format("1", "32, 1")), None),
+    Case("broadcast-loss", warned(SIZES.format("", "32")), None),
+    Case("evaluation-mode", lambda: modes(lambda step: step < 30), "likely", 30),
+    Case("evaluation-mode", lambda: modes(lambda _: True), None),
+    Case("training-mode", lambda: evaluated(training=True), "likely", 20),
+    Case("training-mode", lambda: evaluated(training=True, norm=False), "possible", 20),
+    Case("training-mode", lambda: evaluated(training=True, model="averaged"), None),
+    Case("training-mode", lambda: evaluated(training=False), None),
+    # data
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.6)), "batches": batches(80)},
+         loader(num_workers=0)), "certain", None, "no workers"),
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.3)), "batches": batches(
+        80, worker=lambda s: s % 4, duration=lambda s: 0.2 if s % 4 == 2 else 0.01)}, loader()),
+        "likely", None, "worker 2"),
+    Case("data-wait", lambda: facts({"steps": steps(80, **waits(0.05)), "batches": batches(80)},
+         loader()), None),
+    Case("data-wait", lambda: facts({"steps": steps(90, data_wait_s=lambda s: 4.0 * (s == 50),
+         duration=lambda s: 4.1 if s == 50 else 0.1), "batches": batches(90)}, loader()), None),
+    Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": batches(60, batch=0)},
+         loader(sampler="SequentialSampler")), "likely"),
+    Case("same-first-batch", lambda: facts({"steps": steps(60), "batches": batches(60)},
+         loader()), None),
+    Case("same-order", lambda: facts({}, loader(sampler="SequentialSampler")), "possible"),
+    Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=0)),
+         "likely"),
+    Case("same-order", lambda: facts({}, loader(sampler="DistributedSampler", sampler_epoch=2)),
+         None),
+    Case("same-order", lambda: facts({}, loader()), None),
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [
         {"step": n // 4, "tokens": 12 if n % 4 else 200, "duration": 0.1} for n in range(80)]}),
         "possible"),
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [
         {"step": n // 4, "tokens": 200, "duration": 0.1} for n in range(80)]}), None),
+    Case("uneven-micro-batches", lambda: facts({"micro_batches": [
+        {"step": n // 4, "micro_batch": n % 4, "samples": 8, "elements": 100 * (1 + n * n % 7),
+         "duration": 0.1} for n in range(80)]}), "possible"),
+    Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two models
+        {"step": n // 2, "micro_batch": n % 2, "samples": 8, "elements": 100 + 900 * (n % 2),
+         "duration": 0.1} for n in range(80)]}), None),
     # speed
-    Case("slower-since", _steps(backward_s=_after(120, 0.04, 0.14), duration=_after(120, 0.1, 0.2),
-         cpu_s=_after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),
-    Case("slower-since", _steps(backward_s=_after(120, 0.04, 0.14), duration=_after(120, 0.1, 0.2),
-         cpu_s=_after(120, 0.1, 0.2), tokens=_after(120, 100, 200)), "possible", 120, "200 tokens"),
-    Case("slower-since", _steps(duration=lambda s: 0.1 + 0.05 * ((7 * s) % 11) / 11), None),
-    Case("slower-and-slower", _steps(duration=lambda s: 0.1 + 0.001 * s,
+    Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
+         cpu_s=after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),
+    Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
+         cpu_s=after(120, 0.1, 0.2), tokens=after(120, 100, 200)), "possible", 120, "200 tokens"),
+    Case("slower-since", of_steps(duration=lambda s: 0.1 + 0.05 * ((7 * s) % 11) / 11), None),
+    Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          other_s=lambda s: 0.001 * s), "likely"),
-    Case("slower-and-slower", _steps(duration=lambda s: 0.1 + 0.001 * s,
+    Case("slower-and-slower", of_steps(duration=lambda s: 0.1 + 0.001 * s,
          backward_s=lambda s: 0.001 * s, tokens=lambda s: 100 + s), "possible"),
-    Case("slower-and-slower", _steps(), None),
-    Case("crowded-processors", _steps(cpu_s=0.05, involuntary_switches=20), "possible"),
-    Case("crowded-processors", _steps(cpu_s=0.05), None),
+    Case("slower-and-slower", of_steps(), None),
+    Case("crowded-processors", of_steps(cpu_s=0.05, involuntary_switches=20), "possible"),
+    Case("crowded-processors", of_steps(cpu_s=0.05), None),
     Case("evaluations", lambda: facts({"steps": steps(100), "evaluations": [
         {"step": 5 * n, "duration": 2.0, "start_ns": 1_000_000_000 * (11 + 5 * n)}
         for n in range(20)]}), "likely"),
@@ -267,47 +231,99 @@ CASES = (
         for n in range(99)]}), "likely"),
     Case("checkpoints", lambda: facts({"steps": steps(100), "checkpoints": [
         {"step": 50, "duration": 9.0, "start_ns": 60_000_000_000, "caller": "t.py:3"}]}), None),
-    Case("garbage-collector", _steps(gc_s=0.06), "certain"),
-    Case("garbage-collector", _steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),
-    Case("collectives", lambda: _collectives(40, 0.001, 512), "likely"),
-    Case("collectives", lambda: _collectives(2, 0.02, 9 * _MIB), "possible"),
-    Case("collectives", lambda: _collectives(2, 0.001, 9 * _MIB), None),
-    Case("own-code", _steps(duration=0.5, other_s=0.4, cpu_s=0.5), "possible"),
-    Case("own-code", _steps(), None),
-    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": _trace(*(
+    Case("garbage-collector", of_steps(gc_s=0.06), "certain"),
+    Case("garbage-collector", of_steps(gc_s=lambda s: 0.1 * (s % 100 == 0)), None),
+    Case("collectives", lambda: collectives(40, 0.001, 512), "likely"),
+    Case("collectives", lambda: collectives(2, 0.02, 9 * MIB), "possible"),
+    Case("collectives", lambda: collectives(2, 0.001, 9 * MIB), None),
+    Case("own-code", of_steps(duration=0.5, other_s=0.4, cpu_s=0.5), "possible"),
+    Case("own-code", of_steps(), None),
+    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(40)
         for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))}),
         "possible", None, "a (Net)"),
-    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": _trace(*(
+    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(40)
         for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.039), ("a.0", 2, 0.02), ("a.1", 2, 0.018))))}),
         None),
-    Case("small-batches", _steps(duration=0.002, samples=1), "possible"),
-    Case("small-batches", _steps(duration=0.2, samples=1), None),
+    Case("one-module", lambda: trained_meanwhile("torch_trace", trace(*(
+        {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(80)
+        for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))),
+        "possible", None, "1.0 calls"),
+    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(  # twins
+        {"step": s, "start_ns": s, "model": w, "module": m, "depth": d, "duration": t * share}
+        for s in range(40) for w, share in (("online", 1.0), ("target", 0.05))
+        for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))}),
+        "possible", None, "1.0 calls"),
+    Case("collectives", lambda: trained_meanwhile("collectives", [
+        {"step": s, "op": "all_reduce", "caller": "t.py:9", "duration": 0.02, "wait_ns": 20_000_000,
+         "bytes": 9 * MIB} for s in range(80)]), None),
+    Case("one-module", lambda: facts({"steps": steps(40),
+        "evaluations": [{"step": 20, "start_ns": 0, "duration_ns": 10_000}],
+        "torch_trace": trace(*(
+        {"step": s, "start_ns": at, "module": m, "depth": d, "duration": t} for s in range(40)
+        for at in (5_000, 20_000) for m, d, t in (
+            ("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))}), "possible",
+        None, "1.0 calls"),
+    Case("small-batches", of_steps(duration=0.002, samples=1), "possible"),
+    Case("small-batches", of_steps(duration=0.2, samples=1), None),
     # memory
-    Case("memory-grows", lambda: _memory(lambda s: 500 * _MIB + 2 * s * _MIB), "likely"),
-    Case("memory-grows", lambda: _memory(lambda s: 500 * _MIB + s * _MIB // 2), "possible"),
-    Case("memory-grows", lambda: _memory(lambda s: 500 * _MIB + min(s, 90) * _MIB), None),
-    Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * _MIB,
-         "node_total_bytes": 100 * _MIB, "resident_bytes": _MIB}]}), "possible"),
-    Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 50 * _MIB,
-         "node_total_bytes": 100 * _MIB, "resident_bytes": _MIB}]}), None),
+    Case("memory-grows", lambda: memory(lambda s: 500 * MIB + 2 * s * MIB), "likely"),
+    Case("memory-grows", lambda: memory(lambda s: 500 * MIB + s * MIB // 2), "possible"),
+    Case("memory-grows", lambda: memory(lambda s: 500 * MIB + min(s, 90) * MIB), None),
+    Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 95 * MIB,
+         "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), "possible"),
+    Case("memory-near-limit", lambda: facts({"memory": [{"step": 1, "node_used_bytes": 50 * MIB,
+         "node_total_bytes": 100 * MIB, "resident_bytes": MIB}]}), None),
     Case("one-activation", lambda: facts({"steps": steps(30)}, {"activations": [
-        {"module": "attn.1", "bytes": 900 * _MIB}, {"module": "attn.0", "bytes": 99 * _MIB}]}),
+        {"module": "attn.1", "bytes": 900 * MIB}, {"module": "attn.0", "bytes": 99 * MIB}]}),
         "possible", None, "attn.1"),
     Case("one-activation", lambda: facts({"steps": steps(30)}, {"activations": [
-        {"module": f"attn.{n}", "bytes": 90 * _MIB} for n in range(4)]}), None),
-    Case("out-of-memory", lambda: facts({"ooms": [{"step": 3, "requested_bytes": _MIB << 20,
+        {"module": f"attn.{n}", "bytes": 90 * MIB} for n in range(4)]}), None),
+    Case("out-of-memory", lambda: facts({"ooms": [{"step": 3, "requested_bytes": MIB << 20,
          "device": "cpu", "phase": "forward", "error": "RuntimeError: no memory"}]}), "certain", 3),
     Case("out-of-memory", lambda: facts({}), None),
+    Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, swapped(900 * MIB)),
+         "likely"),
+    Case("swapping", lambda: facts({"steps": steps(60, major_faults=9)}, swapped(0)), None),
+    Case("swapping", lambda: facts({"steps": steps(60)}, swapped(900 * MIB)), None),
+    # an accelerator, and what is sampled
+    Case("synchronises", on_device(0.3, [at("print(loss.item())", 40),
+         at("loss = model(loss)", 60)]), "likely", None, "print(loss.item())"),
+    Case("synchronises", on_device(0.3, [at("torch.cuda.empty_cache()", 15),
+         at("loss = model(loss)", 85)]), "possible", None, "empty_cache"),
+    Case("synchronises", on_device(0.9, [at("print(loss.item())", 40)]), None),
+    Case("synchronises", on_device(0.3, [at("loss = model(loss)", 100)]), None),
+    Case("host-bound", on_device(0.3), "possible"),
+    Case("host-bound", on_device(0.9), None),
+    Case("host-bound", on_device(0.3, host_bound=False), None),
+    Case("host-bound", on_device(0.3, data_wait_s=0.05), None),
+    Case("fragmentation", reserved(75, 40), "likely"),
+    Case("fragmentation", reserved(40, 20), "possible"),
+    Case("fragmentation", reserved(40, 38), None),
+    Case("object-collectives", objects(60, "all_gather_object (/site-packages/torch/d.py:3)"),
+         "likely", None, "all_gather_object at"),
+    Case("object-collectives", objects(60, "all_gather (/site-packages/torch/d.py:3)"), None),
+    Case("object-collectives", objects(3, "all_gather_object (/site-packages/torch/d.py:3)"),
+         None),
     # set-up
-    Case("too-many-threads", _environment(num_threads="8", cpus="1"), "certain"),
-    Case("too-many-threads", _environment(num_threads="1", cpus="2"), None),
-    Case("anomaly-detection", _environment(anomaly_detection="True"), "certain"),
-    Case("anomaly-detection", _environment(anomaly_detection="False"), None),
-    Case("profiler-on", _environment(profiler="True"), "likely"),
-    Case("profiler-on", _environment(profiler="False"), None),
-    Case("recompiling", _environment(compiled_frames="1"), None),
+    Case("too-many-threads", environment(num_threads="8", cpus="1"), "certain"),
+    Case("too-many-threads", environment(num_threads="1", cpus="2"), None),
+    Case("anomaly-detection", environment(anomaly_detection="True"), "certain"),
+    Case("anomaly-detection", environment(anomaly_detection="False"), None),
+    Case("profiler-on", environment(profiler="True"), "likely"),
+    Case("profiler-on", environment(profiler="False"), None),
+    Case("unfused-optimizer", optimizer(), "possible", None, "AdamW takes 30 %"),
+    Case("unfused-optimizer", optimizer(implementation="fused"), None),
+    Case("unfused-optimizer", optimizer(device="cuda:0"), None),  # foreach, by itself
+    Case("unfused-optimizer", optimizer(implementation="for-loop", device="cuda:0"), "possible"),
+    Case("unfused-optimizer", optimizer(tensors=4), None),
+    Case("unfused-optimizer", optimizer(optimizer="Lion"), None),
+    Case("channels-last-lost", layouts("contiguous", "contiguous", "channels_last"), "likely"),
+    Case("channels-last-lost", layouts("either", "contiguous", "channels_last"), "possible"),
+    Case("channels-last-lost", layouts("contiguous", "channels_last", "channels_last"), None),
+    Case("channels-last-lost", layouts("contiguous", "contiguous", weights="either"), None),
+    Case("recompiling", environment(compiled_frames="1"), None),
 )  # fmt: skip
 ELSEWHERE = {
     "hang", "waits", "stands-still", "ended", "ended-quietly",  # test_examine.py: of verdicts
@@ -315,6 +331,7 @@ ELSEWHERE = {
     "zero-gradients", "vanishing-gradients", "not-zeroed", "reseeded",
     "descriptors", "threads", "processes", "shared-memory-files",
     "tf32-off",  # below: it needs an accelerator
+    "throttled",  # test_machine.py: it looks at the kernel's files
 }  # fmt: skip
 
 
@@ -343,7 +360,7 @@ def test_each_rule_is_tested_both_ways() -> None:
 def test_tf32_is_asked_for_where_there_is_an_accelerator() -> None:
     """On a CPU that is not looked at, and said so."""
     with pytest.raises(NotLookedAt, match="no accelerator"):
-        signs("tf32-off", _environment(device="cpu")())
+        signs("tf32-off", environment(device="cpu")())
     values = {"device": "cuda:0", "float32_matmul_precision": "highest"}
     rows = [{"kind": "torch", "name": name, "value": value} for name, value in values.items()]
     parameters = [{"trainable": True, "dtype": "float32", "device": "cuda:0"}]

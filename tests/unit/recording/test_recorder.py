@@ -16,6 +16,7 @@ import pytest
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
+from probing.agent.sources.steps.recording import COLUMNS
 from probing.errors import RingError
 from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
 from probing.ring.names import decode_names, encode_names
@@ -35,6 +36,21 @@ def writer(tmp_path: Path) -> Iterator[RingWriter]:
     made = RingWriter(tmp_path / "steps.ring", STEPS, 64)
     yield made
     made.close()
+
+
+def test_rows_packed_by_hand_are_refused_another_layout() -> None:
+    """Two columns of one width that change places would be recorded under each other's name."""
+    require = layout_of(TORCH_TRACE).require
+    require(COLUMNS)
+    module, class_ = "module:I", "class:I"
+    assert f"{module} {class_}" in COLUMNS
+    for other in (
+        COLUMNS.replace(f"{module} {class_}", f"{class_} {module}"),
+        COLUMNS.replace(module, ""),
+        COLUMNS.replace("depth:B", "depth:I"),
+    ):
+        with pytest.raises(AssertionError, match="rows of torch_trace are packed by another"):
+            require(other)
 
 
 def test_a_row_is_open_until_it_is_closed(writer: RingWriter, tmp_path: Path) -> None:

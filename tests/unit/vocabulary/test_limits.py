@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from probing.messages.limits import ready_s
+from probing.messages.limits import grace_s, ready_s
 
 pytestmark = pytest.mark.anypython
 
@@ -15,6 +15,14 @@ pytestmark = pytest.mark.anypython
 def test_a_busy_machine_gets_more_time(per_processor: float, expected: float) -> None:
     """A process that waits for its turn is given longer, in proportion and up to a limit."""
     assert ready_s(per_processor * (os.cpu_count() or 1)) == expected
+
+
+@pytest.mark.parametrize(("per_processor", "expected"), [(0.0, 5), (3.0, 15), (100.0, 30)])
+def test_an_answer_has_longer_to_come_from_a_busy_machine(
+    per_processor: float, expected: float
+) -> None:
+    """What the answer may take beyond the limit that the other side keeps is longer there, too."""
+    assert grace_s(per_processor * (os.cpu_count() or 1)) == expected
 
 
 def test_the_machines_own_load_is_asked() -> None:

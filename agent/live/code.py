@@ -1,0 +1,158 @@
+"""Which code the process runs: its command line, its own files, and the commit that they are of.
+
+Rules of this file: runs in the agent's thread and reads files; no program is started, for that
+would fork the training. So the commit is what ``.git`` says, and each file of the job's own is told
+by the name that git gives to its content: whoever asks can tell what is not committed. A file that
+was changed after the process had started has no such name, since what was loaded is not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...own_files import is_ours
+from ...safety import forks
+
+_MOST_FILES = 300
+_MOST_BYTES = 1 << 22
+_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
+_HOLD_S = 0.1
+
+
+class Argument(NamedTuple):
+    """One word of the command line, or an option with its value."""
+
+    name: str
+    value: str
+
+
+def arguments(argv: list[str]) -> list[Argument]:
+    """The arguments of the script by name; those without are numbered."""
+    found: list[Argument] = []
+    words, place = list(argv[1:]), 0
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if not _OPTION.fullmatch(name):
+            place += 1
+            found.append(Argument(f"argument {place}", word))
+        elif equals:
+            found.append(Argument(name, value))
+        else:
+            values = []
+            while words and not _OPTION.fullmatch(words[0].partition("=")[0]):
+                values.append(words.pop(0))
+            found.append(Argument(name, " ".join(values) or "given"))
+    return found
+
+
+class Code:
+    """The files of the job, each read once.
+
+    Args:
+        since_ns: When the process started.
+    """
+
+    def __init__(self, since_ns: int) -> None:
+        self._since_ns = since_ns
+        self._known: dict[str, str | None] = {}
+        self._found: str | None = None
+
+    def rows(self) -> Iterator[tuple[str, str | None]]:
+        """Names and values, the script first."""
+        script = self._script()
+        if script is None:
+            return
+        repository = _repository_of(script)
+        root = str(repository or os.path.dirname(script))
+        yield "root", root
+        if repository is not None:
+            yield from _commit_of(repository)
+        for file in _own_files(root, script):
+            if file not in self._known:
+                self._known[file] = _content_name(file, self._since_ns)
+            yield os.path.relpath(file, root), self._known[file]
+
+    def _script(self) -> str | None:
+        """The file of ``__main__``; `probing run` has its own there before the script and after."""
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        given = os.path.abspath(str(sys.argv[0])) if sys.argv else ""
+        for file in (main, self._found, given):
+            if isinstance(file, str) and os.path.isfile(file) and not is_ours(file):
+                self._found = os.path.realpath(file)
+                return self._found
+        return None
+
+
+def _own_files(root: str, script: str) -> list[str]:
+    """The script, and the modules below the root that are no library's."""
+    inside = root.rstrip("/") + "/"
+    files = [script]
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or is_ours(file):
+            continue
+        file = os.path.realpath(file)
+        if file.startswith(inside) and not _LIBRARIES.search(file) and not is_ours(file):
+            files.append(file)
+    return list(dict.fromkeys(files))[:_MOST_FILES]
+
+
+def _content_name(file: str, since_ns: int) -> str | None:
+    """What git calls the content of a file; None where it may not be what was loaded."""
+    try:
+        with forks.held_back(timeout_s=_HOLD_S), open(file, "rb") as opened:
+            info = os.fstat(opened.fileno())
+            if info.st_size > _MOST_BYTES or info.st_mtime_ns > since_ns:
+                return None
+            data = opened.read(_MOST_BYTES + 1)
+    except OSError:
+        return None
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _repository_of(script: str) -> Path | None:
+    """The nearest folder above that git keeps."""
+    folders = Path(script).parents
+    return next((folder for folder in folders if os.path.lexists(folder / ".git")), None)
+
+
+def _commit_of(repository: Path) -> Iterator[tuple[str, str | None]]:
+    """The branch and the commit that the files are of, by ``.git`` alone."""
+    git = repository / ".git"
+    if git.is_file():  # a worktree or a submodule
+        git = repository / (_text(git) or "").removeprefix("gitdir:").strip()
+    common = git / (_text(git / "commondir") or ".").strip()
+    head = (_text(git / "HEAD") or "").strip()
+    ref = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
+    if ref is not None:
+        yield "git branch", ref.removeprefix("refs/heads/")
+        head = (_text(git / ref) or _text(common / ref) or _packed(common, ref)).strip()
+    if _COMMIT.fullmatch(head):
+        yield "git commit", head
+
+
+def _packed(common: Path, ref: str) -> str:
+    """The commit of a branch that has no file of its own."""
+    for line in (_text(common / "packed-refs") or "").splitlines():
+        commit, _, name = line.partition(" ")
+        if name == ref:
+            return commit
+    return ""
+
+
+def _text(path: Path) -> str | None:
+    """A small file's text; None where there is none."""
+    try:
+        with forks.held_back(timeout_s=_HOLD_S), path.open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None

@@ -1,0 +1,47 @@
+"""What follows from what: one cause is told once.
+
+Rules of this file: a finding is left out only where another one that is told says the same, and
+more.
+"""
+
+from __future__ import annotations
+
+from .findings import ABOUT_NOW, Finding
+
+
+def without_effects(findings: list[Finding]) -> list[Finding]:
+    """Without what another finding explains: one cause is told once."""
+    if any(f.group in ABOUT_NOW and f.certainty != "possible" for f in findings):
+        findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
+    names = {finding.rule for finding in findings}
+    gone: set[str] = set()
+    for cause, effects in _EXPLAINS.items():
+        if cause in names:
+            gone |= effects & names
+    return [finding for finding in findings if finding.rule not in gone]
+
+
+_EXPLAINS: dict[str, frozenset[str]] = {
+    "loss-not-finite": frozenset(
+        {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
+    ),
+    "ended-quietly": frozenset({"loss-not-finite"}),
+    "diverging": frozenset({"exploding-gradients", "loss-spike"}),
+    "rate-raised": frozenset({"loss-spike", "diverging", "exploding-gradients"}),
+    "scaler-skips": frozenset({"never-steps"}),
+    "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
+    "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
+    "thrown-gradients": frozenset({"loss-flat", "uneven-micro-batches"}),
+    "broadcast-loss": frozenset({"loss-flat"}),
+    "no-update": frozenset({"loss-flat"}),
+    "garbage-collector": frozenset({"own-code"}),
+    "checkpoints": frozenset({"own-code", "straggler"}),
+    "profiler-on": frozenset({"memory-grows"}),
+    "throttled": frozenset({"crowded-processors"}),
+    "slower-and-slower": frozenset({"slower-since"}),
+    "straggler": frozenset({"collectives"}),
+    "object-collectives": frozenset({"collectives", "own-code"}),
+    "synchronises": frozenset({"own-code", "host-bound"}),
+    "rate-zero": frozenset({"loss-flat"}),
+}
+"""What follows from what."""

@@ -1,0 +1,159 @@
+"""What is on record of one run.
+
+Rules of this file: each table is asked once. Steps of the start are left out, and those that hold
+something else than training: a checkpoint, the return from an evaluation, somebody's question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ProbingError
+from ...tables import STEP_PHASES
+from .interval import Floats
+
+Row = Mapping[str, Any]
+Query = Callable[[str], Sequence[Row]]
+Name = tuple[str, str]
+
+PHASES = (*STEP_PHASES, "gradient_sync")
+WARM_UP = 5
+"""The first steps of a training load libraries, allocate and compile."""
+_COLUMNS = ", ".join(
+    (
+        "step, start_ns, duration_ns, duration, loss, lr, samples, tokens, micro_batches, cpu_s,"
+        " involuntary_switches, allocated_bytes, failed",
+        *(f"{phase}_s" for phase in PHASES),
+    )
+)
+_STEPS = (
+    f"SELECT {_COLUMNS} FROM python.steps WHERE duration IS NOT NULL"  # noqa: S608 - our columns
+    " AND start_ns < {until} ORDER BY seq"
+)
+_OTHER_WORK = (
+    "SELECT start_ns, duration_ns FROM python.checkpoints WHERE duration IS NOT NULL",
+    "SELECT start_ns, duration_ns FROM python.evals WHERE duration IS NOT NULL",
+    "SELECT start_ns, duration_ns FROM probing.changes WHERE duration IS NOT NULL",
+)
+"""What a step may hold beside training."""
+_EVALUATED = "SELECT step FROM python.evaluations"
+_EVER = (1 << 63) - 1
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a script.
+
+    Attributes:
+        name: What the user calls it.
+        command: Its command line.
+        state: Whether it runs, in a few words.
+        steps: All steps on record that have ended, oldest first.
+        settled: Those of them that hold nothing but training, without those of the start.
+        environment: The values of python.environment by kind and name; of a secret its print.
+        query: Asks more of it.
+    """
+
+    name: str
+    command: str
+    state: str
+    steps: tuple[Row, ...]
+    settled: tuple[Row, ...]
+    environment: Mapping[Name, str | None]
+    query: Query
+
+
+def read_run(
+    name: str,
+    query: Query,
+    environment: Sequence[Row],
+    *,
+    command: str = "",
+    state: str = "",
+    until_ns: int = _EVER,
+) -> Run:
+    """Ask for what is on record.
+
+    Args:
+        until_ns: Steps since then are left out, for they are being looked at.
+
+    Raises:
+        ProbingError: There is no record.
+    """
+    steps = tuple(query(_STEPS.format(until=until_ns)))
+    spans = [span for sql in _OTHER_WORK for span in _spans(query, sql)]
+    evaluated = {row["step"] for row in _rows(query, _EVALUATED)}
+    return Run(
+        name=name,
+        command=command,
+        state=state,
+        steps=steps,
+        settled=_settled(steps, spans, evaluated),
+        environment={
+            (row["kind"], row["name"]): row["fingerprint"] if row["is_secret"] else row["value"]
+            for row in environment
+        },
+        query=query,
+    )
+
+
+def _rows(query: Query, sql: str) -> Sequence[Row]:
+    """Rows of a table that is not there where nothing of its kind has happened."""
+    try:
+        return query(sql)
+    except ProbingError:
+        return ()
+
+
+def _spans(query: Query, sql: str) -> list[tuple[int, int]]:
+    return [(r["start_ns"], r["start_ns"] + r["duration_ns"]) for r in _rows(query, sql)]
+
+
+def _settled(
+    steps: Sequence[Row], spans: Sequence[tuple[int, int]], evaluated: set[int]
+) -> tuple[Row, ...]:
+    """The steps that hold nothing but training."""
+    first = steps[0]["step"] if steps else 0
+    least = first + WARM_UP if first <= 1 else first
+    kept = [
+        row
+        for row in steps
+        if row["step"] >= least and row["step"] not in evaluated and not row["failed"]
+    ]
+    begins = np.array([begin for begin, _ in spans], dtype=np.int64)
+    ends = np.array([end for _, end in spans], dtype=np.int64)
+    return tuple(
+        row
+        for row in kept
+        if not ((begins < row["start_ns"] + row["duration_ns"]) & (ends > row["start_ns"])).any()
+    )
+
+
+def together(before: Run, after: Run) -> tuple[tuple[Row, ...], tuple[Row, ...], bool]:
+    """The settled steps of two runs: of the same numbers where there are enough of these.
+
+    Returns:
+        Those of the first run, those of the second, and whether their numbers are the same.
+    """
+    numbers = [{row["step"] for row in run.settled} for run in (before, after)]
+    common = numbers[0] & numbers[1]
+    if len(common) < _ENOUGH:
+        return before.settled, after.settled, False
+    first, second = (
+        tuple(row for row in run.settled if row["step"] in common) for run in (before, after)
+    )
+    return first, second, True
+
+
+_ENOUGH = 64
+
+
+def column(rows: Sequence[Row], name: str, *, missing: float = 0.0) -> Floats:
+    """A column as numbers; what is NULL is as it is said here."""
+    values = [missing if row[name] is None else float(row[name]) for row in rows]
+    return np.array(values, dtype=np.float64)

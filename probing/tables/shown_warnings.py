@@ -1,0 +1,24 @@
+"""The table of warnings that the process has shown.
+
+Rules of this file: see the package.
+"""
+
+from __future__ import annotations
+
+from .records import Table, count, text
+
+WARNINGS = Table(
+    name="warnings",
+    kind="live",
+    doc="The warnings that Python has shown in the process, also those before the agent came: each"
+    " text of a line once, as Python itself remembers it. One that a filter ignores, or shows each"
+    " time, is not remembered, and those of a module are forgotten when it warns again after a"
+    " filter was changed.",
+    columns=(
+        text("module", "The module that did what is warned of."),
+        text("file", "Its source file; NULL where it has none."),
+        count("lineno", "The line."),
+        text("category", "The class of the warning."),
+        text("message", "What it says, the first 2,000 characters."),
+    ),
+)

@@ -1,0 +1,264 @@
+"""Records made by hand as the rules of the doctor are asked about them: each of one situation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from probing.messages.labels import LabelsAnswer
+
+from .made import Facts, facts, steps
+
+Make = Callable[[], Facts]
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def of_steps(count: int = 200, **columns: Any) -> Make:
+    """Steps alone."""
+    return lambda: facts({"steps": steps(count, **columns)})
+
+
+def parameters(
+    *rows: dict[str, Any], count: int = 60, last: dict[str, Any] | None = None, **columns: Any
+) -> Make:
+    """A model of a parameter, or of what `last` says of it, and of others."""
+    base = {
+        "model": "model", "root": "Net", "numel": 100, "dtype": "float32", "trainable": True,
+        "has_gradient": True, "version": 50, "optimizers": 1, "optimizer": "optimizer",
+        "has_state": True, "state_bytes": 800, "device": "cpu", "parameter": "last.weight",
+    }  # fmt: skip
+    made: list[dict[str, Any]] = [
+        {**base, **(last or {})},
+        *({**base, "parameter": "first.weight", **row} for row in rows),
+    ]
+    return lambda: facts({"steps": steps(count, **columns)}, {"parameters": made})
+
+
+def environment(**values: str) -> Make:
+    """Values of python.environment."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "torch", "name": name, "value": value} for name, value in values.items()
+    ]
+    return lambda: facts({"steps": steps(50)}, {"environment": rows})
+
+
+def after(step: int, before: Any, since: Any) -> Callable[[int], Any]:
+    """A value until a step, and another one from there on."""
+
+    def at(number: int) -> Any:
+        value = before if number < step else since
+        return value(number) if callable(value) else value
+
+    return at
+
+
+def batches(count: int, **columns: Any) -> list[dict[str, Any]]:
+    """Batches of a loader."""
+    base: dict[str, Any] = {"loader": 0, "duration": 0.01, "exhausted": False, "failed": False}
+    base.update(columns)
+    return [
+        {"step": step, "batch": step}
+        | {name: value(step) if callable(value) else value for name, value in base.items()}
+        for step in range(count)
+    ]
+
+
+def loader(**columns: Any) -> dict[str, list[dict[str, Any]]]:
+    """A loader."""
+    row: dict[str, Any] = {
+        "loader": 0, "dataset": "Photos", "num_workers": 2, "persistent_workers": True,
+        "worker": 0, "pid": 7, "given": 100, "batches": 50, "epochs": 3, "sampler": "RandomSampler",
+        "sampler_epoch": None,
+    }  # fmt: skip
+    return {"dataloaders": [{**row, **columns}]}
+
+
+def waits(share: float) -> dict[str, Any]:
+    """Columns of a step that waits for its data for a part of it."""
+    return {"duration": 0.1 / (1 - share), "data_wait_s": 0.1 * share / (1 - share)}
+
+
+def trace(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """Calls of modules."""
+    base = {"model": "model", "root": "Net", "class": "Net", "stage": "forward", "duration": 0.01,
+            "duration_ns": 10_000_000, "depth": 0, "training": True}  # fmt: skip
+    return [{**base, **row} for row in rows]
+
+
+def modes(training: Callable[[int], bool]) -> Facts:
+    """Calls of a model with dropout, in training mode or not."""
+    made = steps(60)
+    calls = trace(
+        *({"step": r["step"], "start_ns": r["start_ns"] + 1, "training": training(r["step"])}
+          for r in made)
+    )  # fmt: skip
+    live: dict[str, list[dict[str, Any]]] = {
+        "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
+        "modules": [{"model": "model", "class": "Dropout"}, {"model": "model", "class": "Linear"}],
+    }
+    return facts({"steps": made, "torch_trace": calls}, live)
+
+
+def evaluated(*, training: bool, model: str = "model", norm: bool = True) -> Facts:
+    """An evaluation of a model."""
+    evaluation = {"step": 20, "start_ns": 5_000, "duration_ns": 1_000, "duration": 1e-6}
+    calls = [{"step": 20, "start_ns": 5_100 + n, "training": training, "model": model}
+             for n in range(9)]  # fmt: skip
+    live: dict[str, list[dict[str, Any]]] = {
+        "parameters": [{"model": "model", "optimizers": 1, "parameter": "weight"}],
+        "modules": [{"model": "model", "class": "BatchNorm2d" if norm else "Dropout"}],
+    }
+    made = {"steps": steps(40), "evaluations": [evaluation], "torch_trace": trace(*calls)}
+    return facts(made, live)
+
+
+def collectives(calls: int, wait_s: float, size: int) -> Facts:
+    """Steps with collectives."""
+    made = [
+        {"step": step, "op": "all_reduce", "caller": "train.py:9", "duration": wait_s,
+         "duration_ns": int(wait_s * 1e9), "wait_ns": int(wait_s * 1e9), "bytes": size}
+        for step in range(40)
+        for _ in range(calls)
+    ]  # fmt: skip
+    return facts({"steps": steps(40), "collectives": made})
+
+
+def swapped(size: int) -> dict[str, list[dict[str, Any]]]:
+    """A trainer of which some is in swap."""
+    row = {"pid": 1, "role": "trainer", "name": "python", "private_bytes": MIB, "swap_bytes": size}
+    return {"host_memory": [row]}
+
+
+def on_device(
+    busy: float, stacks: list[tuple[tuple[str, ...], int]] | None = None, **columns: Any
+) -> Make:
+    """A training that keeps an accelerator busy for a part of each step."""
+    times = [{"step": s, "depth": 0, "stage": "forward", "device_s": 0.1 * busy} for s in range(60)]
+    made = steps(60, **{"device_s": 0.1, "host_bound": True, **columns})
+    return lambda: facts({"steps": made, "device_times": times}, stacks=stacks)
+
+
+def at(text: str, count: int, *below: str) -> tuple[tuple[str, ...], int]:
+    """Samples at the line of this file that has a text."""
+    return ("thread (1): MainThread", f"train ({__file__}:{line(text)})", *below), count
+
+
+def a_script(loss: Any, model: Any, torch: Any) -> None:
+    """Lines that `at` finds; nobody calls it."""
+    print(loss.item())
+    torch.cuda.empty_cache()
+    loss = model(loss)
+
+
+def reserved(reserved: float, peak: float, total: float = 80.0) -> Make:
+    """Memory of a device of 80 GiB, as its allocator holds it."""
+    row = {"phase": "after_step", "device": "cuda:0", "device_total_bytes": int(total * GIB),
+           "allocated_bytes": GIB, "reserved_bytes": int(reserved * GIB)}  # fmt: skip
+    rows = [{**row, "step": s, "peak_bytes": int(peak * GIB) if s == 3 else GIB} for s in range(9)]
+    return lambda: facts({"memory": rows})
+
+
+def objects(calls: int, *below: str) -> Make:
+    """Steps whose ranks gather something, and a sample of where."""
+    place = f"{Path(__file__).name}:{line('loss = model(loss)')}"
+    rows = [
+        {"step": s, "op": "all_gather", "caller": place,
+         "duration": 0.01, "wait_ns": 10_000_000, "bytes": 8}
+        for s in range(calls)
+    ]  # fmt: skip
+    stacks = [at("loss = model(loss)", 60, *below), at("print(loss.item())", 40)]
+    return lambda: facts({"steps": steps(60), "collectives": rows}, stacks=stacks)
+
+
+def line(text: str) -> int:
+    """Where a line of this file is."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if line.strip() == text)
+
+
+def trained_meanwhile(table: str, rows: list[dict[str, Any]]) -> Facts:
+    """A record that has rows of steps that ended after the steps were read."""
+    return facts({"steps": steps(40), table: rows})
+
+
+def memory(values: Callable[[int], float]) -> Facts:
+    """Resident memory, step by step."""
+    rows = [
+        {"step": s, "phase": "after_step", "device": "cpu", "resident_bytes": int(values(s))}
+        for s in range(200)
+    ]
+    return facts({"steps": steps(200), "memory": rows}, is_alive=False)
+
+
+def labels(shift: str) -> LabelsAnswer:
+    """What is told of labels."""
+    return LabelsAnswer(
+        origin="the next batch", inputs="tokens", labels="labels", step=1, waited_s=0.0, samples=1,
+        read=1, trained=9, ignored=0, all_ignored=(), same=1.0, next=0.0, previous=0.0, shift=shift,
+        tokenizer=None, texts=(), shown=(),
+    )  # fmt: skip
+
+
+def gradients(count: int = 60, *, live: dict[str, Any] | None = None, **columns: Any) -> Make:
+    """Three steps in which the gradients of two parameters were looked at.
+
+    Args:
+        count: Steps of the training, of which columns are given with `step_` before their name.
+    """
+    base = {"norm": 1.0, "weight_norm": 1.0, "update_ratio": 0.01, "passes": 1, "kept_passes": 1,
+            "numel": 100, "subnormal_share": 0.0, "weight_subnormal_share": 0.0,
+            "state_subnormal_share": 0.0, "model": "model"}  # fmt: skip
+    own = {k: v for k, v in columns.items() if not k.startswith("step_")}
+    of_step = {k.removeprefix("step_"): v for k, v in columns.items() if k.startswith("step_")}
+    made: list[dict[str, Any]] = []
+    for step in range(count - 3, count):
+        for number, name in enumerate(("first.weight", "last.weight")):
+            row = {**base, **own}
+            row = {k: v[number] if isinstance(v, tuple) else v for k, v in row.items()}
+            made.append({**row, "step": step, "parameter": name})
+    all_steps = steps(count, **{"lr": 0.1, "micro_batches": 1, "first_loss": 1.0, **of_step})
+    batches_of = [
+        {"step": row["step"], "micro_batch": n, "loss": of_step.get("part", 1.0),
+         "data_wait_s": of_step.get("wait"), "backward_s": 0.01, "duration": 0.01}
+        for row in all_steps
+        for n in range(row["micro_batches"])
+    ]  # fmt: skip
+    for row in all_steps:
+        row.pop("part", None), row.pop("wait", None)
+    record = {"steps": all_steps, "gradients": made, "micro_batches": batches_of}
+    return lambda: facts(record, live)
+
+
+def warned(message: str, **columns: Any) -> Make:
+    """A training of which torch has warned."""
+    row = {"module": "__main__", "file": "/home/a/train.py", "lineno": 7, "message": message}
+    return lambda: facts({"steps": steps(60, **columns)}, {"warnings": [row]})
+
+
+def bad_since(since: int, **columns: Any) -> Make:
+    """A loss that is NaN since a step, and what a watch found after that, or when it is said."""
+    row = {"step": 150, "module": "head.2", "class": "Log", "stage": "forward", "tensor": "0",
+           "given_max": 4.0, **columns}  # fmt: skip
+    made = steps(200, loss=after(since, 0.5, float("nan")), loss_finite=after(since, True, False))
+    return lambda: facts({"steps": made, "numerics": [row]})
+
+
+def layouts(*given: str, weights: str = "channels_last") -> Make:
+    """A model of convolutions, and how lies what each of them is given."""
+    parameters = [
+        {"model": "model", "parameter": f"{n}.weight", "optimizers": 1, "layout": weights}
+        for n, _ in enumerate(given)
+    ]
+    modules = [
+        {"model": "model", "module": str(n), "class": "Conv2d", "input_layout": layout}
+        for n, layout in enumerate(given)
+    ]
+    return lambda: facts({"steps": steps(60)}, {"parameters": parameters, "modules": modules})
+
+
+def optimizer(**columns: Any) -> Make:
+    """An optimizer that takes much of each step."""
+    row = {"optimizer": "AdamW", "tensors": 200, "device": "cpu", "implementation": "default"}
+    made = steps(60, optimizer_s=0.03)
+    return lambda: facts({"steps": made}, {"optimizers": [{**row, **columns}]})
