@@ -336,10 +336,15 @@ def _ended() -> None:
     global _running
     running, _running = _running, None
     if running is not None:
-        from ..rundir.pruning import shrink
-
         running.end()
-        try_each((lambda: shrink(running.agent.folder), running.keep_interrupt))
+        try_each((lambda: _shrink(running.agent.folder), running.keep_interrupt))
+
+
+def _shrink(folder: ProcessFolder) -> None:
+    """Give back what was reserved and never written."""
+    from ..rundir.pruning import shrink  # not needed before
+
+    shrink(folder)
 
 
 def _forked() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import shlex
 from collections.abc import Callable
@@ -181,8 +182,11 @@ def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[s
 
 
 def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
-    if value is not None:
-        ctx.obj = dataclasses.replace(Target.of(ctx), timeout_s=value)
+    if value is None:
+        return
+    if math.isnan(value):
+        raise click.BadParameter("it must be a number of seconds.")
+    ctx.obj = dataclasses.replace(Target.of(ctx), timeout_s=min(value, _LONGEST_S))
 
 
 def _set_attaches(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
@@ -212,6 +216,8 @@ def _set_variable(ctx: click.Context, parameter: click.Parameter, value: str | N
     os.environ[f"PROBING_{parameter.name}".upper()] = value
 
 
+_LONGEST_S = 10_000_000.0
+"""What the kernel's timers and those of other machines can count to, in place of without an end."""
 _ENDPOINT_OPTION = click.option(
     "-t",
     "--target",

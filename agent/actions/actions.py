@@ -13,7 +13,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from ...errors import ActRefused, ActTimedOut, BadRequest, Busy, NoSuchAction, ProbingError
+from ...errors import (
+    ActRefused,
+    ActTimedOut,
+    BadRequest,
+    Busy,
+    NoSuchAction,
+    NoThread,
+    ProbingError,
+)
 from ...messages.act import ActRequest, Acts, Commit, Undo, asked_of, describe
 from ..audit.audit import ask_hooks
 from ..audit.request_log import Sender
@@ -82,7 +90,12 @@ class Actions:
             self._kept[:] = [
                 k for k in self._kept[:-_MOST_KEPT] if k.undo or not k.outcome
             ] + self._kept[-_MOST_KEPT:]
-        start_thread("act", self._work, kept)
+        try:
+            start_thread("act", self._work, kept)
+        except NoThread:
+            with self._lock:
+                self._kept.remove(kept)
+            raise
         return kept
 
     def commit(self, commit: Commit) -> None:

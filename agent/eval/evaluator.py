@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from ...errors import BadRequest, Busy, NoSuchJob, RequestTooLarge
+from ...errors import BadRequest, Busy, NoSuchJob, NoThread, RequestTooLarge
 from ...messages.common import EvalRequest
 from ...messages.eval import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
 from ..audit.request_log import Sender
@@ -147,7 +147,12 @@ class Evaluator:
                 raise Busy("evals", settings.eval_max_running)
             number, work = self._record.next_number(), make()
             self._in_hand[number] = _InHand(work, sender, code, time.monotonic())
-        start_thread("eval", self._work, number, work, sender, code)
+        try:
+            start_thread("eval", self._work, number, work, sender, code)
+        except NoThread:
+            with self._lock:
+                del self._in_hand[number]
+            raise
         return work
 
     def _work(self, number: int, work: Evaluation | Repetition, sender: Sender, code: str) -> None:

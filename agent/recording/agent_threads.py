@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from ...errors import Busy
+from ...errors import Busy, NoThread
 from .safe_points import AGENT_THREAD_PREFIX
 
 T = TypeVar("T")
@@ -21,11 +21,18 @@ _END_S = 2.0
 
 
 def start_thread(name: str, body: Callable[..., object], *args: object) -> threading.Thread:
-    """Start a thread of the agent's own, which the end of the program does not wait for."""
+    """Start a thread of the agent's own, which the end of the program does not wait for.
+
+    Raises:
+        NoThread: The process may have none more.
+    """
     thread = threading.Thread(
         target=body, args=args, name=f"{AGENT_THREAD_PREFIX}{name}", daemon=True
     )
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:  # so Python says it, whatever the kernel said
+        raise NoThread(str(error)) from None
     return thread
 
 

@@ -341,6 +341,7 @@ class TorchTraining:
         told = [self._recording.names.problem, *(ring.problem for ring in self._rings)]
         told += [source.guard.problem for source in self._sources]
         told += [self._backward_hooks.guard.problem, self._module_names.guard.problem]
+        told.append(self._recording.rows.host.guard.problem)
         return [problem for problem in told if problem]
 
     def source_reports(self) -> list[SourceReport]:

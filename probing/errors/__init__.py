@@ -50,8 +50,9 @@ _SUBJECTS = {
         "RingError"
     ),
     "serving": (
-        "BadHost BadOrigin BadRequest BadToken Busy EvalNotAllowed NoSuchRoute ReadOnlyToken "
-        "RequestTimedOut RequestTooLarge TooManyRequests Vetoed WritingNotAllowed WrongMethod"
+        "BadHost BadOrigin BadRequest BadToken Busy EvalNotAllowed NoSuchRoute NoThread "
+        "ReadOnlyToken RequestTimedOut RequestTooLarge TooManyRequests Vetoed WritingNotAllowed "
+        "WrongMethod"
     ),
 }
 _HOMES = {name: subject for subject, names in _SUBJECTS.items() for name in names.split()}

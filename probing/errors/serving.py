@@ -75,6 +75,20 @@ class Busy(Unreachable):
         super().__init__(f"the agent already has {limit} {what} in hand.")
 
 
+class NoThread(Unreachable):
+    """The process may have no more threads, or has no memory for one."""
+
+    code = "no_thread"
+    status = 503
+    help = (
+        "Its limits on processes and memory (`ulimit -u`, `ulimit -v`, pids.max of its cgroup) say"
+        " how many it may have. What needs no thread still works: `query`, `status`, `backtrace`."
+    )
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the process could not start a thread for it ({why}).")
+
+
 class TooManyRequests(Unreachable):
     """One sender asks more often than it may."""
 

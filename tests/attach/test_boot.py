@@ -166,6 +166,33 @@ def test_a_torch_that_cannot_be_imported_is_told_as_without_us(kind: str, tmp_pa
     assert told[0][0] == 1
 
 
+_SPOILT = """
+from probing import _boot
+_boot.start()
+import gc, sys, time
+import torch
+model = torch.nn.Linear(2, 2)
+model(torch.zeros(1, 2))
+sys.path[:] = sys.meta_path[:] = []
+time.perf_counter_ns = lambda: 1 / 0
+gc.collect()
+print("through")
+"""
+
+
+@pytest.mark.torch
+def test_a_python_that_the_program_has_spoilt_is_no_reason_to_print(tmp_path: Path) -> None:
+    """Clocks that fail and imports that find nothing, also at the end: nothing is said of ours."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SPOILT],
+        env=clean_env(tmp_path / "home", PROBING="1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "through\n", "")
+
+
 FAILING_SCRIPTS = {
     "an exception": "def fail():\n    1 / 0\nfail()\n",
     "a hook": "import sys\nsys.excepthook = lambda *a: print(a[1], a[2].tb_lineno)\n1 / 0\n",

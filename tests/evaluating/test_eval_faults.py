@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,17 @@ def test_code_that_ends_the_process_is_on_record(
     sql = "SELECT code, state, uid IS NOT NULL AND pid IS NOT NULL AS who FROM python.evals"
     row = {"code": code, "state": None, "who": True}
     fault.equals(f"{way}: on record", [row], job.query(sql).to_pylist())
+
+
+def test_no_thread_takes_no_place(tmp_path: Path) -> None:
+    """Where the process may have no thread more, evals and actions say so, each time anew."""
+    target = start_training(home=tmp_path / "home", cwd=tmp_path, PROBING_EVAL_MAX_RUNNING="2")
+    try:
+        too_much = "import threading; threading.stack_size(1 << 46)"  # as where memory is short
+        assert target.run(str(target.pid), "eval", too_much).returncode == 0
+        told = [target.run(str(target.pid), "eval", "1").stderr for _ in range(4)]
+        told.append(target.run(str(target.pid), "act", "lr", "0.1").stderr)
+        assert all("could not start a thread for it" in words for words in told), told
+        target.wait_for_step(target.step() + 2)
+    finally:
+        target.reap()

@@ -201,8 +201,8 @@ def test_damaged_names_lead_nowhere(damaged: ProcessFolder, fault: faults.Reache
     fault.equals("a damaged names file: readings that lost rows", 0, lost)
 
 
-MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 400, 2_500, 20
-"""How many, in each of four tests by night, and one in how many is asked by a statement, which
+MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 400, 500, 20
+"""How many, in each of twenty tests by night, and one in how many is asked by a statement, which
 takes longer."""
 TABLES = (TORCH_TRACE, STEPS)
 
@@ -228,7 +228,7 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
     ("count", "seed"),
     [
         (MUTATIONS, 7),
-        *(pytest.param(MUTATIONS_BY_NIGHT, seed, marks=pytest.mark.nightly) for seed in range(4)),
+        *(pytest.param(MUTATIONS_BY_NIGHT, seed, marks=pytest.mark.nightly) for seed in range(20)),
     ],
 )
 def test_a_mutated_record_is_right_or_said_to_be_damaged(

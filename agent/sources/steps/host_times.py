@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....safety.guard import Guard
+
 _NS = 1e-9
 COLUMNS = (
     "cpu_s",
@@ -58,9 +60,14 @@ class Reading(NamedTuple):
 
 
 class HostTimes:
-    """Reads the clocks and counters of the training thread, and times Python's collector."""
+    """Reads the clocks and counters of the training thread, and times Python's collector.
+
+    Attributes:
+        guard: What keeps a fault off the training, whose stderr Python would tell it.
+    """
 
     def __init__(self) -> None:
+        self.guard = Guard("garbage collection", self.stop)
         self._gc_ns = 0
         self._since_ns = 0
 
@@ -91,9 +98,12 @@ class HostTimes:
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
         """The collector begins, or has ended."""
-        now = time.perf_counter_ns()
-        if phase == "start":
-            self._since_ns = now
-        elif self._since_ns:
-            self._gc_ns += now - self._since_ns
-            self._since_ns = 0
+        try:
+            now = time.perf_counter_ns()
+            if phase == "start":
+                self._since_ns = now
+            elif self._since_ns:
+                self._gc_ns += now - self._since_ns
+                self._since_ns = 0
+        except Exception:  # noqa: BLE001 - a clock that the program has put in place of Python's
+            self.guard.fault()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from probing import __version__
 from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
+from probing.cli.ask.time_limit import within
 from probing.cli.commands.tables import find_table
 from probing.cli.group import COMMANDS, probing
 from probing.cli.main import run
@@ -126,7 +128,15 @@ def test_wrong_words_get_one_sentence(words: list[str], sentence: str) -> None:
     assert fault(*words) == sentence
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "soon"])
+@pytest.mark.parametrize("limit", ["inf", "1e400", "1e300", "1e15"])
+def test_a_time_limit_without_an_end_is_one(limit: str) -> None:
+    """What no timer of the kernel can count to is a very long time, and no internal error."""
+    _, command = parse("--timeout", limit, "x", "backtrace")
+    with within(Target.of(command).timeout_s or 0, grace_s=5.0):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 86_400
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "soon", "nan"])
 def test_time_limit_must_be_positive(limit: str) -> None:
     """A time limit that no answer can keep is refused."""
     assert "--timeout" not in fault("x", "backtrace", "--timeout", limit)
