@@ -118,7 +118,10 @@ def _changes(allocations: Iterable[Allocation], begin: int, end: int) -> Iterabl
 
 
 def _is_there(one: Allocation, begin: int, end: int) -> bool:
-    """Whether memory was in use at some time of a step."""
+    """Whether memory was in use at some time of a step.
+
+    Of what was there before the recording it is seen as a step ends that it has gone meanwhile.
+    """
     made_ns = 0 if one.is_older else (one.event.time_ns or 0)
-    is_freed_before = one.end is not None and (one.freed_ns or 0) < begin
+    is_freed_before = one.end is not None and (one.freed_ns or 0) <= begin
     return made_ns < end and not is_freed_before

@@ -19,6 +19,7 @@ _FOR_EVER = 1_000_000
 _SCALE = 0.5
 _COMMANDS = ("memory", "fit", "gradients", "profile", "act lr", "undo")
 _PEAK_TOLERANCE = 0.03
+_STEPS_DIFFER = 1.1
 _STEPS_OF_PEAKS = 8
 
 
@@ -107,8 +108,8 @@ def _judge_memory(script: Running) -> Cell:
 
 def _judge_fit(script: Running, peaks: Sequence[int]) -> Cell:
     """A step is predicted to take what one takes, within 3 %, or it is said why it is not."""
-    if not peaks or max(peaks) == min(peaks) == 0:
-        return not_asked("fit")
+    if not peaks or max(peaks) > _STEPS_DIFFER * min(peaks):
+        return not_asked("fit")  # nobody knows which of them it is held against
     said = command(str(script.pids[0]), "fit", "--format", "json")
     if said.code == 4 and "cannot be predicted" in said.err:
         return declined("fit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from probing.messages.fit import FitRequest, FitShape
 
 pytestmark = pytest.mark.anypython
 
-WEIGHTS, ACTIVATION, GRADIENT, SCRATCH = 1000, 400, 300, 2000
+WEIGHTS, ACTIVATION, GRADIENT, SCRATCH, OUTPUT = 1000, 400, 300, 2000, 5000
 FACTS: dict[str, Any] = {
     "model": "M", "device": "cpu", "micro_batches": 1, "blocks": None, "block_class": None,
     "config_field": None, "loss": "", "measured_bytes": None, "fixed_bytes": None,
@@ -61,6 +62,20 @@ def test_only_what_a_batch_makes_grows_with_it(step: int) -> None:
     assert large.phase == "forward"
     assert large.parts == {"parameters": WEIGHTS, "activations": 10 * 2 * ACTIVATION}
     assert large.bytes == sum(large.parts.values())
+
+
+def test_what_was_let_go_of_in_an_earlier_step_is_in_no_later_one() -> None:
+    """What was there before the recording is seen to have gone as a step ends, and not before."""
+    whole = recording()
+    events = [
+        event(EXISTING, 9, OUTPUT, 0, "other"),
+        *whole.events,
+        event("free", 9, OUTPUT, 200, "other"),
+    ]
+    events.sort(key=lambda one: one.time_ns or 0)
+    first, second = curves_of(dataclasses.replace(whole, events=tuple(events)), 0)
+    assert first.peak().bytes == curve(7).peak().bytes + OUTPUT
+    assert second.peak().bytes == curve(8).peak().bytes
 
 
 def test_one_size_is_held_against_another_that_was_measured_too() -> None:
