@@ -79,6 +79,7 @@ class Agent:
         self.problems: list[str] = []
         self._place: Place | None = None
         self._card_facts: tuple[int, int, int] | None = None
+        self._launcher_log = process.error_log(os.getppid()) or process.error_log(os.getpid())
         self._started_ns = time.time_ns()
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
@@ -296,6 +297,7 @@ class Agent:
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
             error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
+            launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
         )
 

@@ -13,7 +13,7 @@ from ...messages.common import LiveRows
 from ...tables import PARAMETERS
 from .calls.class_names import class_name, unwrap
 from .calls.module_names import outermost, walk
-from .model.tensor_facts import name_of, sizes_of
+from .model.tensor_facts import layout_of, name_of, sizes_of
 from .steps.found import found_optimizers, found_roots
 from .torch_types import Module, Optimizer
 
@@ -115,6 +115,7 @@ def _row(
         held.bytes,
         name_of(parameter.dtype),
         str(parameter.device),
+        layout_of(parameter),
         bool(parameter.requires_grad),
         gradient is not None if parameter.is_leaf else None,
         None if gradient is None else _version(gradient),

@@ -107,6 +107,11 @@ MODULES = Table(
             "What they take. A module that returns many times as much expands its batch.",
         ),
         text(
+            "input_layout",
+            "How those of them with four dimensions lie in memory: `contiguous`, `channels_last`,"
+            " `either` where that is the same, as with one channel, `strided`. NULL without any.",
+        ),
+        text(
             "output_shapes",
             "The shapes of the tensors that this call returned, also out of tuples, dictionaries"
             " and dataclasses.",
@@ -150,6 +155,11 @@ PARAMETERS = Table(
         size("bytes", "What they take."),
         text("dtype", "Its type."),
         text("device", "Where it is."),
+        text(
+            "layout",
+            "How it lies in memory, of four dimensions, as `input_layout` of python.modules has it;"
+            " else NULL.",
+        ),
         flag("trainable", "Whether it requires a gradient."),
         flag(
             "has_gradient",

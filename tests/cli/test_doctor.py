@@ -91,7 +91,8 @@ def test_a_healthy_training_has_nothing(ailing: Callable[[str, int], Target]) ->
     assert {"progress", "loss", "gradients", "parameters", "threads and processes"} <= set(
         report["healthy"]
     )
-    assert ["tf32-off"] in [missed["rules"] for missed in report["not_looked_at"]]
+    missed = {rule for one in report["not_looked_at"] for rule in one["rules"]}
+    assert {"tf32-off", "synchronises", "host-bound"} <= missed
     assert report["steps"] >= 100
     checked = target.run("--timeout", LONG_S, str(target.pid), "doctor", "--check", "likely")
     assert checked.returncode == 0, checked.stdout
@@ -168,6 +169,18 @@ def test_what_looks_like_lost_gradients_is_healthy(program: Start, way: str) -> 
     assert "denormals" not in {found["rule"] for found in report["findings"]}
 
 
+@pytest.mark.parametrize(("way", "is_lost"), [("lost", True), ("kept", False)])
+def test_channels_last_is_lost_between_convolutions(
+    program: Start, way: str, *, is_lost: bool
+) -> None:
+    """What undoes it is told; a batch that the first convolution puts right is not."""
+    target = program("imaging", way)
+    target.wait_for_step(30)
+    rules = {one["rule"]: one["summary"] for one in examine(target)["findings"]}
+    assert ("channels-last-lost" in rules) is is_lost
+    assert not is_lost or "3 of 3 convolutions" in rules["channels-last-lost"]
+
+
 def test_what_piles_up_is_named(ailing: Callable[[str, int], Target]) -> None:
     """Descriptors, threads, children and files in shared memory that come one by one are found."""
     target = ailing("piling", 640)
@@ -194,6 +207,21 @@ def test_a_hang_comes_first_and_the_exit_code_tells(program: Start) -> None:
     markdown = target.run(str(target.pid), "doctor", "--format", "markdown").stdout
     assert markdown.startswith("# What is wrong with")
     assert "**certain**, `hang`" in markdown
+
+
+def test_a_dead_producer_is_named_with_its_error(program: Start) -> None:
+    """A training that waits for what nobody brings any more is told with the thread that did."""
+    target = program("fed")
+    target.wait_for_step(30)
+
+    def hangs() -> str:
+        found = examine(target)["findings"]
+        return str(found[0]["summary"]) if found and found[0]["certainty"] == "certain" else ""
+
+    words = wait_until(hangs, "a hang that is certain")
+    assert "waiting for an item from a queue" in words
+    assert "its thread producer ended with an unhandled KeyError: 30" in words
+    assert "fed.py:18 in produce" in words
 
 
 def test_a_killed_training_is_told_from_its_record(ailing: Callable[[str, int], Target]) -> None:

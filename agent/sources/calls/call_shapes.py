@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ..model.tensor_facts import joined, name_of
+from ..model.tensor_facts import joined, layout_of, name_of
 
 _MOST_TENSORS = 64
 _SHOWN = 8
@@ -27,11 +27,13 @@ class Tensors(NamedTuple):
         named: Where each stands in it, and its shape.
         dtypes: Their types, each once; None without any tensor.
         bytes: What they take; None where that is not known.
+        layouts: How those with four dimensions lie, each way once; None without any.
     """
 
     named: tuple[tuple[str, tuple[int, ...]], ...]
     dtypes: str | None
     bytes: int | None
+    layouts: str | None = None
 
     @property
     def text(self) -> str | None:
@@ -48,7 +50,7 @@ class Tensors(NamedTuple):
 
 def read_tensors(value: object, torch: ModuleType) -> Tensors:
     """Shapes and types of all tensors in a value."""
-    named, dtypes, total = [], [], 0
+    named, dtypes, layouts, total = [], [], [], 0
     is_known = True
     for name, tensor in _tensors_in(value, "", torch.Tensor, _DEEPEST):
         try:
@@ -59,10 +61,13 @@ def read_tensors(value: object, torch: ModuleType) -> Tensors:
             continue
         named.append((name, shape))
         dtypes.append(name_of(tensor.dtype))
+        layouts.append(layout_of(tensor))
         total += size
         if len(named) == _MOST_TENSORS:
             break
-    return Tensors(tuple(named), joined(dtypes), total if named and is_known else None)
+    known = [layout for layout in layouts if layout is not None]
+    total_bytes = total if named and is_known else None
+    return Tensors(tuple(named), joined(dtypes), total_bytes, joined(known))
 
 
 def _tensors_in(value: object, name: str, kind: type, depth: int) -> Iterator[tuple[str, Any]]:

@@ -190,13 +190,14 @@ def _dropout_of(module: Module) -> float | None:
 def _observed_cells(seen: Observed | None) -> Row:
     """The columns that an observed forward fills."""
     if seen is None:
-        return (None,) * 10
+        return (None,) * 11
     given, returned = seen.given, seen.returned
     return (
         seen.calls,
         given.text if given else None,
         given.dtypes if given else None,
         given.bytes if given else None,
+        given.layouts if given else None,
         returned.text if returned else None,
         returned.dtypes if returned else None,
         returned.bytes if returned else None,

@@ -6,10 +6,13 @@ gradients are required, and nothing else. An answer that torch refuses is NULL.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..torch_types import Tensor
+
+_IMAGES = 4
 
 
 class Sizes(NamedTuple):
@@ -45,6 +48,20 @@ def sizes_of(tensors: Iterable[Tensor]) -> Sizes:
 def name_of(dtype: object) -> str:
     """A type of numbers as people write it."""
     return str(dtype).removeprefix("torch.")
+
+
+def layout_of(tensor: Any) -> str | None:
+    """How a tensor of four dimensions lies in memory; None of any other."""
+    try:
+        if tensor.dim() != _IMAGES:
+            return None
+        last = sys.modules["torch"].channels_last
+        plain, is_last = tensor.is_contiguous(), tensor.is_contiguous(memory_format=last)
+    except (RuntimeError, ValueError, TypeError):
+        return None
+    if plain and is_last:
+        return "either"
+    return "contiguous" if plain else "channels_last" if is_last else "strided"
 
 
 def joined(names: Sequence[str]) -> str | None:

@@ -32,7 +32,8 @@ _BATCHES = (
 _MICRO_BATCHES = (
     "SELECT step, min(size) AS least, max(size) AS most, count(*) AS number"
     " FROM (SELECT step, coalesce(tokens, CASE WHEN varies THEN elements END, samples) AS size"
-    "  FROM (SELECT *, min(elements) OVER one <> max(elements) OVER one AS varies"
+    "  FROM (SELECT step, tokens, samples, elements,"
+    "   min(elements) OVER one <> max(elements) OVER one AS varies"
     "   FROM python.micro_batches WHERE duration IS NOT NULL"
     "   WINDOW one AS (PARTITION BY micro_batch)))"
     " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
@@ -277,6 +278,7 @@ RULES = (
         gravity=66,
         fix="Make the iterator once for each epoch, outside of the loop: `for batch in loader`.",
         next='probing ENDPOINT query "SELECT step, loader, batch FROM python.batches LIMIT 20"',
+        asks=(_BATCHES,),
         look=_same_first_batch,
     ),
     Rule(
@@ -307,6 +309,7 @@ RULES = (
         source="https://huggingface.co/blog/gradient_accumulation",
         next='probing ENDPOINT query "SELECT step, micro_batch, samples, tokens, elements,'
         ' loss FROM python.micro_batches ORDER BY seq DESC LIMIT 20"',
+        asks=(_MICRO_BATCHES,),
         look=_uneven_micro_batches,
     ),
 )

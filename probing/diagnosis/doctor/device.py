@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...units import duration, size
-from .facts import Facts, HotLine, Steps, percent
+from .facts import Facts, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
+from .hot_lines import HotLine
 from .speed import in_words
 
 _IDLE = 0.6
@@ -198,6 +199,7 @@ RULES = (
         " first.",
         source="https://pytorch.org/docs/stable/notes/cuda.html",
         next="probing ENDPOINT memory",
+        asks=(_RESERVED,),
         look=_fragmented,
     ),
 )

@@ -170,6 +170,7 @@ def examine(
     def look(process: Process, member: Member) -> None:
         facts = Facts(process, member, verdicts[id(member)], live_s=_LIVE * within_s)
         facts.leave_out_steps_since(began_ns)
+        facts.prepare(sql for rule in RULES for sql in rule.asks)
         judged = _Judged(member, facts, [], {})
         begun.append(judged)
         _judge(judged, is_thorough=is_thorough)

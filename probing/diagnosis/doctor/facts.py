@@ -8,14 +8,10 @@ that hangs costs one limit and not ten.
 from __future__ import annotations
 
 import functools
-import linecache
 import math
 import os
-import re
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +21,7 @@ from ...errors import ProbingError, TimedOut, Unreachable
 from ...linux.processors import processor_times
 from ...tables import STEP_PHASES
 from .findings import NotLookedAt
+from .hot_lines import HotLine, lines_in
 from .series import Floats
 
 if TYPE_CHECKING:
@@ -62,31 +59,9 @@ _STEPS = (
 _EVER = (1 << 63) - 1
 _STARTING_NS = 3_000_000_000
 """A command loads its libraries before it asks, which on few processors slows the training."""
+_AS_LIST = "(SELECT list(x) FROM ({}) AS x) AS q{}"
 _CROWDED = 25.0
 """Percent of the last ten seconds in which something waited for a processor."""
-_LIBRARIES = re.compile(
-    r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
-)
-_FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HotLine:
-    """A line of the program's own code, and what part of the samples it was in.
-
-    Attributes:
-        share: From 0 to 1.
-        inner: The innermost function at most of those moments, such as ``gc.collect``.
-        below: The functions of libraries that it was in, at most of those moments.
-        source: The line itself; empty where its file is not to be had.
-    """
-
-    func: str
-    place: str
-    share: float
-    inner: str = ""
-    below: tuple[str, ...] = ()
-    source: str = ""
 
 
 class Steps:
@@ -179,6 +154,7 @@ class Facts:
         self._live_s, self._end = live_s, time.monotonic() + live_s
         self._until = _EVER
         self._known: dict[str, Any] = {}
+        self._together: tuple[str, ...] = ()
         self._silent: str | None = None
         folder = self.folder
         self.is_alive = folder.is_alive() if folder is not None else member.is_alive is not False
@@ -256,7 +232,24 @@ class Facts:
         Raises:
             NotLookedAt: There is no record, or none of that kind.
         """
+        if sql in self._together and sql not in self._known:
+            self._ask_together()
         return self._once(sql, lambda: self._process.query(sql).to_pylist())
+
+    def prepare(self, statements: Iterable[str]) -> None:
+        """Have statements asked in one, once any of them is: most of what one costs is one."""
+        self._together = tuple(dict.fromkeys(statements))
+
+    def _ask_together(self) -> None:
+        """Ask what was prepared; where that fails, each is asked by itself."""
+        asked, self._together = self._together, ()
+        parts = (_AS_LIST.format(sql, n) for n, sql in enumerate(asked))
+        try:
+            found = self._process.query("SELECT " + ", ".join(parts)).to_pylist()[0]
+        except ProbingError:
+            return
+        for number, sql in enumerate(asked):
+            self._known.setdefault(sql, found[f"q{number}"] or [])
 
     def live(self, table: str) -> list[dict[str, Any]]:
         """The rows of a live table.
@@ -331,7 +324,7 @@ class Facts:
             if self.folder is None:
                 raise NotLookedAt("only a command on its own machine can sample it")
             samples = self._process.sample(_SAMPLED_S, hz=_HZ, idle=True)
-            return _hot_lines(samples.stacks)
+            return lines_in(samples.stacks)
 
         return self._once("hot lines", sample)
 
@@ -350,37 +343,6 @@ class Facts:
         if isinstance(found, NotLookedAt):
             raise found
         return found  # type: ignore[no-any-return]
-
-
-def _hot_lines(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
-    """The lines of the program in the main thread's stacks, by their share."""
-    main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
-    total = sum(number for _, number in main)
-    counts: Counter[tuple[str, str, str]] = Counter()
-    below: dict[tuple[str, str, str], Counter[str]] = {}
-    inner: dict[tuple[str, str, str], Counter[str]] = {}
-    for frames, number in main:
-        places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
-        own = [place for place, one in enumerate(places) if not _LIBRARIES.search(one["file"])]
-        if not own:
-            continue
-        line = places[own[-1]]
-        key = line["func"], line["file"], line["line"]
-        counts[key] += number
-        inner.setdefault(key, Counter())[places[-1]["func"]] += number
-        for name in {one["func"] for one in places[own[-1] + 1 :]}:
-            below.setdefault(key, Counter())[name] += number
-    return [
-        HotLine(
-            func=key[0],
-            place=f"{key[1].rpartition('/')[2]}:{key[2]}",
-            share=number / total,
-            inner=inner[key].most_common(1)[0][0],
-            below=tuple(n for n, count in below.get(key, {}).items() if count >= number / 2),
-            source=linecache.getline(key[1], int(key[2])).strip(),
-        )
-        for key, number in counts.most_common()
-    ]
 
 
 def may_hang(verdict: Verdict) -> bool:

@@ -75,6 +75,7 @@ class Rule:
         source: What the advice is taken from.
         next: The command that shows more; ``ENDPOINT`` stands for the process.
         look: What finds it.
+        asks: Statements that the look always asks of the record: all rules' are asked together.
         cost_s: How long that takes beyond a query: it waits for steps of the training, or for time
             to pass. What costs less is looked at first.
 
@@ -92,6 +93,7 @@ class Rule:
     next: str
     look: Callable[[Facts], Iterable[Sign]]
     source: str = ""
+    asks: tuple[str, ...] = ()
     cost_s: float = 0.0
 
 

@@ -300,6 +300,7 @@ RULES = (
         fix=_FIND_FIRST,
         source="https://pytorch.org/docs/stable/notes/numerical_accuracy.html",
         next="probing ENDPOINT arm nan --steps 3",
+        asks=(SINCE,),
         look=_not_finite,
     ),
     Rule(

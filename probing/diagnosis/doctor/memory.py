@@ -28,6 +28,12 @@ _WATCH_S = 4.0
 _LARGE_RISE = 256 * MIB
 _RISE_PART = 0.2
 _NEAR = 0.9
+_NEWEST = (
+    "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
+    " node_total_bytes, device, peak_bytes, device_total_bytes, cgroup_oom_kills"
+    " FROM python.memory ORDER BY seq DESC LIMIT 1"
+)
+_LAST_OOM = "SELECT * FROM python.ooms ORDER BY seq DESC LIMIT 1"
 _LARGE_ACTIVATION = 64 * MIB
 _OF_ALL = 0.6
 
@@ -122,11 +128,7 @@ def _watch(facts: Facts, limit_s: float) -> LeakReport:
 
 def _near_limit(facts: Facts) -> Iterator[Sign]:
     """Memory is near its limit."""
-    rows = facts.rows(
-        "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
-        " node_total_bytes, device, peak_bytes, device_total_bytes, cgroup_oom_kills"
-        " FROM python.memory ORDER BY seq DESC LIMIT 1"
-    )
+    rows = facts.rows(_NEWEST)
     if not rows:
         raise NotLookedAt("no row in python.memory")
     row = rows[0]
@@ -170,7 +172,7 @@ def _one_activation(facts: Facts) -> Iterator[Sign]:
 
 def _out_of_memory(facts: Facts) -> Iterator[Sign]:
     """An allocation has failed."""
-    rows = facts.rows("SELECT * FROM python.ooms ORDER BY seq DESC LIMIT 1")
+    rows = facts.rows(_LAST_OOM)
     if not rows:
         return
     row = rows[0]
@@ -197,6 +199,7 @@ RULES = (
         fix="`probing PID oom` names what was there, and `probing PID fit` what would fit.",
         source="https://pytorch.org/docs/stable/notes/cuda.html",
         next="probing ENDPOINT oom",
+        asks=(_LAST_OOM,),
         look=_out_of_memory,
     ),
     Rule(
@@ -225,6 +228,7 @@ RULES = (
         gravity=75,
         fix="See who takes it, and give it more or take less.",
         next='probing ENDPOINT query "SELECT * FROM python.host_memory"',
+        asks=(_NEWEST,),
         look=_near_limit,
     ),
     Rule(

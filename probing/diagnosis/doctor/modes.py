@@ -12,6 +12,17 @@ from .findings import NotLookedAt, Rule, Sign
 from .gradients import LONGEST_STEP_S, Row, listed
 
 _MOST_NUMBERS = 20_000_000
+_CALLED = (
+    "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
+    " FROM python.torch_trace t WHERE depth = 0 AND stage = 'forward' AND NOT EXISTS (FROM"
+    " python.evaluations e WHERE t.start_ns BETWEEN e.start_ns AND e.start_ns +"
+    " coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
+)
+_EVALUATED = (
+    "SELECT t.model, count(*) AS calls, min(e.step) AS step FROM python.torch_trace t JOIN"
+    " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
+    " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training GROUP BY ALL"
+)
 _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 
 
@@ -60,12 +71,7 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
 
 def _modes(facts: Facts) -> list[Row]:
     """How often each root was called in which mode, with and without a step around it."""
-    return facts.rows(
-        "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
-        " FROM python.torch_trace t WHERE depth = 0 AND stage = 'forward' AND NOT EXISTS (FROM"
-        " python.evaluations e WHERE t.start_ns BETWEEN e.start_ns AND e.start_ns +"
-        " coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
-    )
+    return facts.rows(_CALLED)
 
 
 def _with_modes(facts: Facts, model: str) -> list[str]:
@@ -108,11 +114,7 @@ def _evaluation_mode(facts: Facts) -> Iterator[Sign]:
 
 def _training_mode(facts: Facts) -> Iterator[Sign]:
     """A model is evaluated in training mode."""
-    rows = facts.rows(
-        "SELECT t.model, count(*) AS calls, min(e.step) AS step FROM python.torch_trace t JOIN"
-        " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
-        " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training GROUP BY ALL"
-    )
+    rows = facts.rows(_EVALUATED)
     for row in rows:
         if row["calls"] < 5 or row["model"] not in _trained(facts):
             continue
@@ -145,6 +147,7 @@ RULES = (
         source="https://pytorch.org/docs/stable/notes/autograd.html",
         next='probing ENDPOINT query "SELECT model, training, max(step) FROM python.torch_trace'
         ' WHERE depth = 0 GROUP BY ALL"',
+        asks=(_CALLED,),
         look=_evaluation_mode,
     ),
     Rule(
@@ -158,6 +161,7 @@ RULES = (
         gravity=61,
         fix="Call model.eval() before an evaluation, and model.train() after it.",
         next='probing ENDPOINT query "SELECT * FROM python.evaluations ORDER BY step DESC LIMIT 5"',
+        asks=(_EVALUATED,),
         look=_training_mode,
     ),
     Rule(

@@ -14,6 +14,7 @@ from .findings import NotLookedAt, Rule, Sign
 
 _LOOK_S = 2.0
 _MANY_FRAMES = 8
+_LAYOUTS_S = 3.0
 _LARGE_OPTIMIZER = 0.25
 _MANY_TENSORS = 50
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -132,6 +133,28 @@ def _is_loop(row: dict[str, Any]) -> bool:
     return bool(row["implementation"] == "for-loop" or is_default)
 
 
+def _channels_last(facts: Facts) -> Iterator[Sign]:
+    """A model lies with its channels last, and what comes to its convolutions does not."""
+    rows = [row for row in facts.live("parameters") if row["optimizers"] and row["layout"]]
+    if not any(row["layout"] == "channels_last" for row in rows):
+        return
+    own = {(row["model"], row["parameter"].rpartition(".")[0]) for row in rows}
+    called = facts.ask("layouts", lambda: facts.process.live("modules", wait_s=_LAYOUTS_S).dicts())
+    convolutions = [row for row in called if (row["model"], row["module"]) in own]
+    given = [row for row in convolutions if row["input_layout"] is not None]
+    lost = [row for row in given if row["input_layout"] == "contiguous"]
+    if not lost or lost == given[:1]:
+        return  # the batch alone: the first convolution puts it right
+    yield Sign(
+        certainty="likely" if 2 * len(lost) >= len(given) else "possible",
+        summary=f"Channels-last is lost on the way: the weights lie so, and"
+        f" {len(lost)} of {len(given)} convolutions are given tensors that do not, first"
+        f" {lost[0]['module']} ({lost[0]['class']})",
+        evidence=("`input_layout` of python.modules, in one forward pass",),
+        weight=len(lost) / len(given),
+    )
+
+
 def _tf32(facts: Facts) -> Iterator[Sign]:
     """Matrices of float32 are multiplied without TF32 on a device that has it."""
     environment = facts.environment
@@ -237,6 +260,22 @@ RULES = (
         next='probing ENDPOINT query "SELECT optimizer, implementation, tensors, device'
         ' FROM python.optimizers"',
         look=_unfused,
+    ),
+    Rule(
+        name="channels-last-lost",
+        group="slow",
+        subject="set-up",
+        symptom="A model in channels-last is no faster, or slower, than it was before.",
+        evidence="`layout` of python.parameters is channels_last, and `input_layout` of"
+        " python.modules contiguous for convolutions behind the first; likely for half of them.",
+        certainty="likely",
+        gravity=32,
+        fix="Convert the batch, too: images.to(memory_format=torch.channels_last); and keep what is"
+        " between from view, reshape and permute.",
+        source="https://pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
+        next='probing ENDPOINT query "SELECT module, class, input_layout FROM python.modules"',
+        look=_channels_last,
+        cost_s=1.0,
     ),
     Rule(
         name="tf32-off",

@@ -43,9 +43,11 @@ _CALLED = (
     " GROUP BY ALL ORDER BY total DESC"
 )
 _MODULES = (
-    "SELECT module, class, root, max(depth) AS depth, count(*) AS calls, sum(duration) AS total"
-    " FROM python.torch_trace WHERE stage = 'forward' AND duration IS NOT NULL"
-    " AND step BETWEEN {first} AND {last} GROUP BY ALL"
+    "SELECT model, module, class, root, max(depth) AS depth, count(*) AS calls,"
+    " sum(duration) AS total FROM python.torch_trace t"
+    " WHERE stage = 'forward' AND duration IS NOT NULL AND step BETWEEN {first} AND {last}"
+    " AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns"
+    " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
 )
 
 
@@ -230,7 +232,9 @@ def _heaviest(rows: list[dict[str, Any]], whole: float) -> dict[str, Any] | None
     below = [
         row["total"]
         for row in inner
-        if row["module"].startswith(f"{found['module']}.") and row["depth"] == found["depth"] + 1
+        if row["model"] == found["model"]
+        and row["module"].startswith(f"{found['module']}.")
+        and row["depth"] == found["depth"] + 1
     ]
     return found if sum(below) < found["total"] / 2 else None
 

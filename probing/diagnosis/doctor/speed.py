@@ -14,8 +14,9 @@ import numpy as np
 from ...tables import STEP_PHASES
 from ...units import duration
 from ..leaks.series import Point, classify
-from .facts import WINDOW, Facts, HotLine, Steps, percent
+from .facts import WINDOW, Facts, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
+from .hot_lines import HotLine
 from .series import last_change
 
 _PHASE_WORDS = {

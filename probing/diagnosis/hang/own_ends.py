@@ -41,7 +41,7 @@ def how_ended(
         if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
             text = describe(crash)
             if state != "dead":
-                text = text.replace("it ended with", "its main thread ended with")
+                text = _of_living(crash)
             return text, crash.when_ns, not _is_of_peers(crash)
         if state == "dead":
             found = ending_of(process.folder, _last_memory(process, notes))
@@ -50,6 +50,14 @@ def how_ended(
         note = trace.note if trace is not None else None
         return note, None, not (note and says_of_peers(note))
     return None, None, True
+
+
+def _of_living(crash: CrashRecord) -> str:
+    """How a thread of a living process has ended, and where."""
+    text = describe(crash).replace("it ended with", "its main thread ended with")
+    frame = next(iter(crash.threads[0].frames), None) if crash.threads else None
+    at = f", at {frame.file.rpartition('/')[2]}:{frame.lineno} in {frame.func}" if frame else ""
+    return text.removesuffix(", which by itself does not end a process") + at
 
 
 def _told_end(

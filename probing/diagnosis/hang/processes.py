@@ -54,7 +54,8 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         text = f"{name} {work_words(evidence)}."
         return _verdict(evidence, case, text, is_hang=False, kind="slow")
     since = f"has not moved for {seconds(still_s)}" + ("" if is_hang else " so far")
-    text = f"{name} {since}, in step {evidence.step}: it {doing}."
+    lost = f"; {evidence.ending}" if evidence.ending else ""  # a thread, as it is alive
+    text = f"{name} {since}, in step {evidence.step}: it {doing}{lost}."
     return _verdict(evidence, case, text, is_hang=is_hang)
 
 

@@ -17,7 +17,7 @@ from probing.diagnosis.doctor.examine import ALL_RULES, RULES
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Sign
 from probing.diagnosis.hang.evidence import Verdict
-from probing.errors import NoLabels, NotAnswering
+from probing.errors import NoLabels, NotAnswering, SqlError
 from probing.messages.common import Armed, ArmedAnswer
 from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
@@ -78,6 +78,7 @@ class MadeProcess:
         self.folder = _Here() if is_here or stacks is not None else None
         self._live, self._is_silent = live, is_silent
         self.asked: list[str] = []
+        self.queries = 0
         self._database = duckdb.connect()
         for schema in ("python", "probing"):
             self._database.execute(f"CREATE SCHEMA {schema}")
@@ -105,7 +106,11 @@ class MadeProcess:
 
     def query(self, sql: str) -> _Rows:
         """The rows of a query."""
-        found = self._database.execute(sql)
+        self.queries += 1
+        try:
+            found = self._database.execute(sql)
+        except duckdb.BinderException as error:
+            raise SqlError(str(error)) from error
         names = [description[0] for description in found.description or ()]
         return _Rows([dict(zip(names, row, strict=True)) for row in found.fetchall()])
 

@@ -244,6 +244,19 @@ def bad_since(since: int, **columns: Any) -> Make:
     return lambda: facts({"steps": made, "numerics": [row]})
 
 
+def layouts(*given: str, weights: str = "channels_last") -> Make:
+    """A model of convolutions, and how lies what each of them is given."""
+    parameters = [
+        {"model": "model", "parameter": f"{n}.weight", "optimizers": 1, "layout": weights}
+        for n, _ in enumerate(given)
+    ]
+    modules = [
+        {"model": "model", "module": str(n), "class": "Conv2d", "input_layout": layout}
+        for n, layout in enumerate(given)
+    ]
+    return lambda: facts({"steps": steps(60)}, {"parameters": parameters, "modules": modules})
+
+
 def optimizer(**columns: Any) -> Make:
     """An optimizer that takes much of each step."""
     row = {"optimizer": "AdamW", "tensors": 200, "device": "cpu", "implementation": "default"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,3 +242,20 @@ def test_facts_are_asked_once() -> None:
         return "answer"
 
     assert of.ask("question", ask) == of.ask("question", ask) == "answer"
+
+
+def test_statements_of_all_rules_are_asked_in_one() -> None:
+    """They give what each gives by itself; one that cannot be had keeps none from the others."""
+    rows = [
+        {"step": n, "loader": 0, "batch": n, "duration": 0.1, "failed": False} for n in range(5)
+    ]
+    record = {"steps": steps(40), "batches": rows, "memory": [{"step": 1, "node_used_bytes": 9}]}
+    asks = [sql for rule in examine.RULES for sql in rule.asks]
+    assert len(asks) >= 8
+    alone, together, broken = facts(record), facts(record), facts(record)
+    together.prepare(asks)
+    broken.prepare([*asks, "SELECT no_such_column FROM python.steps"])
+    for sql in asks:
+        assert together.rows(sql) == alone.rows(sql) == broken.rows(sql), sql
+    made: Any = together.process
+    assert made.queries == 1

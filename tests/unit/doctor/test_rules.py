@@ -27,6 +27,7 @@ from .records import (
     evaluated,
     gradients,
     labels,
+    layouts,
     loader,
     memory,
     modes,
@@ -249,9 +250,21 @@ CASES = (
         {"step": s, "start_ns": s, "module": m, "depth": d, "duration": t} for s in range(80)
         for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))),
         "possible", None, "1.0 calls"),
+    Case("one-module", lambda: facts({"steps": steps(40), "torch_trace": trace(*(  # twins
+        {"step": s, "start_ns": s, "model": w, "module": m, "depth": d, "duration": t * share}
+        for s in range(40) for w, share in (("online", 1.0), ("target", 0.05))
+        for m, d, t in (("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))}),
+        "possible", None, "1.0 calls"),
     Case("collectives", lambda: trained_meanwhile("collectives", [
         {"step": s, "op": "all_reduce", "caller": "t.py:9", "duration": 0.02, "wait_ns": 20_000_000,
          "bytes": 9 * MIB} for s in range(80)]), None),
+    Case("one-module", lambda: facts({"steps": steps(40),
+        "evaluations": [{"step": 20, "start_ns": 0, "duration_ns": 10_000}],
+        "torch_trace": trace(*(
+        {"step": s, "start_ns": at, "module": m, "depth": d, "duration": t} for s in range(40)
+        for at in (5_000, 20_000) for m, d, t in (
+            ("Net", 0, 0.04), ("a", 1, 0.03), ("b", 1, 0.005), ("c", 1, 0.004))))}), "possible",
+        None, "1.0 calls"),
     Case("small-batches", of_steps(duration=0.002, samples=1), "possible"),
     Case("small-batches", of_steps(duration=0.2, samples=1), None),
     # memory
@@ -306,6 +319,10 @@ CASES = (
     Case("unfused-optimizer", optimizer(implementation="for-loop", device="cuda:0"), "possible"),
     Case("unfused-optimizer", optimizer(tensors=4), None),
     Case("unfused-optimizer", optimizer(optimizer="Lion"), None),
+    Case("channels-last-lost", layouts("contiguous", "contiguous", "channels_last"), "likely"),
+    Case("channels-last-lost", layouts("either", "contiguous", "channels_last"), "possible"),
+    Case("channels-last-lost", layouts("contiguous", "channels_last", "channels_last"), None),
+    Case("channels-last-lost", layouts("contiguous", "contiguous", weights="either"), None),
     Case("recompiling", environment(compiled_frames="1"), None),
 )  # fmt: skip
 ELSEWHERE = {

@@ -134,15 +134,20 @@ def test_shapes_are_read_without_the_code_of_what_holds_them() -> None:
     x = torch.zeros(2, 3, dtype=torch.float16)
     assert read_tensors(Loud(a=x, b=[x, 5, None]), torch).text == "a=[2, 3], b.0=[2, 3]"
     assert read_tensors((x, {"k": x}), torch).text == "[2, 3], 1.k=[2, 3]"
-    assert read_tensors(x, torch) == (((("", (2, 3))),), "float16", 12)
+    assert read_tensors(x, torch) == (((("", (2, 3))),), "float16", 12, None)
     assert read_tensors([torch.zeros(())] * 100, torch).text == ", ".join(
         [*["[]"] * 8, "and 56 more"]
     )
+    images = torch.zeros(1, 2, 3, 3)
+    last = images.to(memory_format=torch.channels_last)
+    assert read_tensors([images, x], torch).layouts == "contiguous"
+    assert read_tensors([last, last[:, :1]], torch).layouts == "channels_last, strided"
+    assert read_tensors(torch.zeros(4, 2, 1, 1), torch).layouts == "either"
     deep: Any = x
     for _ in range(sys.getrecursionlimit() * 2):
         deep = [deep]
     assert read_tensors(deep, torch).text is None
-    assert read_tensors("text", torch) == ((), None, None)
+    assert read_tensors("text", torch) == ((), None, None, None)
 
 
 def _einsum(equation: str, *args: Any) -> Any:

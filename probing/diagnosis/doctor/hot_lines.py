@@ -1,0 +1,67 @@
+"""Lines of the program that its training thread was in, from samples of its stacks.
+
+Rules of this file: pure functions, but for the text of a line, which is read from its file.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LIBRARIES = re.compile(
+    r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
+)
+_FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotLine:
+    """A line of the program's own code, and what part of the samples it was in.
+
+    Attributes:
+        share: From 0 to 1.
+        inner: The innermost function at most of those moments, such as ``gc.collect``.
+        below: The functions of libraries that it was in, at most of those moments.
+        source: The line itself; empty where its file is not to be had.
+    """
+
+    func: str
+    place: str
+    share: float
+    inner: str = ""
+    below: tuple[str, ...] = ()
+    source: str = ""
+
+
+def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
+    """The lines of the program in the main thread's stacks, by their share."""
+    main = [(frames, n) for frames, n in stacks if "MainThread" in frames[0]] or list(stacks)
+    total = sum(number for _, number in main)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    below: dict[tuple[str, str, str], Counter[str]] = {}
+    inner: dict[tuple[str, str, str], Counter[str]] = {}
+    for frames, number in main:
+        places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
+        own = [place for place, one in enumerate(places) if not _LIBRARIES.search(one["file"])]
+        if not own:
+            continue
+        line = places[own[-1]]
+        key = line["func"], line["file"], line["line"]
+        counts[key] += number
+        inner.setdefault(key, Counter())[places[-1]["func"]] += number
+        for name in {one["func"] for one in places[own[-1] + 1 :]}:
+            below.setdefault(key, Counter())[name] += number
+    return [
+        HotLine(
+            func=key[0],
+            place=f"{key[1].rpartition('/')[2]}:{key[2]}",
+            share=number / total,
+            inner=inner[key].most_common(1)[0][0],
+            below=tuple(n for n, count in below.get(key, {}).items() if count >= number / 2),
+            source=linecache.getline(key[1], int(key[2])).strip(),
+        )
+        for key, number in counts.most_common()
+    ]
