@@ -65,6 +65,7 @@ class Code:
         self._since_ns = since_ns
         self._known: dict[str, str | None] = {}
         self._found: str | None = None
+        self._places: dict[str, str] = {}
 
     def rows(self) -> Iterator[tuple[str, str | None]]:
         """Names and values, the script first."""
@@ -76,10 +77,23 @@ class Code:
         yield "root", root
         if repository is not None:
             yield from _commit_of(repository)
-        for file in _own_files(root, script):
+        for file in self._own_files(root, script):
             if file not in self._known:
                 self._known[file] = _content_name(file, self._since_ns)
             yield os.path.relpath(file, root), self._known[file]
+
+    def _own_files(self, root: str, script: str) -> list[str]:
+        """The script, and the modules below the root that are no library's."""
+        inside = root.rstrip("/") + "/"
+        files = [script]
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__dict__", {}).get("__file__")  # to ask it may load others
+            if isinstance(file, str) and file not in self._places:
+                self._places[file] = _place_of(file)
+            place = self._places[file] if isinstance(file, str) else ""
+            if place.startswith(inside):
+                files.append(place)
+        return list(dict.fromkeys(files))[:_MOST_FILES]
 
     def _script(self) -> str | None:
         """The file of ``__main__``; `probing run` has its own there before the script and after."""
@@ -92,18 +106,15 @@ class Code:
         return None
 
 
-def _own_files(root: str, script: str) -> list[str]:
-    """The script, and the modules below the root that are no library's."""
-    inside = root.rstrip("/") + "/"
-    files = [script]
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py") or is_ours(file):
-            continue
-        file = os.path.realpath(file)
-        if file.startswith(inside) and not _LIBRARIES.search(file) and not is_ours(file):
-            files.append(file)
-    return list(dict.fromkeys(files))[:_MOST_FILES]
+def _place_of(file: str) -> str:
+    """Where a module's file really is; empty for one of a library's or of ours.
+
+    There are thousands of those, and to follow the links of a path takes a call for each folder.
+    """
+    if not file.endswith(".py") or _LIBRARIES.search(file) or is_ours(file):
+        return ""
+    place = os.path.realpath(file)
+    return "" if _LIBRARIES.search(place) or is_ours(place) else place
 
 
 def _content_name(file: str, since_ns: int) -> str | None:

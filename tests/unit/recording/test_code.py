@@ -58,6 +58,19 @@ def test_a_module_beside_the_script_is_told_and_a_library_is_not(
     assert set(rows()) == {"root", "train.py", "mine.py"}
 
 
+def test_a_module_that_loads_others_when_asked_is_not_asked(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in `sys.modules` may do anything for an attribute that it has not."""
+
+    class Lazy:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    monkeypatch.setitem(sys.modules, "lazy", Lazy())
+    assert set(rows()) == {"root", "train.py"}
+
+
 @pytest.mark.parametrize("way", ["loose", "packed", "detached", "worktree"])
 def test_the_commit_is_read_from_its_files(script: Path, way: str) -> None:
     """A branch may be a file of its own or a line of one, and a worktree's folder elsewhere."""
