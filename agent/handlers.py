@@ -28,6 +28,7 @@ from ..messages.fit import FitRequest
 from ..messages.routes import openapi
 from ..ring.peek import tables_answer
 from ..safety.guard import try_each
+from ..server.parameters import flag
 from ..server.sql_worker import SqlWorker
 from ..settings import SETTINGS
 from .actions.actions import Actions
@@ -226,7 +227,7 @@ class Handlers:
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        trace = take_backtrace(locals=_flag(request, "locals"))
+        trace = take_backtrace(locals=flag(request, "locals"))
         loaders = self._agent.training.dataloaders
         if loaders is not None:
             from .sources.data.dataloader_rows import with_workers_named
@@ -271,7 +272,7 @@ class Handlers:
             table=request.match_info["table"],
             training=self._agent.training,
             wait_s=_seconds(request, "wait_s"),
-            patient=_flag(request, "patient"),
+            patient=flag(request, "patient"),
         )
         if question.wait_s is None:
             return self._told_rows(live_rows(question))
@@ -358,14 +359,6 @@ def _settings(agent: Agent) -> wire.SettingsAnswer:
             )
         )
     return wire.SettingsAnswer(settings=tuple(shown), unknown=agent.unknown)
-
-
-def _flag(request: web.Request, name: str) -> bool:
-    """A query parameter that is ``true`` or ``false``."""
-    value = request.query.get(name, "false")
-    if value not in {"true", "false"}:
-        raise BadRequest(f"{name} must be true or false")
-    return value == "true"
 
 
 def _seconds(request: web.Request, name: str) -> float | None:

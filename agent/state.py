@@ -79,6 +79,7 @@ class Agent:
         self.problems: list[str] = []
         self._place: Place | None = None
         self._card_facts: tuple[int, int, int] | None = None
+        self._launcher_log = process.error_log(os.getppid()) or process.error_log(os.getpid())
         self._started_ns = time.time_ns()
         self.listen: str | None = None
         self.places: tuple[str, ...] = ()
@@ -232,7 +233,7 @@ class Agent:
         Raises:
             OSError: Something of it could not be done; the rest was.
         """
-        kept = try_each((self._keep_environment_once_more,))
+        try_each((self._keep_environment_once_more,))  # the last copy does, where it fails
         training, self.training = self.training, NoTraining()
         folder = self.folder
         failed = try_each(
@@ -246,8 +247,8 @@ class Agent:
                 lambda: folder.read_token.unlink(missing_ok=True),
             )
         )
-        if failed or kept:
-            raise OSError("; ".join((*kept, *failed)))
+        if failed:
+            raise OSError("; ".join(failed))
 
     def _remove_socket(self) -> None:
         with contextlib.suppress(FileExistsError):  # what is none of ours stays
@@ -296,6 +297,7 @@ class Agent:
             fingerprint=self.certificate.fingerprint if self.certificate else None,
             problems=(*self.problems, *self.training.problems()),
             error_file=os.environ.get("TORCHELASTIC_ERROR_FILE") or None,
+            launcher_log=self._launcher_log if place.rank is not None else None,
             parent=os.getppid(),
         )
 

@@ -71,8 +71,8 @@ _RELIABILITY_INTRO = (
     "Every fault of this list is caused on purpose by a test, and what comes of it is compared with"
     " the promise. `sh tests/run.sh -m fault -s` does it, and prints a line for each case: the"
     " fault, what is expected, what was got. The figures are those of the run that is kept in"
-    " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3 take six minutes"
-    " on two cores with nothing else to do (180 tests in 352 s); those two are `scripts/nightly`'s."
+    " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3, which"
+    " are `scripts/nightly`'s, take some minutes."
 )
 _FINDINGS_INTRO = (
     "What [`probing ENDPOINT doctor`](../how-to/doctor.md) looks for: each rule with its"

@@ -40,6 +40,8 @@ _SALT = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 _FINGERPRINT = 4
 """Digits: enough to tell same from other, and too few to tell which."""
 
+_TICK_S = 0.05
+"""The kernel's time of a start is that of a tick before it, and no script is read so soon."""
 _LONGEST = 4096
 _MOST_BYTES = 1 << 16
 _MACHINE = (
@@ -83,7 +85,7 @@ def _files() -> Code:
     """The files of the job, which are read once."""
     ticks = process.start_time(os.getpid()) or 0
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return Code(time.time_ns() - int(max(0.0, age_s) * 1e9))
+    return Code(time.time_ns() - int(max(0.0, age_s - _TICK_S) * 1e9))
 
 
 def _variables() -> list[Row]:

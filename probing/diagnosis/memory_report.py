@@ -152,7 +152,7 @@ def report_on(
         suggestions=tuple(
             advice
             for device in devices
-            for advice in advise_on_usage(_usage(device, newest, segments))
+            for advice in advise_on_usage(usage_of(device, newest, segments))
         ),
         notes=(*dict.fromkeys(answer.note for answer in answers if answer.note), *notes),
         referrers=found,
@@ -204,14 +204,16 @@ def room_of(device: str, row: Row | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _usage(device: Device, newest: Mapping[str, Row], segments: Sequence[Row]) -> Usage:
+def usage_of(device: Device, newest: Mapping[str, Row], segments: Sequence[Row]) -> Usage:
     """What the rules are given."""
     seen = [row for rows in device.categories.values() for row in rows]
     sizes = {
         name: max((row["bytes"] for row in seen if row["category"] == name), default=0)
         for name in CATEGORIES
     }
-    row = newest.get(device.name) or (newest and next(iter(newest.values()))) or None
+    row = newest.get(device.name)
+    if row is None and device.name == "cpu":  # what the host has stands in every row
+        row = next(iter(newest.values()), None)
     own = [segment for segment in segments if segment["device"] == device.name]
     held = ("parameters", "buffers")
     now = [one for one in device.categories.get(MOMENTS[0], ()) if one["category"] in held]

@@ -9,7 +9,7 @@ from .root import Refused, TimedOut, UsageError
 
 
 class ActRefused(Refused):
-    """An action cannot be applied as things are; nothing was changed."""
+    """An action cannot be applied as things are."""
 
     code = "act_refused"
     status = 409

@@ -106,6 +106,10 @@ class SqlWorkerDied(SqlError):
 
     code = "sql_worker_died"
     status = 500
+    help = (
+        "Ask for less at a time; the next statement gets another worker. On the process's own"
+        " machine, by its pid, SQL needs none."
+    )
 
     def __init__(self, how: str, *, has_begun: bool = True) -> None:
         what = "the statement ended the SQL worker process"
@@ -117,6 +121,7 @@ class SqlWorkerRests(SqlError):
 
     code = "sql_worker_rests"
     status = 503
+    help = "Ask again then. On the process's own machine, by its pid, SQL needs no worker."
 
     def __init__(self, times: int, within_s: float, left_s: float) -> None:
         super().__init__(

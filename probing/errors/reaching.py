@@ -54,13 +54,10 @@ class NotPython(NotProbed):
     """The process runs no Python."""
 
     code = "not_python"
+    help = "`probing list --all` shows the Python processes."
 
     def __init__(self, pid: int) -> None:
-        super().__init__(
-            pid,
-            "it is not a Python process",
-            help="`probing list --all` shows the Python processes.",
-        )
+        super().__init__(pid, "it is not a Python process")
 
 
 class ProcessEnded(Unreachable):

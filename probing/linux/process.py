@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
@@ -149,10 +150,25 @@ def exit_words(pid: int, started: int) -> str | None:
         return None
     status = int(fields[_EXIT])
     number = status & 0x7F
-    if number:
-        known = number in signal.valid_signals()
-        return f"signal {signal.Signals(number).name if known else number}"
-    return f"exit code {status >> 8}"
+    return signal_words(number) if number else f"exit code {status >> 8}"
+
+
+def signal_words(number: int) -> str:
+    """A signal: ``signal SIGKILL``."""
+    known = number in signal.valid_signals()
+    return f"signal {signal.Signals(number).name if known else number}"
+
+
+def error_log(pid: int) -> str | None:
+    """The regular file that the standard error of a process goes to; None where it is none."""
+    link = f"/proc/{pid}/fd/2"
+    try:
+        path, facts = os.readlink(link), os.stat(link)
+        same = os.stat(path)
+    except OSError:  # it may not be looked at, has gone, or is no file, or that has been removed
+        return None
+    is_file = stat.S_ISREG(facts.st_mode) and os.path.samestat(facts, same)
+    return path if is_file else None
 
 
 def is_alive(pid: int, started: int) -> bool:

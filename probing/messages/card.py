@@ -23,6 +23,7 @@ class Card:
         attempt: How often the launcher had started the job anew.
         parent: The process that has started it.
         error_file: Where torchrun has it write the exception that ends it, if it does.
+        launcher_log: The file that the standard error of its parent goes to, where it is a rank.
         fingerprint: SHA-256 of the certificate that its TCP listener shows, if it has one.
     """
 
@@ -46,6 +47,7 @@ class Card:
     attempt: int = 0
     fingerprint: str | None = None
     error_file: str | None = None
+    launcher_log: str | None = None
     parent: int | None = None
 
 

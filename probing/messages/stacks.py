@@ -43,12 +43,17 @@ class Awaited:
 
     Attributes:
         kind: ``lock``, ``semaphore``, ``import``, ``thread``, ``task`` of a pool of threads that
-            one of them runs, or ``queued`` for a task that none has begun with.
+            one of them runs, ``queued`` for a task that none has begun with, ``any`` for several
+            tasks of which one will do, ``process`` for one of a pool of processes, ``coroutine``
+            of an event loop; or what some thread is to tell: ``event``, ``condition``,
+            ``barrier``, ``item`` of a queue, ``room`` in one, ``queue`` to be worked off,
+            ``future``.
         what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``,
             ``the task upload``.
         holder_id: The kernel number of the thread that has it, or that a queued task waits for;
             None where that is not known.
-        since: The line at which that has taken it: ``train.py:40 in save``.
+        since: The line at which that has taken it, or at which its code would give what is waited
+            for: ``train.py:40 in save``.
         who: Where it is no thread of the process that is known, words about that which fit behind
             `what`: ``whose owner is not known``.
         is_certain: Whether the thing itself or a block of code tells who has it; else it is likely.

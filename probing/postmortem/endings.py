@@ -19,6 +19,7 @@ from ..rundir.folders import ProcessFolder
 from ..units import size
 from .crashes import THREAD_EXCEPTION, describe, read_crash
 from .error_files import written_error
+from .launcher_logs import LauncherWord, launcher_word
 
 NEAR_LIMIT = 0.9
 """A cgroup whose memory was at this part of its limit was close to it."""
@@ -104,8 +105,9 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
     error = written_error(folder)
     if error is not None:
         return Ending(certain=(_sentence(error.sentence()),), ended_ns=error.when_ns)
+    word = launcher_word(folder)
     if not folder.socket.exists():
-        return Ending(certain=("It ended in an orderly way: its agent was told of the end.",))
+        return _left(word)
     card = folder.read_card()
     if card is not None and card.boot_id != process.boot_id():
         return Ending(certain=("The machine has been started anew since.",), was_killed=True)
@@ -116,10 +118,20 @@ def ending_of(folder: ProcessFolder, rows: Sequence[Row]) -> Ending | None:
     kills = kernel_kills(read_kernel_log()) if is_here else []
     ending = judge(folder.pid, rows, kills, cgroup_now(), started_s=_started_s(folder))
     words = process.exit_words(folder.pid, folder.start_time)
-    if words is None:
-        return ending
     status = f"Its exit status, which its parent has not taken yet, is {words}."
+    if words is None and word is None:
+        return ending
+    if words is None and word is not None:
+        status = f"Its exit status, which its launcher wrote to {word.path}, is {word.words}."
     return replace(ending, certain=(ending.certain[0], status, *ending.certain[1:]))
+
+
+def _left(word: LauncherWord | None) -> Ending:
+    """The end of a process whose agent was told of it: by `sys.exit(1)`, too, for all it knows."""
+    if word is None or word.code == 0:
+        return Ending(certain=("It ended in an orderly way: its agent was told of the end.",))
+    left = f"It left by itself, without an exception that nobody caught, with {word.words}"
+    return Ending(certain=(f"{left}, as its launcher wrote to {word.path}.",))
 
 
 def judge(

@@ -456,7 +456,7 @@ static void leave(void)
 
 PyDoc_STRVAR(install_doc,
 "install(*, function, original, is_direct, layout, ring, words, now, known, hooked, hook,\n"
-"        state_of_thread, sample, failed, fault)\n--\n\n"
+"        state_of_thread, sample, note_failure, fault)\n--\n\n"
 "Have calls of a Python function be run by this module.\n\n"
 "Raises:\n"
 "    ValueError: The layout of a row or the size of the ring is another than that known here.\n"
@@ -466,7 +466,7 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
 {
     static char *names[] = {
         "function", "original", "is_direct", "layout", "ring", "words", "now", "known", "hooked",
-        "hook", "state_of_thread", "sample", "failed", "fault", NULL};
+        "hook", "state_of_thread", "sample", "note_failure", "fault", NULL};
     PyObject *function, *original, *layout, *ring, *words, *now, *known, *hooked, *hook;
     PyObject *state_of_thread, *sample, *failed, *fault;
     int is_direct;

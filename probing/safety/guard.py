@@ -1,4 +1,4 @@
-"""The one place with a broad ``except``: a fault of ours never reaches the training.
+"""What is called through here may fail as it likes: a fault of ours never reaches the training.
 
 Rules of this file: a hook that raises is counted; after `LIMIT` faults its source is switched
 off, and why is kept for `status`. Nothing is printed, nothing is logged through the host.

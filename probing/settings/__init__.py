@@ -137,7 +137,7 @@ class Settings:
         "PROBING_STEP_ROWS",
         16_384,
         "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
-        " oldest is overwritten; 224, 120 and 80 bytes each.",
+        " oldest is overwritten; 320, 120 and 80 bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(
@@ -174,7 +174,7 @@ class Settings:
     memory_rows: int = _setting(
         "PROBING_MEMORY_ROWS",
         16_384,
-        "Rows that python.memory holds before the oldest is overwritten; 152 bytes each.",
+        "Rows that python.memory holds before the oldest is overwritten; 160 bytes each.",
         minimum=64,
     )
     sampling_hz: float = _setting(
@@ -186,7 +186,7 @@ class Settings:
     sample_rows: int = _setting(
         "PROBING_SAMPLE_ROWS",
         8_192,
-        "Rows that python.samples holds before the oldest is overwritten; 72 bytes each.",
+        "Rows that python.samples holds before the oldest is overwritten; 56 bytes each.",
         minimum=64,
     )
     rings_mib: int = _setting(
@@ -196,7 +196,10 @@ class Settings:
         " holds fewer rows than it was to. 0: 64, and no more than a tenth of what is free.",
     )
     keep_hours: float = _setting(
-        "PROBING_KEEP_HOURS", 24.0, "How long the record of an ended process is kept."
+        "PROBING_KEEP_HOURS",
+        168.0,
+        "How long the record of an ended process is kept, from its last row on: a week, so that a"
+        " run can be compared with an earlier one.",
     )
     keep_mib: int = _setting(
         "PROBING_KEEP_MIB", 512, "How much the records of ended processes may take together."
@@ -329,7 +332,7 @@ class Settings:
     collective_rows: int = _setting(
         "PROBING_COLLECTIVE_ROWS",
         16_384,
-        "Rows that python.collectives holds before the oldest is overwritten; 120 bytes each. It is"
+        "Rows that python.collectives holds before the oldest is overwritten; 136 bytes each. It is"
         " made with the first process group.",
         minimum=64,
     )

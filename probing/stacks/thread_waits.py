@@ -2,6 +2,7 @@
 
 Rules of this file: pure functions of stacks. A circle is a deadlock only where every wait of it is
 settled and has no time limit: then all of them were so at one moment, and nothing in them can end.
+A wait for a notice is in no deadlock, as nobody knows who else may give it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,37 @@ from ..messages.common import Awaited, Frame, ThreadStack
 from .waits import library_path
 
 LIKELY = "most likely"
+NOTICES = {
+    "event": "sets",
+    "condition": "notifies",
+    "barrier": "comes to",
+    "item": "puts in",
+    "room": "makes",
+    "queue": "works on",
+    "future": "sets",
+}
+"""What ends waits that have no owner, by their kind: any thread may do so."""
+NOBODY = {
+    "event": "which no running function of another thread sets",
+    "condition": "which no running function of another thread notifies",
+    "barrier": "to which no running function of another thread comes",
+    "item": "into which no running function of another thread puts one",
+    "room": "out of which no running function of another thread takes an item",
+    "queue": "for which no running function of another thread calls task_done",
+    "future": "which no running function of another thread sets",
+}
+"""What is said where nobody is known who does that."""
+_VERBS = {"import": "done by", "task": "run by", "coroutine": "run by the event loop of"}
+_DOES = {
+    "thread": "must end first",
+    "import": "is at {what}{since}",
+    "task": "runs {what}",
+    "coroutine": "runs {what} in its event loop",
+    "any": "runs a task ({what} will do)",
+    "queued": "must be free before {what} can begin",
+    **{kind: f"by its code {verb} {{what}}{{at}}" for kind, verb in NOTICES.items()},
+}
+"""What whoever has something does with it, by its kind."""
 
 
 def chain(threads: Iterable[ThreadStack], first: ThreadStack) -> tuple[ThreadStack, ...]:
@@ -66,30 +98,36 @@ def wait_text(threads: Iterable[ThreadStack], thread: ThreadStack) -> str:
     line = own_line(thread.frames)
     text = awaits.what + (f" at {line}" if line else "")
     holder = next((one for one in threads if one.thread_id == awaits.holder_id), None)
-    if holder is None or awaits.kind == "thread":
+    if holder is None or awaits.kind in {"thread", "any"}:
         return f"{text}, {awaits.who}" if awaits.who else text
+    return f"{text}, {_holder_words(awaits, thread, holder)}"
+
+
+def _holder_words(awaits: Awaited, thread: ThreadStack, holder: ThreadStack) -> str:
+    """Who has what a thread waits for, in words that fit behind that."""
+    is_own = holder.thread_id == thread.thread_id
+    if awaits.kind in NOTICES:
+        verb = f"which by its code {thread_name(holder)} {NOTICES[awaits.kind]}"
+        return f"{verb} at {awaits.since}"
+    if awaits.kind == "coroutine" and is_own:
+        return "which its own event loop is to run"
     if awaits.kind == "queued":
-        is_own = holder.thread_id == thread.thread_id
         behind = "its own" if is_own else f"that of {thread_name(holder)}"
-        return f"{text}, which is queued behind {behind}, as no thread of the pool is free"
-    verb = {"import": "done by", "task": "run by"}.get(awaits.kind, "held by")
+        return f"which is queued behind {behind}, as no thread of the pool is free"
+    verb = _VERBS.get(awaits.kind, "held by")
     likely = "" if awaits.is_certain else f"{LIKELY} "
     since = f" since {awaits.since}" if awaits.since else ""
-    return f"{text}, {likely}{verb} {thread_name(holder)}{since}"
+    return f"{likely}{verb} {thread_name(holder)}{since}"
 
 
 def has_words(awaits: Awaited) -> str:
     """What whoever has something does with it, in words that fit behind its name."""
-    likely = "" if awaits.is_certain else f"{LIKELY} "
     since = f" since {awaits.since}" if awaits.since else ""
-    if awaits.kind == "thread":
-        return "must end first"
-    if awaits.kind == "import":
-        return f"is at {awaits.what}{since}"
-    if awaits.kind == "task":
-        return f"runs {awaits.what}"
-    if awaits.kind == "queued":
-        return f"must be free before {awaits.what} can begin"
+    template = _DOES.get(awaits.kind)
+    if template is not None:
+        at = f" at {awaits.since}" if awaits.since else ""
+        return template.format(what=awaits.what, since=since, at=at)
+    likely = "" if awaits.is_certain else f"{LIKELY} "
     return f"{likely}{'has held' if since else 'holds'} {awaits.what}{since}"
 
 
@@ -119,6 +157,13 @@ def _circle(waits: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:
 
 
 def _waits_for_ever(thread: ThreadStack) -> bool:
-    """Whether it waits until it gets what it waits for, and was seen to do so at one moment."""
+    """Whether it waits until it gets what it waits for, and was seen to do so at one moment.
+
+    Not for what others may give, too, whom nobody knows.
+    """
     awaits = thread.awaits
-    return awaits is not None and awaits.is_settled and not awaits.has_limit
+    if awaits is None or awaits.kind in NOTICES or awaits.kind == "any":
+        return False
+    if awaits.kind == "semaphore" and not awaits.is_certain:
+        return False
+    return awaits.is_settled and not awaits.has_limit

@@ -20,7 +20,8 @@ class Rule(NamedTuple):
         func: Its name without the class; a regular expression that fits the whole of it.
         says: What it waits for; ``{}`` stands for the function's name.
         owner: The class, where it matters and is known.
-        line: What the line must hold where the class is not known (Python 3.10 tells none).
+        line: What the line must hold where the class is not known (Python 3.10 tells none), or
+            where the rule is for no class.
         busy: Whether a thread that waits there may use the processor.
     """
 
@@ -59,18 +60,34 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("queue.py", "get", "waiting for an item from a queue"),
     Rule("queue.py", "put", "waiting for room in a queue"),
     Rule("queue.py", "join", "waiting for a queue to be worked off"),
-    Rule("concurrent/futures/thread.py", "_worker", "idle: a pool's thread without work"),
+    Rule(
+        "concurrent/futures/thread.py",
+        "_worker",
+        "idle: a pool's thread without work",
+        line=r"work_queue\.get",
+    ),
     Rule("concurrent/futures/", "result|exception|wait|as_completed", "waiting for a future"),
     Rule("concurrent/futures/process.py", "wait_result_broken_or_wakeup", "waiting for a pool"),
     Rule("subprocess.py", r"_?wait|_?communicate|_try_wait", "waiting for a child process"),
     Rule("multiprocessing/queues.py", "get", "waiting for an item from a queue between processes"),
     Rule("multiprocessing/queues.py", "put", "waiting for room in a queue between processes"),
-    Rule("multiprocessing/queues.py", "_feed", "idle: a queue's thread without anything to send"),
+    Rule(
+        "multiprocessing/queues.py",
+        "_feed",
+        "idle: a queue's thread without anything to send",
+        line=r"wait\(|notempty",
+    ),
     Rule("multiprocessing/pool.py", "get|wait|next", "waiting for a process pool's result"),
-    Rule("multiprocessing/pool.py", "worker|_handle_.*|_wait_for.*", "idle: a pool without work"),
+    Rule("multiprocessing/pool.py", "worker", "idle: a pool without work", line=r"\bget\("),
+    Rule("multiprocessing/pool.py", "_handle_.*|_wait_for.*", "idle: a pool without work"),
     Rule("multiprocessing/process.py", "join", "waiting for a worker process to end"),
     Rule("multiprocessing/synchronize.py", r".*", "waiting for a lock between processes"),
     Rule("multiprocessing/connection.py", "accept", "waiting for another process to connect"),
+    Rule(
+        "multiprocessing/connection.py",
+        "_?send(_bytes)?",
+        "waiting for another process to take what is sent",
+    ),
     Rule("multiprocessing/connection.py", r".*", "waiting for another process to send"),
     Rule("multiprocessing/popen_\\w+.py", "poll|wait", "waiting for a worker process to end"),
     Rule("asyncio/base_events.py", "_run_once", "idle in its asyncio event loop"),
@@ -111,8 +128,9 @@ LIBRARY: tuple[Rule, ...] = (
     Rule("torch/utils/data/_utils/worker.py", "_worker_loop", "idle: a DataLoader worker"),
     Rule(
         "torch/utils/data/_utils/pin_memory.py",
-        "_pin_memory_loop|do_one_step",
+        "do_one_step",
         "idle: the DataLoader's thread that pins memory",
+        line=r"_queue\.(get|put)\(",
     ),
     Rule(
         "torch/distributed/distributed_c10d.py",

@@ -157,10 +157,10 @@ def _fits_file(pattern: str, path: str) -> bool:
 
 
 def _fits_owner(rule: Rule, owner: str, line: str) -> bool:
-    """Whether a rule for one class fits: by the class's name, else by the line."""
-    if not rule.owner:
+    """Whether a rule fits: one for one class by the class's name, else by the line."""
+    if not rule.owner and not rule.line:
         return True
-    if owner:
+    if owner and rule.owner:
         return re.fullmatch(rule.owner, owner.rpartition(".")[2]) is not None
     return re.search(rule.line, line) is not None
 

@@ -25,7 +25,7 @@ from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
 from probing.messages.act import ActRequest
 from probing.messages.card import Card
-from probing.postmortem import crashes, error_files
+from probing.postmortem import crashes, error_files, launcher_logs
 from probing.ring import peek as ring_peek, reader as ring_reader
 from probing.ring.arrow_tables import RecordedTable
 from probing.ring.format import (
@@ -203,6 +203,15 @@ def read_error_file(data: bytes) -> None:
     error_files.parse(data)
 
 
+def read_launcher_log(data: bytes) -> None:
+    """What a launcher may have written of the end of its ranks."""
+    launcher_logs.parse(data, 42)
+
+
+_LAUNCHER_LOG = (
+    b"exitcode  : -9 (pid: 42)  (SIGKILL)\nfailed (exitcode: 1) local_rank: 1 (pid: 42) of binary\n"
+    b"process rank 2 with PID 42 on node gpu7 exited on signal 11\n"
+)
 _ERROR_FILE = json.dumps(
     {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "", "timestamp": "1"}}}
 ).encode()
@@ -301,4 +310,5 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("crash", read_crash, tuple(_crash_seeds())),
     Target("error file", read_error_file, (_ERROR_FILE,)),
+    Target("launcher log", read_launcher_log, (_LAUNCHER_LOG,)),
 )

@@ -205,11 +205,14 @@ def test_the_c_part_is_compiled_without_a_warning(tmp_path: Path) -> None:
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").exists():
         pytest.skip("this Python has no headers")
-    run(
-        *("cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{include}"),
-        *("-c", ROOT / "probing" / "ring" / "_native.c", "-o", tmp_path / "native.o"),
-        cwd=tmp_path,
-    )
+    sources = sorted((ROOT / "probing").rglob("*.c"))
+    assert sources
+    for source in sources:
+        run(
+            *("cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{include}"),
+            *("-c", source, "-o", tmp_path / "built.o"),
+            cwd=tmp_path,
+        )
 
 
 def test_a_machine_without_a_compiler_gets_the_rest(

@@ -166,9 +166,12 @@ def test_what_variables_keep_counts_and_the_prediction_is_checked(trained: Train
 
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["vae", "by_hand"])
+@pytest.mark.parametrize("way", ["vae", "by_hand", "around"])
 def test_a_step_is_predicted_to_take_what_it_takes(trained: Trained, way: str) -> None:
-    """What a loss compares with the model's own input is there once; so are hand-made gradients."""
+    """What a loss compares with the model's own input is there once; so are hand-made gradients.
+
+    So is the state of an optimizer that another one steps.
+    """
     found = fit(trained(way))
     assert found["now"]["bytes"] == pytest.approx(found["measured_bytes"], rel=0.001)
     is_said = "what the update takes is not predicted" in " ".join(found["notes"])

@@ -47,6 +47,8 @@ HELD = (
     Held(fault="syncing", outcome="slow", kind="slow", named=ROOT, says=("Rank 0 has been w",)),
     Held(fault="evaluating", outcome="slow", kind="slow", named=ROOT,
          says=("Rank 0 has been computing for", "ranks 1-2 wait for it")),
+    Held(fault="beside", outcome="slow", kind="slow", named=ROOT,
+         says=("Rank 0 has been waiting for", "thread", "computes", "ranks 1-2 wait for it")),
     Held(fault="packing", outcome="slow", kind="slow", named=ROOT,
          says=("Rank 0 has been waiting for", "for processes of its own, which compute",
                "in pack_checkpoint")),

@@ -212,6 +212,15 @@ def test_who_may_not_ask(job: Job) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("path", ["members?states=yes", "ranks/{key}/backtrace?locals=yes"])
+def test_parameters_are_read_as_by_an_agent(path: str, job: Job) -> None:
+    """What is neither true nor false is refused, and not taken for one of them."""
+    token = (job.home / "node.token").read_text()
+    key = job.ranks[RUNS].folder.path.name
+    status, body = send(job.address, f"/v1/{path.format(key=key)}", Authorization=f"Bearer {token}")
+    assert (status, wire.decode_error(body).code) == (400, "bad_request")
+
+
 @pytest.mark.parametrize("key", ["1-1", "..", "%2e%2e", "4242", "nothing"])
 def test_no_such_process(job: Job, key: str) -> None:
     """A name that is no run folder is refused with an error body, and reads no other file."""

@@ -18,9 +18,14 @@ from tests.harness.targets import wait_until
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 JOB = "waiting"
+NO_OTHER = "no running function of another thread"
 SAYS: dict[str, tuple[str, ...]] = {
-    "event": ("is waiting for an event (threading.Event), at waiting_rank.py:",),
-    "condition": ("is waiting for a condition (threading.Condition), at waiting_rank.py:",),
+    "event": (
+        f"is waiting for an event (threading.Event), which {NO_OTHER} sets, at waiting_rank",
+    ),
+    "condition": (f"condition (threading.Condition) (the condition changed, which {NO_OTHER} not",),
+    "setter": ("is held up by thread", "by its code sets the event ready", "is waiting for data"),
+    "own_loop": ("is in a deadlock", "the coroutine part", "its own event loop is to run"),
     "asyncio": ("task Task-1 is waiting for an event of asyncio at waiting_rank.py:", "in fetch"),
     "two_locks": ("is in a deadlock", "the lock other", "by thread", "the lock one", "in save"),
     "file_lock": ("is waiting for a file lock", "the lock is held by process", "(python"),

@@ -106,7 +106,8 @@ layout = tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE)
 given = dict(
     function=call, original=call, is_direct=False, layout=layout,
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(), known={},
-    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, failed=print, fault=print,
+    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, note_failure=print,
+    fault=print,
 )
 
 def refused(**other):
@@ -171,7 +172,7 @@ IN_C.install(
     function=call, original=lambda self: "by C", is_direct=False,
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)}, hooked={}, hook=print,
-    state_of_thread=lambda: state, sample=lambda: None, failed=print, fault=print,
+    state_of_thread=lambda: state, sample=lambda: None, note_failure=print, fault=print,
 )
 IN_C.run(is_on=True)
 print(module())
@@ -218,7 +219,7 @@ given = dict(
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
     known={id(module): bytes(12)}, hooked={id(module): 1}, hook=lambda *args: None,
-    state_of_thread=lambda: state, sample=lambda: None, failed=failed,
+    state_of_thread=lambda: state, sample=lambda: None, note_failure=failed,
     fault=lambda: faults.append(1),
 )
 if sys.argv[1] != "failed":
@@ -292,3 +293,41 @@ def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
     assert sum("other columns" in line for line in lines) == 1
     assert sum("another size" in line for line in lines) == 2
     assert lines[-2:] == ["the C recorder serves one recording at a time", "ok"]
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(6000)
+@pytest.mark.parametrize(
+    ("kind", "way", "times"),
+    [
+        ("stop", "1", 20),
+        *(
+            pytest.param(kind, way, 10_000, marks=pytest.mark.nightly)
+            for kind in ("pause", "stop")
+            for way in ("1", "0")
+        ),
+    ],
+)
+def test_starts_and_stops_of_recording_leave_nothing(
+    kind: str, way: str, times: int, program: Callable[..., Target]
+) -> None:
+    """No object, no reference, no byte of Python's, in a process that trains: it asserts that."""
+    target = program("many_starts", kind, str(times), PROBING="0", PROBING_NATIVE=way)
+    assert target.process.wait(5000) == 0, target.output
+    assert "done" in target.output
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("way", "times"),
+    [("1", 1), *(pytest.param(way, 5, marks=pytest.mark.nightly) for way in ("1", "0"))],
+)
+def test_a_program_ends_in_the_midst_of_calls(
+    way: str, times: int, program: Callable[..., Target]
+) -> None:
+    """The interpreter goes while daemon threads are inside of modules that are on record."""
+    for _ in range(times):
+        target = program("ends_in_calls", PROBING_NATIVE=way)
+        assert target.process.wait(120) == 0, target.output
+        assert target.output.splitlines() == ["done"]
+        target.reap()

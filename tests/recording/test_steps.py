@@ -44,7 +44,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @pytest.mark.parametrize(
     "way",
     [
-        *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "second_phase"),
+        *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
+        *("by_forward", "marked_by_forward"),
         pytest.param("closure", marks=pytest.mark.nightly),
     ],
 )
@@ -59,7 +60,8 @@ def test_steps_are_those_of_the_script(way: str, runs: Runs) -> None:
         range(run.ends["steps"] - run.ends.get("open", 0))
     )
     if "per_step" in run.ends:
-        assert {row["optimizer_steps"] for row in ended[SETTLED:]} == {run.ends["per_step"]}
+        settled = ended[run.ends.get("settled", SETTLED) :]
+        assert {row["optimizer_steps"] for row in settled} == {run.ends["per_step"]}
     assert all(row["cpu_s"] is not None and row["minor_faults"] is not None for row in ended)
 
 
@@ -113,6 +115,13 @@ def test_evaluation_is_no_part_of_a_step(runs: Runs) -> None:
     assert [row["samples"] for row in steps] == [4] * 7
     for row, evaluation in zip([steps[3], steps[6]], rows[1:], strict=True):
         assert row["start_ns"] >= evaluation["start_ns"] + evaluation["duration_ns"] - 1
+
+
+def test_what_looks_like_inference_is_told(runs: Runs) -> None:
+    """Without backward passes nothing shows which calls are a step: that is said, and how to."""
+    note = runs("by_forward").ends["note"]
+    assert "each call of a model is a step, unless the script calls probing.step()" in note
+    assert "a step ends where the script calls" in runs("marked_by_forward").ends["note"]
 
 
 @pytest.mark.parametrize("way", ["teacher", "policy"])

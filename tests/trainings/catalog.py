@@ -26,6 +26,7 @@ class Training:
         layers: Whether each layer is a call; in what torch.compile has compiled it is none.
         numbered: Whether an optimizer, a scheduler or a trainer of it counts the steps, so that
             their numbers can be known by who comes late.
+        backward: Whether it makes backward passes, and so gradients.
         default: Whether the default run of the tests has it; the night has all.
     """
 
@@ -34,6 +35,7 @@ class Training:
     rates: Rates = "of optimizers"
     layers: bool = True
     numbered: bool = False
+    backward: bool = True
     default: bool = False
 
     @property
@@ -119,7 +121,7 @@ TRAININGS = (
     Training(name="style_transfer"),
     Training(name="forward_forward"),
     Training(name="grad_cache"),
-    Training(name="mezo", rates=_NO_OPTIMIZER),
+    Training(name="mezo", rates=_NO_OPTIMIZER, backward=False),
     Training(name="swa"),
     Training(name="word2vec"),
     Training(name="scripted", layers=False),

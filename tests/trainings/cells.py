@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-Outcome = Literal["right", "wrong", "not asked"]
+Outcome = Literal["right", "wrong", "declined", "not asked"]
 
 # The columns of the table, in the order in which a person would ask.
 COLUMNS = (
@@ -19,6 +19,8 @@ COLUMNS = (
     "norm",
     "attach",
     "number",
+    "memory",
+    "fit",
     "gradients",
     "profile",
     "act lr",
@@ -32,7 +34,7 @@ class Cell:
 
     Attributes:
         column: Which question it was.
-        outcome: Whether the answer was right.
+        outcome: Whether the answer was right; declined, where it says itself why there is none.
         said: What was said, where that was wrong.
         true: What is true, where something else was said.
     """
@@ -51,6 +53,11 @@ def right(column: str) -> Cell:
 def wrong(column: str, said: str, true: str) -> Cell:
     """Make the cell of an answer that is not."""
     return Cell(column=column, outcome="wrong", said=said, true=true)
+
+
+def declined(column: str) -> Cell:
+    """Make the cell of a question that is not answered, with the reason."""
+    return Cell(column=column, outcome="declined")
 
 
 def not_asked(column: str) -> Cell:

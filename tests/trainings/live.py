@@ -5,31 +5,44 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.trainings.catalog import Training
-from tests.trainings.cells import Cell, not_asked, right, wrong
+from tests.trainings.cells import Cell, declined, not_asked, right, wrong
 from tests.trainings.recorded import ask, judge_late
 from tests.trainings.running import Running, Said, ScriptFailedError, command, running
 from tests.trainings.truths import Account, Step
 
 _FOR_EVER = 1_000_000
 _SCALE = 0.5
-_COMMANDS = ("gradients", "profile", "act lr", "undo")
+_COMMANDS = ("memory", "fit", "gradients", "profile", "act lr", "undo")
+_PEAK_TOLERANCE = 0.03
+_STEPS_OF_PEAKS = 8
 
 
 def judge_live(training: Training, folder: Path) -> list[Cell]:
     """Attach to a running script and put every question to it."""
+    peaks = _peaks_of(training, folder)
     with running(training, folder / "late", probing=False, steps=_FOR_EVER) as script:
         cells = _judge_attach(script)
         if cells[0].outcome == "right":
-            return cells + _judge_commands(script)
+            return cells + _judge_commands(script, peaks)
     # What cannot be attached to is asked the rest with the agent from the start.
     with running(training, folder / "early", probing=True, steps=_FOR_EVER) as script:
         script.wait_steps(6)
-        return cells + _judge_commands(script)
+        return cells + _judge_commands(script, peaks)
+
+
+def _peaks_of(training: Training, folder: Path) -> Sequence[int]:
+    """What its steps take at most, in a run of its own: the profiler would be in our way."""
+    if training.ranks > 1 or not training.trains:
+        return []
+    with running(
+        training, folder / "peaks", probing=False, steps=_STEPS_OF_PEAKS, peaks=True
+    ) as script:
+        return script.wait_end()[0].peaks
 
 
 def _judge_attach(script: Running) -> list[Cell]:
@@ -46,9 +59,14 @@ def _judge_attach(script: Running) -> list[Cell]:
     return judge_late(script.training, script.account(), rows)
 
 
-def _judge_commands(script: Running) -> list[Cell]:
+def _judge_commands(script: Running, peaks: Sequence[int]) -> list[Cell]:
     cells = []
-    questions = {"gradients": _judge_gradients, "profile": _judge_profile}
+    questions: dict[str, Callable[[Running], Cell]] = {
+        "memory": _judge_memory,
+        "fit": lambda script: _judge_fit(script, peaks),
+        "gradients": _judge_gradients,
+        "profile": _judge_profile,
+    }
     for column, judge in questions.items():
         if not script.training.trains:
             cells.append(not_asked(column))
@@ -66,12 +84,53 @@ def _judge_commands(script: Running) -> list[Cell]:
         ]
 
 
+def _judge_memory(script: Running) -> Cell:
+    """What models learn and optimizers remember has the size that the script counts."""
+    said = command(str(script.pids[0]), "memory", "--format", "json", "--top", "0")
+    if said.code:
+        return wrong("memory", said.text, "a training that has parameters")
+    true = script.account().held
+    if not true:
+        return not_asked("memory")
+    told: dict[str, int] = {}
+    for row in _records(json.loads(said.out), "category"):
+        told[row["category"]] = max(row["bytes"], told.get(row["category"], 0))
+    off = {
+        name: size
+        for name, size in true.items()
+        if not math.isclose(told.get(name, 0), size, rel_tol=0.01, abs_tol=64)
+    }
+    if not off:
+        return right("memory")
+    return wrong("memory", f"{ {name: told.get(name) for name in off} } bytes", f"{off} bytes")
+
+
+def _judge_fit(script: Running, peaks: Sequence[int]) -> Cell:
+    """A step is predicted to take what one takes, within 3 %, or it is said why it is not."""
+    if not peaks or max(peaks) == min(peaks) == 0:
+        return not_asked("fit")
+    said = command(str(script.pids[0]), "fit", "--format", "json")
+    if said.code == 4 and "cannot be predicted" in said.err:
+        return declined("fit")
+    if said.code:
+        return wrong("fit", said.text, f"{peaks} bytes")
+    answer = json.loads(said.out)
+    predicted = answer["now"]["bytes"]
+    least, most = min(peaks) * (1 - _PEAK_TOLERANCE), max(peaks) * (1 + _PEAK_TOLERANCE)
+    if least <= predicted <= most:
+        return right("fit")
+    text = f"{predicted} bytes (measured {answer['measured_bytes']}); {answer['notes']}"
+    return wrong("fit", text, f"{list(peaks)} bytes")
+
+
 def _judge_gradients(script: Running) -> Cell:
     said = command(str(script.pids[0]), "gradients", "--rows", "0", "--format", "json")
+    if not script.training.backward and "no optimizer has stepped" in said.err:
+        return declined("gradients")
     if said.code:
         return wrong("gradients", said.text, "parameters have gradients")
     if script.training.rates == "of no optimizer" and "results of torch.func.grad" in said.out:
-        return right("gradients")  # it says itself why not
+        return declined("gradients")
     named = {str(row["parameter"]): row for row in _records(json.loads(said.out), "parameter")}
     account = script.account()
     missing = sorted(name for name in account.parameters if not _is_named(name, named))
@@ -97,7 +156,7 @@ def _judge_profile(script: Running) -> Cell:
         script.training.rates == "of no optimizer"
         and "inside of functions of torch.func" in said.err
     ):
-        return right("profile")  # it says itself why not
+        return declined("profile")
     if said.code:
         return wrong("profile", said.text, "a training that makes steps")
     return right("profile")

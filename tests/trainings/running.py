@@ -62,6 +62,7 @@ class Running:
         *,
         probing: bool,
         steps: int | None = None,
+        peaks: bool = False,
     ) -> None:
         self.training = training
         self.folder = folder
@@ -72,6 +73,8 @@ class Running:
         self._environment["TRAINING_TRUTH"] = str(self._truth)
         if steps is not None:
             self._environment["TRAINING_STEPS"] = str(steps)
+        if peaks:
+            self._environment["TRAINING_PEAKS"] = "1"
         if training.ranks > 1:
             self._environment |= {"WORLD_SIZE": str(training.ranks), "MASTER_ADDR": "127.0.0.1"}
             self._environment["MASTER_PORT"] = str(_free_port())
@@ -159,10 +162,15 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    training: Training, folder: Path, *, probing: bool, steps: int | None = None
+    training: Training,
+    folder: Path,
+    *,
+    probing: bool,
+    steps: int | None = None,
+    peaks: bool = False,
 ) -> Iterator[Running]:
     """Run a script for as long as the block."""
-    script = Running(training, folder, probing=probing, steps=steps)
+    script = Running(training, folder, probing=probing, steps=steps, peaks=peaks)
     try:
         yield script
     finally:

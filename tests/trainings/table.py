@@ -20,7 +20,7 @@ from tests.trainings.live import judge_live
 from tests.trainings.recorded import judge_record, read_record
 from tests.trainings.running import ScriptFailedError, running
 
-_MARKS = {"right": "yes", "wrong": "**NO**", "not asked": ""}
+_MARKS = {"right": "yes", "wrong": "**NO**", "declined": "says why not", "not asked": ""}
 
 
 def judge(training: Training, folder: Path, *, live: bool = True) -> list[Cell]:

@@ -43,12 +43,16 @@ class Account:
         models: By the variable that holds it: `class`, `parameters`, `modules` and `layers`.
         steps: The steps that have ended.
         checksum: Of losses and parameters; None while it runs.
+        held: Bytes by category, as they were when they were counted last.
+        peaks: The most bytes in use in each of a few steps, where the script was to count them.
     """
 
     pid: int
     models: Mapping[str, Mapping[str, Any]]
     steps: Sequence[Step]
     checksum: str | None
+    held: Mapping[str, int]
+    peaks: Sequence[int]
 
     @property
     def parameters(self) -> set[str]:
@@ -72,6 +76,8 @@ def read_account(path: Path) -> Account | None:
         models=models,
         steps=[_step(row) for row in rows if "step" in row],
         checksum=next((row["checksum"] for row in rows if "checksum" in row), None),
+        held=next((row["held"] for row in reversed(rows) if "held" in row), {}),
+        peaks=next((row["peaks"] for row in rows if "peaks" in row), []),
     )
 
 

@@ -156,7 +156,7 @@ class ModuleCalls:
                 hook=self._backward.attach,
                 state_of_thread=lambda: threads.state,
                 sample=self._memory.sample,
-                failed=self._failed_in_c,
+                note_failure=self._failed_in_c,
                 fault=self._fault,
             )
         except (BufferError, RuntimeError, ValueError, TypeError) as error:

@@ -256,12 +256,18 @@ class StepLook:
             stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
-            largest.optimizers = [weakref.ref(o) for o in stepped]
+            largest.optimizers = [weakref.ref(o) for o in _outermost(stepped)]
             self.seen = largest
             self._done()
         else:
             self._is_whole = True
             self._steps.clear()
+
+
+def _outermost(optimizers: list[Any]) -> list[Any]:
+    """Those of some optimizers that no other has, which would step it: it is part of its copy."""
+    inside = {id(value) for optimizer in optimizers for value in list(vars(optimizer).values())}
+    return [optimizer for optimizer in optimizers if id(optimizer) not in inside]
 
 
 class _Chain(NamedTuple):

@@ -1,8 +1,9 @@
-"""What threads wait for that somebody has: locks, imports, tasks, and threads that must end.
+"""What threads wait for that somebody has: locks, imports, tasks, notices, ends of threads.
 
 Rules of this file: runs in the agent's thread and no code of the job's: attributes are read where
 they are stored, and an owner is known by the lock itself, or by a thread that is inside a block
-which has taken that very object. What is not known so is not said. A wait counts as settled only
+which has taken that very object. What is not known so is not said, but for who gives a notice,
+which is said to be likely. A wait counts as settled only
 where the kernel has not run the thread between two looks: then all that was seen of it in between
 was so at one and the same moment.
 """
@@ -14,15 +15,17 @@ import dataclasses
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
 from ....linux.process import ThreadFacts
 from ....messages.common import Awaited
 from .bytecode import CodeReader, Taken
+from .coroutines import coroutine_of
 from .frame_values import line_of, local, lock_of, may_hold, outwards, own_attributes, value_of
-from .pools import Pools, awaited_future
+from .notices import Notice, Notices, permits_of
+from .pools import Futures, Pools, Task, awaited_futures
 
 _LOCK, _RLOCK = _thread.LockType, _thread.RLock
 _OWNER = re.compile(r"<locked _thread\.RLock object owner=(\d+) ")
@@ -32,6 +35,7 @@ _SHARED_FILE = "/multiprocessing/synchronize.py"
 _UNKNOWN_OWNER = "whose owner is not known"
 _UNKNOWN_HOLDERS = "whose holders are not known"
 _ANOTHER_PROCESS = "held by another process, and by which is not known"
+_MOST_NAMED = 3
 _WAIT = threading.Condition.wait.__code__
 _JOINS = frozenset(
     method.__code__
@@ -49,6 +53,7 @@ class _Wait(NamedTuple):
         lock: The lock, if it is one.
         module: The module whose import it is, if it is one.
         who: See `Awaited`.
+        notice: What it is to be told, if it is that.
     """
 
     kind: str
@@ -57,6 +62,7 @@ class _Wait(NamedTuple):
     lock: Any = None
     module: str | None = None
     who: str | None = None
+    notice: Notice | None = None
 
 
 class _Held(NamedTuple):
@@ -81,7 +87,8 @@ class Waits:
         self._numbers = numbers
         self._readers: dict[Any, CodeReader] = {}
         self._taken: dict[int, list[tuple[int, FrameType, Taken]]] | None = None
-        self._pools: Pools | None = None
+        self._pools = Pools(self._stacks)
+        self._notices = Notices(self._stacks, numbers, self._reader)
 
     def waiting(self) -> set[int]:
         """The kernel numbers of the threads that wait for what somebody may have."""
@@ -90,13 +97,13 @@ class Waits:
     def found(self) -> dict[int, Awaited]:
         """What each of them waits for, by its kernel number."""
         return {
-            number: self._awaited(wait)
+            number: self._awaited(ident, wait)
             for ident, number in self._numbers.items()
             if (wait := self._wait_of(ident)) is not None
         }
 
-    def _awaited(self, wait: _Wait) -> Awaited:
-        held = self._holder(wait)
+    def _awaited(self, ident: int, wait: _Wait) -> Awaited:
+        held = self._holder(wait) if wait.notice is None else self._teller(ident, wait.notice)
         return Awaited(
             kind=wait.kind,
             what=wait.what,
@@ -110,8 +117,8 @@ class Waits:
         """What the innermost frame of a thread waits for."""
         frames = self._stacks.get(ident, [])
         inner = frames[0] if frames else None
-        if inner is None or _awaits_notice(inner):  # nobody else knows who will give it
-            return self._task_of(ident, awaited_future(frames))
+        if inner is None or _awaits_notice(inner):
+            return self._told(ident, frames)
         if inner.f_code in _JOINS:
             return _join(local(inner, "self"))
         if inner.f_code.co_filename.startswith(_IMPORTLIB):
@@ -128,19 +135,82 @@ class Waits:
         kind = "lock" if lock.maxvalue == 1 else "semaphore"
         return _Wait(kind, f"the {kind} {expression} between processes", lock=lock)
 
-    def _task_of(self, ident: int, future: object) -> _Wait | None:
-        """The wait for a future that is the result of a pool's task."""
-        if future is None:
-            return None
-        self._pools = self._pools or Pools(self._stacks)
+    def _told(self, ident: int, frames: Sequence[FrameType]) -> _Wait | None:
+        """The wait for a result or a notice, by which no lock is taken."""
+        futures = awaited_futures(frames)
+        result = self._result(ident, futures) if futures is not None else None
+        notice = self._notices.sought(ident) if result is None else None
+        if notice is None:
+            return result
+        if notice.kind == "semaphore":
+            return _Wait(notice.kind, notice.what, lock=notice.thing)
+        return _Wait(notice.kind, notice.what, notice=notice)
+
+    def _result(self, ident: int, futures: Futures) -> _Wait | None:
+        """The wait for one or several futures; None where nothing is known of them."""
+        found = [wait for one in futures.pending if (wait := self._future(ident, one)) is not None]
+        many = len(futures.pending)
+        if not found or many == 1:
+            return found[0] if found else None
+        queued = [wait for wait in found if wait.kind == "queued" and wait.owner]
+        run = [wait for wait in found if wait.kind != "queued" and wait.owner]
+        run.sort(key=lambda wait: self._numbers.get(wait.owner or 0, 0))  # they stand in a set
+        first = (*queued, *run, *found)[0]
+        if futures.needs_all or len(queued) == many:
+            return first._replace(what=f"{first.what} (one of {many} that are not done)")
+        texts = [
+            f"{wait.what} is run by thread {self._numbers.get(wait.owner or 0, 'unknown')}"
+            for wait in run[:_MOST_NAMED]
+        ]
+        texts += [f"{many - len(run)} are not begun"] if many > len(run) else []
+        owner = run[0].owner if run else None
+        return _Wait("any", f"any of {many} tasks", owner=owner, who=f"of which {', '.join(texts)}")
+
+    def _future(self, ident: int, future: object) -> _Wait | None:
+        """The wait for a future that is the result of a pool's task or of a coroutine."""
         task = self._pools.task_of(future)
-        if task is None:
+        if task is not None:
+            return self._task(ident, task)
+        coroutine = coroutine_of(future, self._stacks)
+        if coroutine is not None:
+            name = f"the coroutine {coroutine.name}"
+            return _Wait("coroutine", name, owner=coroutine.owner, who=coroutine.who)
+        beside = self._pools.process_task_of(future)
+        if beside is None:
             return None
+        name, numbers = beside
+        pids = ", ".join(map(str, numbers[:_MOST_NAMED]))
+        return _Wait("process", f"the task {name}", who=f"which its pool of processes has ({pids})")
+
+    def _task(self, ident: int, task: Task) -> _Wait:
+        """The wait for a task of a pool of threads."""
         task, what = self._pools.after(ident, task), f"the task {task.name}"
         if not task.is_queued:
             return _Wait("task", what, owner=task.owner)
         who = None if task.owner else f"queued behind the {task.running} that its pool runs"
         return _Wait("queued", what, owner=task.owner, who=who)
+
+    def _teller(self, ident: int, notice: Notice) -> _Held:
+        """Who gives a thread its notice, by the code that runs."""
+        found = self._notices.teller(ident, notice)
+        return _Held(found.ident, found.since, is_certain=False, who=found.who)
+
+    def _sharing(self, semaphore: object) -> _Held:
+        """Who has a semaphore: certain only where all are known that can have it."""
+        found = self._holding(semaphore)
+        if not found:
+            return _Held(None, who=_UNKNOWN_HOLDERS)
+        if len({ident for ident, _, _ in found}) == 1:
+            ident, frame, taken = found[0]
+            permits = permits_of(semaphore)
+            is_all = permits is not None and len(found) >= permits
+            return _Held(ident, line_of(frame, taken.lineno), is_all and taken.is_certain)
+        texts = [
+            f"thread {self._numbers.get(ident, 'unknown')} since {line_of(frame, taken.lineno)}"
+            for ident, frame, taken in found[:_MOST_NAMED]
+        ]
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        return _Held(None, who=f"held by {', '.join(texts)}{more}")
 
     def _holder(self, wait: _Wait) -> _Held:
         """Who has what is waited for."""
@@ -148,6 +218,8 @@ class Waits:
             return _Held(wait.owner, self._importing(wait.owner, wait.module))
         if wait.lock is None:
             return _Held(wait.owner, who=wait.who)
+        if wait.kind == "semaphore" and not _is_shared(wait.lock):
+            return self._sharing(wait.lock)
         if not _is_locked(wait.lock):
             return _Held(None)
         if wait.kind == "semaphore":

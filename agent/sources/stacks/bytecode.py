@@ -31,6 +31,8 @@ _BEFORE_SPECIAL = 5
 and __aenter__."""
 _ENDS = frozenset({"RETURN_VALUE", "RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_ABSOLUTE"})
 _MOST_CLEANUP = 40
+_MOST_CACHE = 22
+"""Bytes of an instruction with its cache, at most."""
 
 
 class Expression(NamedTuple):
@@ -74,9 +76,13 @@ class CodeReader:
         self._all = list(dis.get_instructions(code)) if is_short else []
         self._index = {instruction.offset: n for n, instruction in enumerate(self._all)}
 
-    def awaited(self, lasti: int) -> Expression | None:
-        """What is taken by the instruction at an offset; None where it takes nothing."""
-        at = self._index.get(lasti)
+    def awaited(self, lasti: int, methods: frozenset[str] = _TAKES) -> Expression | None:
+        """What is taken by the instruction at an offset; None where it takes nothing.
+
+        Args:
+            methods: By a call of which methods it is taken, where it is by none of entering it.
+        """
+        at = self._at(lasti)
         if at is None:
             return None
         if self._all[at].opname in _ENTERS:
@@ -85,8 +91,21 @@ class CodeReader:
             return None
         if self._is_special(at - 1, _SPECIAL_ENTER):
             return self._expression(at - 1 - _BEFORE_SPECIAL)
-        method = self._method_of(at, _TAKES)
+        method = self._method_of(at, methods)
         return None if method is None else self._expression(method - 1)
+
+    def _at(self, lasti: int) -> int | None:
+        """The instruction at an offset, or whose cache is there, as that of a call often is."""
+        offsets = range(lasti, lasti - _MOST_CACHE, -2)
+        return next((at for o in offsets if (at := self._index.get(o)) is not None), None)
+
+    def having(self, methods: frozenset[str]) -> Iterator[tuple[str, Expression, int]]:
+        """The methods of these names that the function reaches, with their object and line."""
+        for at, instruction in enumerate(self._all):
+            if instruction.opname in _ATTRIBUTES and instruction.argval in methods:
+                expression = self._expression(at - 1)
+                if expression is not None:
+                    yield instruction.argval, expression, self._line(at)
 
     def taken(self, lasti: int) -> Iterator[Taken]:
         """What has been taken and not given back by the time the instruction at an offset runs."""

@@ -12,14 +12,29 @@ import gc
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from .frame_values import local, own_attributes
 
 _WAIT = threading.Condition.wait.__code__
+_EVENT_WAIT = threading.Event.wait.__code__
 _RESULTS = ("result", "exception")
+_SEVERAL = {"wait": "fs", "as_completed": "pending"}
+"""The functions that wait for several futures, and the local variables that have those."""
+_ENDED = frozenset({"CANCELLED", "CANCELLED_AND_NOTIFIED", "FINISHED"})
 _MOST_WRAPPERS = 8
+
+
+class Futures(NamedTuple):
+    """The futures that a thread waits for, which have not ended.
+
+    Attributes:
+        needs_all: Whether it waits for each of them; else for any.
+    """
+
+    pending: tuple[Any, ...]
+    needs_all: bool
 
 
 class Task(NamedTuple):
@@ -53,14 +68,28 @@ class _Worker(NamedTuple):
     most: int | None
 
 
-def awaited_future(frames: Sequence[FrameType]) -> Any:
-    """The future whose result a thread waits for; None where it does something else."""
+def awaited_futures(frames: Sequence[FrameType]) -> Futures | None:
+    """The futures that a thread waits for; None where it does something else."""
     if len(frames) < 2 or frames[0].f_code is not _WAIT:
         return None
-    kind = getattr(sys.modules.get("concurrent.futures._base"), "Future", None)
+    module = sys.modules.get("concurrent.futures._base")
+    kind = getattr(module, "Future", None)
+    if kind is None:
+        return None
     codes = [getattr(getattr(kind, name, None), "__code__", None) for name in _RESULTS]
-    future = local(frames[1], "self") if frames[1].f_code in codes else None
-    return future if kind is not None and issubclass(type(future), kind) else None
+    if frames[1].f_code in codes:
+        future = local(frames[1], "self")
+        return Futures((future,), needs_all=True) if issubclass(type(future), kind) else None
+    if len(frames) < 3 or frames[1].f_code is not _EVENT_WAIT:
+        return None
+    for function, variable in _SEVERAL.items():
+        if frames[2].f_code is getattr(getattr(module, function), "__code__", None):
+            found = local(frames[2], variable)
+            these = tuple(found) if type(found) is set else ()
+            pending = tuple(one for one in these if own_attributes(one).get("_state") not in _ENDED)
+            needs_all = local(frames[2], "return_when") == "ALL_COMPLETED"
+            return Futures(pending, needs_all or len(pending) == 1)
+    return None
 
 
 class Pools:
@@ -92,6 +121,24 @@ class Pools:
                     return self._behind(item, queue)
         return None
 
+    def process_task_of(self, future: object) -> tuple[str, list[int]] | None:
+        """The task of a pool of processes that a future is the result of, and their numbers."""
+        run = getattr(
+            getattr(sys.modules.get("concurrent.futures.process"), "_ExecutorManagerThread", None),
+            "run",
+            None,
+        )
+        code = getattr(run, "__code__", None)
+        for frames in self._stacks.values() if code is not None else ():
+            for frame in frames[-_MOST_WRAPPERS:]:
+                own = own_attributes(local(frame, "self")) if frame.f_code is code else {}
+                items = own.get("pending_work_items")
+                for item in list(items.values()) if type(items) is dict else ():
+                    if own_attributes(item).get("future") is future:
+                        processes = own.get("processes")
+                        return _name(item), sorted(processes) if type(processes) is dict else []
+        return None
+
     def _behind(self, item: object, queue: object) -> Task:
         """A task that is queued: who must be free first, where that is known."""
         workers = [worker for worker in self._workers if worker.queue is queue]
@@ -103,10 +150,12 @@ class Pools:
 
     def _waits_for(self, queue: object, worker: _Worker) -> bool:
         """Whether a worker waits for a task that is queued in its own pool."""
-        future = awaited_future(self._stacks[worker.ident])
-        return future is not None and any(
-            own_attributes(item).get("future") is future for item in _queued(queue)
-        )
+        found = awaited_futures(self._stacks[worker.ident])
+        if found is None or not found.pending:
+            return False
+        queued = {id(own_attributes(item).get("future")) for item in _queued(queue)}
+        waits = [id(future) in queued for future in found.pending]
+        return any(waits) if found.needs_all else all(waits)
 
     def after(self, ident: int, task: Task) -> Task:
         """A queued task as one of its pool's own workers waits for it: behind the next one's."""
@@ -148,4 +197,6 @@ def _name(item: object) -> str:
             function = function.func
         elif type(function) is MethodType:
             function = function.__func__
-    return function.__name__ if type(function) is FunctionType else type(function).__name__
+    if isinstance(function, (FunctionType, BuiltinFunctionType)):
+        return function.__name__
+    return type(function).__name__

@@ -112,8 +112,9 @@ class Members:
     def expected(self, since: Iterable[int]) -> set[int]:
         """The optimizers that exist and belong to models which were called in this step.
 
-        One whose parameters have been stepped by those that did step is not among them: it was
-        replaced, or wraps another one.
+        So do those of tensors that are no parameters of a module, such as a temperature. One whose
+        parameters have been stepped by those that did step is not among them: it was replaced, or
+        wraps another one.
         """
         made = self._recording.made.alive()
         if len(made) < 2:
@@ -127,8 +128,9 @@ class Members:
         found = set()
         for optimizer in made:
             if self.number_of(optimizer) not in numbers:
-                own = set(map(id, _trainable(optimizer)))
-                if own - stepped and (own & near or not near):
+                trainable = _trainable(optimizer)
+                own = set(map(id, trainable))
+                if own - stepped and (own & near or not near or _are_bare(trainable)):
                     found.add(self._as_seen(self.number_of(optimizer)))
         return found
 
@@ -223,6 +225,12 @@ def _trainable(optimizer: Optimizer) -> list[Any]:
     """The parameters of an optimizer that get gradients."""
     groups = list(getattr(optimizer, "param_groups", ()))
     return [p for group in groups for p in list(group["params"]) if p.requires_grad]
+
+
+def _are_bare(tensors: list[Tensor]) -> bool:
+    """Whether tensors can be parameters of no module."""
+    parameter = sys.modules["torch"].nn.Parameter
+    return not any(issubclass(type(tensor), parameter) for tensor in tensors)
 
 
 def _ends_of(parameters: list[Tensor]) -> list[Any]:

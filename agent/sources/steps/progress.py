@@ -33,6 +33,10 @@ from .step_pattern import Place, StepPattern
 _PATIENCE = 8
 """How often an optimizer steps in another thread before that counts as the one that trains."""
 
+_INFERENCE = (
+    "no training is seen: each call of a model is a step, unless the script calls probing.step()"
+)
+
 
 class _Stepped(NamedTuple):
     """An optimizer that has stepped inside a backward pass which is not over."""
@@ -208,13 +212,15 @@ class Progress:
             self._is_mark_pending = True
             return False
         self._settle(thread)
+        if not self._rows.is_open and self._rows.resume():  # its call was no inference
+            self._inferred -= 1
         self._end_marked(thread)
         return True
 
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
         if not self._recording.safe_points.stepping:
-            return None
+            return _INFERENCE if self._inferred else None
         if self._is_marked:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:

@@ -36,6 +36,8 @@ SOURCES = {
 """Where stacks come from, in words."""
 
 _REPEATS_SHOWN = 3
+_IDLE = "idle: "
+"""How the words of a thread begin that has nothing to do, and so waits for nothing."""
 
 
 def render_backtrace(backtrace: Backtrace) -> str:
@@ -85,7 +87,7 @@ def _render_thread(thread: ThreadStack, wait: str) -> str:
     about = f" ({facts})" if facts else ""
     doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
     lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}']
-    if wait:
+    if wait and not (thread.waiting or "").startswith(_IDLE):
         lines.append(f"  waits for {escape_controls(wait)}")
     lines += render_frames(tuple(reversed(thread.frames)))
     if not thread.frames:
@@ -107,8 +109,8 @@ def _facts(thread: ThreadStack) -> list[str]:
     facts = ["main"] if thread.is_main else []
     if thread.daemon:
         facts.append("daemon")
-    if not thread.alive:
-        facts.append("ended")
+    if not thread.alive:  # the main thread has ended for `threading` when functions run at exit
+        facts.append("at exit" if thread.is_main and thread.frames else "ended")
     elif thread.state:
         facts.append(STATES.get(thread.state, f"state {escape_controls(thread.state)}"))
     if thread.holds_gil:

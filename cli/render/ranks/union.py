@@ -33,7 +33,7 @@ def render_moved(*, rows: int, size: int) -> str:
     """How much came from the processes."""
     amount, unit = float(size), _UNITS[0]
     for unit in _UNITS:
-        if amount < 1000 or unit == _UNITS[-1]:
+        if amount < 999.5 or unit == _UNITS[-1]:
             break
         amount /= 1000
     return f"{plural(rows, 'row')}, {amount:.3g} {unit} moved"

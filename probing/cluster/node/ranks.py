@@ -25,6 +25,7 @@ from ...reach import ladder
 from ...reach.ping import ping
 from ...ring.peek import tables_answer
 from ...rundir.folders import ProcessFolder, short_path
+from ...server.parameters import flag
 from .roster import Roster
 from .workers import Workers
 
@@ -80,7 +81,7 @@ class Ranks:
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """Its stacks, by the first rung of the ladder that holds."""
-        locals_ = request.query.get("locals") == "true"
+        locals_ = flag(request, "locals")
         return _json(await self._backtrace(self._folder(request), locals_=locals_))
 
     async def _backtrace(self, folder: ProcessFolder, *, locals_: bool) -> wire.Backtrace:

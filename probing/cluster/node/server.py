@@ -18,7 +18,6 @@ from typing import Any
 from aiohttp import web
 
 from ..._version import VERSION
-from ...errors import BadRequest
 from ...linux import process
 from ...messages import common as wire
 from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME, openapi
@@ -33,6 +32,7 @@ from ...rundir.node_card import (
     write_node,
 )
 from ...server.certificate import Certificate
+from ...server.parameters import flag
 from ...server.server import Endpoint, Server
 from ...server.sockets import bind_tcp
 from ...server.tokens import Tokens, tokens_for
@@ -123,10 +123,8 @@ class NodeServer:
 
     async def _members(self, request: web.Request) -> web.StreamResponse:
         """All processes of the machine."""
-        value = request.query.get("states", "false")
-        if value not in {"true", "false"}:
-            raise BadRequest("states must be true or false")
-        answer = await asyncio.to_thread(self._roster.members, with_states=value == "true")
+        with_states = flag(request, "states")
+        answer = await asyncio.to_thread(self._roster.members, with_states=with_states)
         return _json(answer)
 
     async def _union(self, request: web.Request) -> web.StreamResponse:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..runs.effects import Effect, Kind
+from ..runs.effects import MOST_TOLD, Effect, Kind
 from .examine import NotLooked, Report
 from .findings import Finding, Rule, Sign, finding_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 _MOST_NAMED = 3
-_MOST_TOLD = 12
+_MOST_LISTED = 12
 _NEXT = "probing diff RUN ENDPOINT"
 _CONFIGURE = "Nothing, if it is meant; else set it back."
 
@@ -111,7 +111,7 @@ def with_comparison(
     """A report with what is worse than in an earlier run, and what was set up otherwise."""
     worse = [effect for effect in compared.effects if effect.is_worse]
     found = [_finding(_OF_EFFECTS[e.kind], _sign_of(e), names) for e in worse]
-    told = {id(cause) for effect in worse for cause in effect.causes[:1]}
+    told = {id(cause) for effect in worse for cause in effect.causes[:MOST_TOLD]}
     others = [one for one in compared.differences if one.reach.strength and id(one) not in told]
     if others:
         found.append(_finding(_SET_UP, _set_up(compared, others), names))
@@ -148,7 +148,7 @@ def _set_up(compared: RunComparison, others: list[Difference]) -> Sign:
         certainty="possible",
         summary=f"It is not set up as {compared.before.name} was:"
         f" {'; '.join(words[:_MOST_NAMED])}{rest}",
-        evidence=tuple(words[_MOST_NAMED:_MOST_TOLD]),
+        evidence=tuple(words[_MOST_NAMED:_MOST_LISTED]),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from ...messages.common import Backtrace, Frame, ThreadStack
 from ...stacks.text import HELD
 from ...stacks.thread_waits import (
+    NOTICES,
     chain,
     deadlock_text,
     deadlocks,
@@ -28,6 +29,8 @@ from .evidence import Doing, DoingKind
 _STACK = 4
 _MOST_TASKS = 3
 _ENDED = "ended"
+_NAMED = "the "
+"""What stands in the words for something that the code has a name for."""
 _NO_DAEMON = "a thread that is no daemon keeps its process"
 _IDLE_LOOP = "idle in its asyncio event loop"
 _LOADER = re.compile(r"torch/utils/data/")
@@ -86,12 +89,15 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
     kind = _kind(words, thread.frames)
     holders = chain(trace.threads, thread)[1:]
     holder = _kind(holders[-1].waiting or "", holders[-1].frames) if holders else None
-    return Doing(
-        kind=kind,
-        words=_lock_words(trace, thread, holders)
+    told = (
+        _lock_words(trace, thread, holders)
         or _holder(trace, thread)
         or _at_exit(trace, thread, kind)
-        or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread),
+        or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread)
+    )
+    return Doing(
+        kind=kind,
+        words=_in_handler(thread) + told,
         where=own_line(thread.frames),
         stack=tuple(_frame(frame) for frame in thread.frames if frame.kind == "python")[:_STACK],
         holder=holder,
@@ -193,8 +199,7 @@ def _lock_words(
         return f"{wait}is {'' if words.startswith('most') else 'in '}{words}"
     if not holders or thread.awaits is None:
         return None
-    line = own_line(last.frames)
-    does = f"is {last.waiting or 'running'}{_unknown_owner(last)}" + (f" at {line}" if line else "")
+    does = _does(trace, last, (thread, *holders))
     turn = f", and waits in turn for {thread_name(last)}, which {does}" if holders[1:] else ""
     return (
         f"is held up by {thread_name(holders[0])}, which {has_words(thread.awaits)}"
@@ -202,10 +207,31 @@ def _lock_words(
     )
 
 
+def _does(trace: Backtrace, last: ThreadStack, waits: Sequence[ThreadStack]) -> str:
+    """What the last thread of a chain of waits does; it may wait for one of them itself."""
+    awaits = last.awaits
+    if awaits is not None and awaits.holder_id in {one.thread_id for one in waits}:
+        return f"waits in turn for {wait_text(waits, last)}"
+    line = own_line(last.frames)
+    tasks = _tasks_words(trace, last)
+    words = f"is {last.waiting or 'running'}{_unknown_owner(last)}{tasks}"
+    return words + (f" at {line}" if line and not tasks else "")
+
+
+def _in_handler(thread: ThreadStack) -> str:
+    """Words about a function that runs at exit, once all threads that are no daemons have ended."""
+    if thread.alive or not thread.is_main or not thread.frames or thread.waiting == _ENDED:
+        return ""
+    return f"is at exit, in {_function(thread.frames[-1].func)} (atexit), and "
+
+
 def _unknown_owner(thread: ThreadStack) -> str:
     """Words about what a thread waits for that no thread of the process is known to have."""
     awaits = thread.awaits
-    return f" ({awaits.what}, {awaits.who})" if awaits is not None and awaits.who else ""
+    if awaits is None or not awaits.who:
+        return ""
+    is_unnamed = awaits.kind in NOTICES and _NAMED not in awaits.what
+    return f", {awaits.who}" if is_unnamed else f" ({awaits.what}, {awaits.who})"
 
 
 def _at_exit(trace: Backtrace, thread: ThreadStack, kind: DoingKind) -> str | None:

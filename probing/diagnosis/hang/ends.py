@@ -19,6 +19,7 @@ from .waiting import chain_ends
 _NAMED = re.compile(r"\b[Rr]anks? ([\d, ]+) failed to (?:pass|reach|join)\b")
 """How torch names those that a `monitored_barrier` has waited for."""
 _BY_CLOCKS = "medium: which rank was the first is told by the clocks of the machines"
+_BY_REASONS = "high: the others ended because another had, by their errors or exit statuses"
 _BY_RECORD = "high: which collective each rank had come to is on record"
 _BY_TORCH = "high: torch's own error names it"
 
@@ -34,7 +35,10 @@ def judge_ends(case: Case) -> Verdict:
     confidence = _BY_RECORD
     headline = wording.ended_before
     if not causes:
-        causes, confidence = first_dead(dead), _BY_CLOCKS
+        causes = first_dead(dead)
+        others = [e for e in dead if e.rank not in causes]
+        are_victims = bool(others) and all(e.died_of_peers for e in others)
+        confidence = _BY_REASONS if are_victims else _BY_CLOCKS
         headline = wording.ended_by
     named = named_by_torch(case.ranks.values()) & set(case.ranks)
     if named and (not late or named & late):
@@ -69,16 +73,20 @@ def named_by_torch(evidence: Iterable[RankEvidence]) -> set[int]:
 def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
     """Those that ended for a reason of their own.
 
-    That is the first that left word of it, else those that the kernel killed for want of memory,
-    else those that left no word where others did, or else the one that ended first.
+    That is the first that left word of it, else those that left in failure by themselves, else
+    those that the kernel killed for want of memory, else those that left no word where others did,
+    or else the one that ended first.
     """
     own = [e for e in dead if e.ended_ns and not e.died_of_peers]
     timed = [e for e in dead if e.ended_ns]
     wordless = [e for e in dead if e.is_wordless and not e.died_of_peers]
     killed = [e for e in wordless if e.was_short_of_memory]
     first = [min(those, key=lambda e: e.ended_ns or 0) for those in (own, timed) if those]
+    left = [e for e in dead if e.has_left and not e.died_of_peers]
     if own:
         found = first[:1]
+    elif left:
+        found = left
     elif killed or (wordless and (timed or len(wordless) < len(dead))):
         found = killed or wordless
     else:

@@ -58,6 +58,7 @@ DoingKind = Literal[
 _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
 _WORDLESS = "ended without a word"
+_LEFT = "left by itself"
 _OUT_OF_MEMORY = "he kernel killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
@@ -145,6 +146,9 @@ class Work:
         read_rate: Bytes per second that it read.
         written_rate: Bytes per second that it wrote.
         has_moved_on: Whether it was at another line of its own code.
+        is_ready: Whether that thread ran, or was ready to, at both looks.
+        others_cpu: How many processors the other threads of it used, where it may wait for any of
+            them, as nobody could tell which.
     """
 
     cpu: float = 0.0
@@ -153,6 +157,8 @@ class Work:
     read_rate: float = 0.0
     written_rate: float = 0.0
     has_moved_on: bool = False
+    is_ready: bool = False
+    others_cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +239,11 @@ class RankEvidence:
     def is_wordless(self) -> bool:
         """Whether it has ended as after SIGKILL."""
         return self.state == "dead" and _WORDLESS in (self.ending or "")
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has ended by itself and in failure, as by `sys.exit(1)`."""
+        return self.state == "dead" and _LEFT in (self.ending or "")
 
     @property
     def was_short_of_memory(self) -> bool:

@@ -23,6 +23,7 @@ from ...tables import COLLECTIVES, STEPS, TORCH_TRACE
 from ..device_use import NEWEST_SAMPLE, XIDS, sample_words, xid_lines
 from .doings import doing_of, group_asked_for, with_worker
 from .evidence import Call, Doing, Group, RankEvidence, State
+from .looks import with_same_waits
 from .others import Others
 from .own_ends import how_ended
 from .texts import seconds
@@ -186,6 +187,8 @@ def evidence_of(
     if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
         seen = replace(seen, state="silent")
     is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
+    if trace is not None and again is not None:
+        trace, again = with_same_waits(trace, again)
     doing = _doing(trace, again, thread) if trace and not is_dead else None
     doing = with_worker(doing, others.worker) if doing and others else doing
     if held is None or doing is None or doing.kind != "held":

@@ -12,10 +12,11 @@ from . import wording
 from .case import Case
 from .evidence import Verdict
 from .texts import at, call_text, ranks_text, sentence
-from .work import is_asleep, is_at_work, progress, work_words
+from .work import is_asleep, is_at_work, is_beside, progress, work_words
 
 _MOST_NAMED = 3
 _BY_KERNEL = "medium: the kernel counts what they do, and not how much of it is left"
+_BY_OTHERS = "low: that it waits for the thread that computes is a guess, as its agent was silent"
 _BY_RECORD = "high: its record grows"
 _BY_STACKS = "medium: they sleep, and nothing tells for how long yet"
 
@@ -51,7 +52,7 @@ def as_slow(case: Case, verdict: Verdict) -> Verdict:
             for cause in verdict.causes
             if cause.rank is not None
         ),
-        confidence=_BY_RECORD if by_record else _BY_KERNEL,
+        confidence=_BY_RECORD if by_record else _by_kernel(case, causes),
     )
 
 
@@ -73,8 +74,13 @@ def slow_alone(case: Case) -> Verdict | None:
         causes=tuple(wording.cause(case, rank) for rank in case.stuck),
         still_s=still_s,
         threshold_s=case.threshold_s,
-        confidence=_BY_STACKS if sleeps else _BY_KERNEL,
+        confidence=_BY_STACKS if sleeps else _by_kernel(case, case.stuck),
     )
+
+
+def _by_kernel(case: Case, ranks: Sequence[int]) -> str:
+    """How sure it is that ranks get on of which the kernel alone tells."""
+    return _BY_OTHERS if any(is_beside(case.ranks[rank]) for rank in ranks) else _BY_KERNEL
 
 
 def _names(case: Case, ranks: Sequence[int]) -> str:

@@ -7,10 +7,13 @@ is not believed any more, and who sleeps or waits for a lock gets nothing done.
 
 from __future__ import annotations
 
-from ...messages.common import Backtrace, Frame, WorkDone
+import re
+
+from ...messages.common import Backtrace, Frame, ThreadStack, WorkDone
 from ...units import size
 from .doings import own_frames, worker_of
 from .evidence import RankEvidence, Work
+from .looks import others_cpu
 from .texts import seconds
 
 LEAST_RATE = 1e5
@@ -20,7 +23,9 @@ _LEAST_CHILDREN_RATE = 1e6
 LEAST_CPU = 0.2
 """The same of processors in use: on a machine that is overloaded nobody has one for itself."""
 _LEAST_CPU_MOVING = 0.05
-"""And where the line of its own code has changed, too: who polls uses less."""
+"""And where the line of its own code has changed, too, or it ran at both looks: who polls uses
+less, and mostly sleeps."""
+_READY, _RUNS = "R", "running"
 COMPUTES_S = 600.0
 """For how long who only computes is believed to come."""
 SYNCS_S = 120.0
@@ -29,6 +34,11 @@ _IDLE = frozenset({"collective", "joining", "store", "stopped", "exiting", "gil"
 """Kinds of waits in which processor time is that of waiting, or of somebody else; so it is with a
 wait for the device at one and the same line."""
 _WAITS_FOR_CHILDREN = frozenset({"loader", "checkpoint", "waiting", "python"})
+_FROM_A_THREAD = re.compile(
+    r"is waiting (at a barrier|to be notified|for (a lock|an event|a condition|a semaphore|a future"
+    r"|an item from a queue|room in a queue|a thread to end)(?! between))"
+)
+"""What another thread of the process may be to give."""
 _SYNCS = "is waiting for data to reach the disk"
 
 
@@ -49,6 +59,8 @@ def work_between(first: Backtrace, second: Backtrace, thread_id: int | None = No
         read_rate=_bytes(first.work, second.work, "read_bytes") / passed_s,
         written_rate=_bytes(first.work, second.work, "written_bytes") / passed_s,
         has_moved_on=_places(before.frames) != _places(after.frames),
+        is_ready=is_same and _is_ready(before) and _is_ready(after),
+        others_cpu=others_cpu(first, second, after) / passed_s if is_same else 0.0,
     )
 
 
@@ -74,13 +86,21 @@ def progress(evidence: RankEvidence) -> str | None:
         return "waiting{} for its data to reach the disk" if still_s < SYNCS_S else None
     if still_s >= COMPUTES_S:
         return None
-    least = _LEAST_CPU_MOVING if work.has_moved_on else LEAST_CPU
+    least = _LEAST_CPU_MOVING if work.has_moved_on or work.is_ready else LEAST_CPU
     kind = doing.holder or doing.kind
     spins = kind == "device" and not work.has_moved_on
     if kind not in _IDLE and not spins and work.cpu >= least:
         whose = "waiting{} for a thread that computes" if doing.holder else "computing{}"
         return f"{whose} ({work.cpu:.0%} of a processor)"
+    if is_beside(evidence):
+        used = f"({work.others_cpu:.0%} of a processor)"
+        return f"waiting{{}} while another thread of it computes {used}"
     return _work_of_children(work) if kind in _WAITS_FOR_CHILDREN else None
+
+
+def _is_ready(thread: ThreadStack) -> bool:
+    """Whether it runs or could, but for the agent, which holds the interpreter lock as it looks."""
+    return thread.state == _READY or (thread.waiting or "").startswith(_RUNS)
 
 
 def _work_of_children(work: Work) -> str | None:
@@ -92,6 +112,14 @@ def _work_of_children(work: Work) -> str | None:
     else:
         return None
     return f"waiting{{}} for processes of its own, which {used}"
+
+
+def is_beside(evidence: RankEvidence) -> bool:
+    """Whether it waits for what another thread may give it, and nobody could tell for which."""
+    work, doing = evidence.work, evidence.doing
+    if work is None or doing is None or doing.holder is not None:
+        return False
+    return work.others_cpu >= LEAST_CPU and _FROM_A_THREAD.match(doing.words) is not None
 
 
 def is_at_work(evidence: RankEvidence) -> bool:

@@ -45,12 +45,6 @@ class RunComparison:
     not_committed: tuple[tuple[str, ...] | None, tuple[str, ...] | None]
     not_looked_at: tuple[tuple[str, str], ...]
 
-    @property
-    def unexplained(self) -> tuple[Difference, ...]:
-        """What differs and may matter, but explains nothing that came of it."""
-        told = {id(cause) for effect in self.effects for cause in effect.causes[:1]}
-        return tuple(one for one in self.differences if one.reach.strength and id(one) not in told)
-
 
 def compare_runs(before: Run, after: Run, secrets: frozenset[Name]) -> RunComparison:
     """Put two runs beside each other.

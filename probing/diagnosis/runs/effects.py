@@ -15,9 +15,10 @@ from .setup import Difference
 
 Kind = Literal["speed", "memory", "loss"]
 
-_MOST_CAUSES = 3
+MOST_TOLD = 4
+"""Causes that are told with an effect, the first in its sentence."""
 _MOST_LIKELY = 2
-"""So many causes are told in the sentence where none is likelier than the others."""
+"""So many are told in the sentence where each may do anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +81,17 @@ def explained(summary: str, causes: Sequence[Difference]) -> str:
     """A sentence with the likeliest of its causes."""
     if not causes:
         return f"{summary}; nothing that is on record of their set-up explains it"
-    alike = [one.words for one in causes if one.reach.strength == causes[0].reach.strength]
-    if causes[0].reach.strength > 1 or len(alike) == 1:
-        return f"{summary}: {causes[0].words}"
-    return f"{summary}: perhaps {', or '.join(alike[:_MOST_LIKELY])}"
+    words = [one.words for one in causes[: _in_sentence(causes)]]
+    return f"{summary}: {'perhaps ' if len(words) > 1 else ''}{', or '.join(words)}"
 
 
 def cause_words(causes: Sequence[Difference]) -> tuple[str, ...]:
     """The other causes in words."""
-    more = causes[1 : 1 + _MOST_CAUSES]
+    more = causes[_in_sentence(causes) : MOST_TOLD]
     return (f"it may also be that {'; '.join(one.words for one in more)}",) if more else ()
+
+
+def _in_sentence(causes: Sequence[Difference]) -> int:
+    """How many causes are told in the sentence: more than one where none is likelier."""
+    alike = sum(one.reach.strength == causes[0].reach.strength for one in causes) if causes else 0
+    return min(alike, _MOST_LIKELY) if alike and causes[0].reach.strength == 1 else min(1, alike)

@@ -31,6 +31,12 @@ _NO_MATTER = frozenset(
 _LEAST_RATIO = 1.02
 _RATE = 1e-6
 _NOT_GIVEN = "not given"
+_FROM = {
+    "batches": "batch_size",
+    "prefetch_factor": "num_workers",
+    "persistent_workers": "num_workers",
+}
+"""Of a loader, what follows from what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,4 +168,4 @@ def _follows(one: Difference, others: list[Difference]) -> bool:
     if one.kind == "step" and one.name == "learning rate":
         return any(name.endswith(".lr") for name in names)
     owner, _, name = one.name.rpartition(".")
-    return one.kind == "configuration" and name == "batches" and f"{owner}.batch_size" in names
+    return one.kind == "configuration" and f"{owner}.{_FROM.get(name)}" in names

@@ -203,6 +203,35 @@ def vae(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+class Around(torch.optim.Optimizer):
+    """Steps another optimizer, as Lookahead does."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:
+        """Have the other one step."""
+        return self.inner.step(closure)
+
+
+def around(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """An optimizer around another one."""
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 2048))
+    optimizer = Around(torch.optim.Adam(model.parameters()))
+    last: dict[str, Any] = {}
+
+    def step() -> Tensor:
+        x = last["x"] = torch.randn(batch, 256)
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def by_hand(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """Gradient descent with momentum, written by hand."""
     model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 2048))
@@ -244,6 +273,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "keeping": (keeping, (256, 0, 0)),
     "vae": (vae, (256, 0, 0)),
     "by_hand": (by_hand, (512, 0, 0)),
+    "around": (around, (64, 0, 0)),
     "asking": (asking, (4, 0, 0)),
 }
 

@@ -9,6 +9,7 @@ to exist, if FAULT says so: it prints `failed`.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ FOREVER_S = 10**6
 FAULT_STEP = 4
 BLOCK = bytes(1 << 20)
 FAULT = sys.argv[1]
-OF_ROOT = {"saving", "syncing", "evaluating", "packing", "trickling", "leaving"}
+OF_ROOT = {"saving", "syncing", "evaluating", "beside", "packing", "trickling", "leaving"}
 CULPRIT = 0 if FAULT in OF_ROOT else 1
 SHORT = {"timeout", "monitored"}
 """Faults whose process group has little patience."""
@@ -79,6 +80,19 @@ def evaluate() -> float:
     total = 0.0
     while True:
         total += score(total)
+
+
+def evaluate_beside() -> None:
+    """Waits for a thread that never ends, at one line, and computes all the time."""
+    done = threading.Event()
+
+    def run() -> None:
+        for _ in itertools.count():
+            ...
+        done.set()
+
+    threading.Thread(target=run, name="evaluator", daemon=True).start()
+    done.wait()
 
 
 def score(value: float) -> float:
@@ -135,6 +149,7 @@ FAULTS: dict[str, Callable[[int], object]] = {
     "saving": lambda _: write_checkpoint(),
     "syncing": lambda _: write_checkpoint(),
     "evaluating": lambda _: evaluate(),
+    "beside": lambda _: evaluate_beside(),
     "packing": lambda _: pack_checkpoint(),
     "trickling": lambda _: save_beside(),
     "leaving": lambda _: end_well(),

@@ -39,6 +39,31 @@ def condition() -> None:
         changed.wait()
 
 
+def setter() -> None:
+    """An event that a thread sets which reads from a pipe into which nobody writes."""
+    ready, pipe = threading.Event(), os.pipe()
+
+    def load() -> None:
+        os.read(pipe[0], 1)
+        ready.set()
+
+    threading.Thread(target=load, name="loader", daemon=True).start()
+    ready.wait()
+
+
+async def part() -> None:
+    """Next to nothing."""
+
+
+def own_loop() -> None:
+    """A coroutine that is waited for in the thread whose event loop is to run it."""
+
+    async def whole() -> None:
+        asyncio.run_coroutine_threadsafe(part(), asyncio.get_running_loop()).result()
+
+    asyncio.run(whole())
+
+
 def in_asyncio() -> None:
     """A future of asyncio that nobody sets."""
 
@@ -146,6 +171,8 @@ def loader() -> None:
 WAITS: dict[str, Callable[[], None]] = {
     "event": event,
     "condition": condition,
+    "setter": setter,
+    "own_loop": own_loop,
     "asyncio": in_asyncio,
     "two_locks": two_locks,
     "file_lock": file_lock,

@@ -7,16 +7,20 @@ who print them. Without the variable they are timed all the same, and nothing is
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
+_FIRST_PEAK, _LAST_PEAK = 3, 6
+"""The steps whose peaks are written down where TRAINING_PEAKS asks for it."""
 
 
 def planned(steps: int) -> int:
@@ -38,6 +42,7 @@ class Truth:
         self._began_ns = time.time_ns()
         self._write({"pid": os.getpid(), "models": {}})
         self.meet(**models)
+        self._peaks = Peaks() if os.environ.get("TRAINING_PEAKS") else None
 
     def meet(self, **models: torch.nn.Module) -> None:
         """Write down models by the names of the variables that hold them."""
@@ -80,6 +85,13 @@ class Truth:
         self._phases, self._began_ns = {}, now
         self._steps += 1
         self._write(row)
+        if self._steps % 10 == 6 and "RANK" not in os.environ:
+            self._write({"held": held()})
+        if self._peaks is not None:
+            self._peaks.step(self._steps)
+            if self._steps == _LAST_PEAK:
+                self._write({"peaks": self._peaks.read()})
+                self._peaks = None
 
     def finish(self, *models: torch.nn.Module) -> None:
         """Write the checksum of all losses and of everything that the models have learnt."""
@@ -120,3 +132,68 @@ def _described(model: torch.nn.Module) -> dict[str, Any]:
             and type(module).__name__ != "NonDynamicallyQuantizableLinear"  # never called
         ],
     }
+
+
+class Peaks:
+    """The most bytes handed out at one time in each step, by torch's profiler.
+
+    It is told nothing of what was there before it, which is therefore counted as it begins.
+    """
+
+    def __init__(self) -> None:
+        self._there = sum(_storages(_living(torch.Tensor)).values())
+        self._profile = torch.profiler.profile(profile_memory=True)
+        self._profile.start()
+
+    def step(self, number: int) -> None:
+        """A step has ended."""
+        with torch.profiler.record_function(f"step {number}"):
+            pass
+
+    def read(self) -> list[int]:
+        """Stop, and give what the later steps took."""
+        self._profile.stop()
+        now = self._there
+        peaks, most = [], 0
+        results: Any = self._profile.profiler
+        for event in sorted(results.kineto_results.events(), key=lambda event: event.start_ns()):
+            if event.name() == "[memory]":
+                now += event.nbytes()
+                most = max(most, now)
+            elif event.name().startswith("step "):
+                peaks.append(most)
+                most = now
+        return peaks[_FIRST_PEAK - 1 :]
+
+
+def held() -> dict[str, int]:
+    """Bytes of everything that models learn, and of what optimizers remember of it."""
+    modules, optimizers = _living(torch.nn.Module), _living(torch.optim.Optimizer)
+    learnt = [p for m in modules for p in vars(m).get("_parameters", {}).values() if p is not None]
+    learnt += [p for o in optimizers for group in o.param_groups for p in group["params"]]
+    parameters = _storages(learnt)
+    state = _storages([t for o in optimizers for t in _tensors_in(list(o.state.values()))])
+    return {
+        "parameters": sum(parameters.values()),
+        "optimizer_state": sum(size for key, size in state.items() if key not in parameters),
+    }
+
+
+def _living(cls: type) -> list[Any]:
+    """All objects of a class; not those that are still being made."""
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), cls)]
+    return [thing for thing in found if cls is torch.Tensor or vars(thing)]
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(part)
+
+
+def _storages(tensors: list[torch.Tensor]) -> dict[int, int]:
+    """The size of each storage, once, by where it lies."""
+    storages = [t.untyped_storage() for t in tensors if t.layout is torch.strided]
+    return {storage.data_ptr(): storage.nbytes() for storage in storages if storage.nbytes()}

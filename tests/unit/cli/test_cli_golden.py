@@ -755,3 +755,9 @@ def test_nothing_drawn_can_steer_the_terminal(name: str) -> None:
     """No control character of the observed process gets through a renderer for the eye."""
     if name not in {"rows_csv", "rows_markdown"}:  # machine formats keep every byte of the data
         assert not set(DRAWINGS[name]()) & {chr(code) for code in range(32) if code != 10}
+
+
+def test_amounts_are_never_powers_of_ten() -> None:
+    """What rounds to a thousand of a unit is one of the next."""
+    assert render_moved(rows=1, size=999_700) == "1 row, 1 MB moved"
+    assert render_moved(rows=1, size=999_400) == "1 row, 999 kB moved"

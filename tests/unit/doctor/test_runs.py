@@ -334,7 +334,8 @@ def test_what_follows_from_another_difference_is_told_once() -> None:
     size, count = ("configuration", "loader 0.batch_size"), ("configuration", "loader 0.batches")
     one = run("1", environment=BASE | {size: "8", count: "40"})
     two = run("2", environment=BASE | {size: "16", count: "20"}, samples=16)
-    assert [one.name for one in compared(one, two).differences] == ["loader 0.batch_size"]
+    found = compared(one, two)
+    assert [difference.name for difference in found.differences] == ["loader 0.batch_size"]
 
 
 def test_a_set_up_that_explains_nothing_is_possible() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
 from probing.diagnosis.hang.doings import doing_of
+from probing.diagnosis.hang.looks import with_same_waits
 from probing.diagnosis.hang.own_ends import says_of_peers
 from probing.diagnosis.hang.waiting import waits_of
-from probing.diagnosis.hang.work import work_between
-from probing.messages.common import Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
+from probing.diagnosis.hang.work import work_between, work_words
+from probing.messages.common import Awaited, Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
     LOADING,
@@ -153,6 +154,84 @@ def test_only_threads_that_both_looks_have_seen_count() -> None:
     for before, after in ((mine, theirs), (theirs, mine)):
         first, second = (look(t, 4, 1.0, threads=seen) for t, seen in ((1.0, before), (3.0, after)))
         assert work_between(first, second) == Work()
+
+
+WAITS = Frame(func="Event.wait", file="/lib/python3.11/threading.py", lineno=629)
+ASKS = Frame(func="score", file="/job/train.py", lineno=4)
+COMPUTES = Frame(func="run", file="/job/train.py", lineno=9)
+NATIVE = Frame(func="sem_wait", file="libc.so.6", lineno=0, kind="native")
+
+
+def two_threads(source: str, time_s: float, cpu_s: float, awaits: Awaited | None) -> Backtrace:
+    """A main thread that waits for an event, and one that computes."""
+    frames = (WAITS, ASKS) if source == "agent" else (NATIVE, WAITS, ASKS)
+    main = ThreadStack(
+        thread_id=7, name="m", is_main=True, frames=frames, cpu_s=1.0, awaits=awaits,
+        waiting="waiting for an event (threading.Event)",
+    )  # fmt: skip
+    other = ThreadStack(thread_id=8, name="o", is_main=False, frames=(COMPUTES,), cpu_s=cpu_s)
+    return Backtrace(
+        pid=1, source=source, threads=(main, other), work=WorkDone(time_s=time_s)
+    )  # fmt: skip
+
+
+SETS = Awaited(kind="event", what="the event done", holder_id=8, since="train.py:9 in run")
+
+
+@pytest.mark.parametrize("sources", [("agent", "py-spy"), ("py-spy", "agent"), ("agent", "agent")])
+def test_what_the_agent_knew_counts_for_a_look_from_outside(sources: tuple[str, str]) -> None:
+    """A busy agent answers one look of two: the thread that computes is the one waited for."""
+    looks = [
+        two_threads(source, time_s, cpu_s, SETS if source == "agent" else None)
+        for source, time_s, cpu_s in zip(sources, (1.0, 3.0), (4.0, 5.0), strict=True)
+    ]
+    first, second = with_same_waits(*looks)
+    assert work_between(first, second) == Work(cpu=0.5)
+    doing = doing_of(first)
+    assert doing is not None
+    rank = evidence(1, LATE, doing=doing, work=work_between(first, second))
+    assert "waiting for 15 s for a thread that computes (50% of a processor)" in work_words(rank)
+    moved = dataclasses.replace(looks[1], threads=looks[1].threads[1:])
+    assert with_same_waits(looks[0], moved)[1] == moved
+
+
+def test_a_thread_beside_that_computes_leaves_it_open() -> None:
+    """Where no look is the agent's, it may be what is waited for: slow, and hardly sure."""
+    first, second = (two_threads("py-spy", t, cpu, None) for t, cpu in ((1.0, 4.0), (3.0, 5.0)))
+    work, doing = work_between(first, second), doing_of(first)
+    assert work == Work(others_cpu=0.5)
+    rank = evidence(1, LATE, doing=doing, work=work)
+    verdict = judge(waiting_but({1: rank}), world=range(4))
+    assert (verdict.outcome, verdict.confidence.partition(":")[0]) == ("slow", "low")
+    assert "Rank 1 has been waiting for 15 s while another thread of it computes (50%" in (
+        verdict.headline
+    )
+    first, second = (two_threads("agent", t, cpu, None) for t, cpu in ((1.0, 4.0), (3.0, 5.0)))
+    rank = dataclasses.replace(rank, work=work_between(first, second))
+    assert judge(waiting_but({1: rank}), world=range(4)).outcome == "hang"
+
+
+RUNS = {"R": "running", "S": None, "G": "running Python code"}
+"""What is said of a thread in that state; of G that the agent holds the interpreter lock."""
+
+
+@pytest.mark.parametrize(
+    ("states", "outcome"), [("RR", "slow"), ("RG", "slow"), ("RS", "hang"), ("SS", "hang")]
+)
+def test_who_is_ready_to_run_computes_on_a_busy_machine(states: str, outcome: str) -> None:
+    """With a tenth of a processor, at one line: who polls sleeps at one of two looks."""
+    looks = [
+        dataclasses.replace(
+            seen,
+            threads=(dataclasses.replace(seen.threads[0], state=state, waiting=RUNS[state]),),
+        )
+        for seen, state in zip((look(10.0, 4, 1.0), look(12.0, 4, 1.2)), states, strict=True)
+    ]
+    work, doing = work_between(looks[0], looks[1]), doing_of(looks[0])
+    assert work is not None
+    assert work.cpu == pytest.approx(0.1)
+    rank = evidence(1, LATE, doing=doing, work=work)
+    assert judge(waiting_but({1: rank}), world=range(4)).outcome == outcome
 
 
 def test_a_line_that_waits_for_the_device() -> None:

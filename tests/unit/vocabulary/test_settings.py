@@ -7,7 +7,9 @@ import re
 import pytest
 
 from probing.errors import BadSetting
+from probing.ring.format import layout_of
 from probing.settings import SETTINGS, Settings, find
+from probing.tables import TABLES_BY_NAME
 
 pytestmark = pytest.mark.anypython
 
@@ -16,6 +18,21 @@ def test_defaults_need_no_environment() -> None:
     """An empty environment gives every setting its default."""
     settings = Settings.from_env({})
     assert all(getattr(settings, s.name) == s.default for s in SETTINGS)
+
+
+def test_sizes_of_rows_are_those_of_the_tables() -> None:
+    """What a setting says of the bytes of each row is what the ring of its table takes."""
+    told = 0
+    for setting in SETTINGS:
+        rows, is_there, sizes = setting.doc.partition("oldest is overwritten")
+        if not is_there:
+            continue
+        names = re.findall(r"(?:python|probing)\.(\w+)", rows)
+        found = [int(size) for size in re.findall(r"\d+", sizes)]
+        expected = [layout_of(TABLES_BY_NAME[name]).row_size for name in names]
+        assert found in (expected, expected[:1] * (len(set(expected)) == 1)), setting.name
+        told += len(names)
+    assert told > 8
 
 
 def test_values_have_the_settings_type() -> None:

@@ -121,10 +121,27 @@ BY_FRAMES = {
     ),
     "idle pool thread": (
         [
-            py("_worker", LIB + "concurrent/futures/thread.py"),
+            py("_worker", LIB + "concurrent/futures/thread.py", "item = work_queue.get()"),
             py("Thread.run", LIB + "threading.py"),
         ],
         "idle: a pool's thread without work",
+    ),
+    "pool thread in a function of C": (
+        [
+            py("_WorkItem.run", LIB + "concurrent/futures/thread.py", "result = self.fn()"),
+            py("_worker", LIB + "concurrent/futures/thread.py", "work_item.run()"),
+            py("Thread.run", LIB + "threading.py"),
+        ],
+        "waiting for a lock or a condition (futex)",
+    ),
+    "queue that sends": (
+        [
+            py("Connection._send", LIB + "multiprocessing/connection.py"),
+            py("Connection._send_bytes", LIB + "multiprocessing/connection.py"),
+            py("_ConnectionBase.send_bytes", LIB + "multiprocessing/connection.py"),
+            py("Queue._feed", LIB + "multiprocessing/queues.py", "send_bytes(obj)"),
+        ],
+        "waiting for another process to take what is sent",
     ),
     "child": (
         [py("Popen._try_wait", LIB + "subprocess.py"), py("run", LIB + "subprocess.py")],

@@ -1,0 +1,38 @@
+"""Errors: what each says to do next is about itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing import errors
+from probing.errors import ProbingError, SqlError, root
+
+pytestmark = pytest.mark.anypython
+
+BRANCHES = {kind for kind in vars(root).values() if isinstance(kind, type)} | {
+    errors.SqlError,
+    errors.BadRequest,
+}
+"""What these say to do helps with whatever goes wrong in their way, too."""
+CLASSES = errors.error_classes()
+
+
+@pytest.mark.parametrize("kind", [c for c in CLASSES if c.help], ids=lambda kind: kind.__name__)
+def test_the_way_out_is_the_errors_own(kind: type[ProbingError]) -> None:
+    """An error that says nothing else does not send people where its parent's help leads."""
+    owner = next(each for each in kind.__mro__ if "help" in vars(each))
+    assert owner is kind or owner in BRANCHES
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_meaning_and_way_out_are_two_things(kind: type[ProbingError]) -> None:
+    """The page of errors shows one behind the other, and says nothing twice."""
+    meaning = " ".join((kind.__doc__ or "").split()).lower()
+    for sentence in filter(None, kind.help.lower().rstrip(".").split(". ")):
+        assert sentence not in meaning
+
+
+def test_the_worker_is_no_matter_of_columns() -> None:
+    """Who has ended the SQL worker is not helped by a list of tables."""
+    for kind in (errors.SqlWorkerDied, errors.SqlWorkerRests):
+        assert kind.help != SqlError.help
