@@ -215,8 +215,9 @@ def test_a_dead_producer_is_named_with_its_error(program: Start) -> None:
     target.wait_for_step(30)
 
     def hangs() -> str:
-        found = examine(target)["findings"]
-        return str(found[0]["summary"]) if found and found[0]["certainty"] == "certain" else ""
+        found = {one["rule"]: one for one in examine(target)["findings"]}
+        is_sure = "hang" in found and found["hang"]["certainty"] == "certain"
+        return str(found["hang"]["summary"]) if is_sure else ""
 
     words = wait_until(hangs, "a hang that is certain")
     assert "waiting for an item from a queue" in words
@@ -253,14 +254,16 @@ def test_a_module_outside_of_ddp_is_told_as_such(job: StartJob) -> None:
     started = job("ailing", "outside", ranks=2)
     for rank in range(2):
         started.wait_for_rank(rank, "step 40")
-    done = started.run("-t", "all", "doctor", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = {one["rule"]: one for one in json.loads(done.stdout)["findings"]}
-    assert (
-        "all of Linear: outside of DistributedDataParallel"
-        in (found["different-parameters"]["summary"])
-    )
-    assert found["different-parameters"]["fix"].startswith("Wrap it, too")
+
+    def told() -> dict[str, Any] | None:
+        done = started.run("-t", "all", "doctor", "--format", "json", "--timeout", "60")
+        assert done.returncode == 0, done.stderr
+        found = {one["rule"]: one for one in json.loads(done.stdout)["findings"]}
+        return found.get("different-parameters")
+
+    finding = wait_until(told, "a look at the parameters of both ranks")
+    assert "all of Linear: outside of DistributedDataParallel" in finding["summary"]
+    assert finding["fix"].startswith("Wrap it, too")
 
 
 def test_a_process_that_is_not_there(training: Target) -> None:

@@ -33,9 +33,10 @@ _MICRO_BATCHES = (
     "SELECT step, min(size) AS least, max(size) AS most, count(*) AS number"
     " FROM (SELECT step, coalesce(tokens, CASE WHEN varies THEN elements END, samples) AS size"
     "  FROM (SELECT step, tokens, samples, elements,"
-    "   min(elements) OVER one <> max(elements) OVER one AS varies"
+    "   min(elements) OVER one <> max(elements) OVER one"
+    "   AND min(samples) OVER own = max(samples) OVER own AS varies"
     "   FROM python.micro_batches WHERE duration IS NOT NULL"
-    "   WINDOW one AS (PARTITION BY micro_batch)))"
+    "   WINDOW one AS (PARTITION BY micro_batch), own AS (PARTITION BY step)))"
     " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
 )
 
@@ -301,8 +302,9 @@ RULES = (
         group="numbers",
         subject="data",
         symptom="Accumulation gives other results than the same samples in one batch.",
-        evidence="`tokens`, else `elements` where they vary from step to step, else `samples` of"
-        " python.micro_batches: the largest of a step is twice the smallest in most steps.",
+        evidence="`tokens`, else `elements` where they vary from step to step and `samples` not"
+        " within one, else `samples` of python.micro_batches: the largest of a step is twice the"
+        " smallest in most steps.",
         certainty="possible",
         gravity=45,
         fix="Divide the sum of all losses by the number of all tokens of the step.",

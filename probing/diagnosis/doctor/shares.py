@@ -161,8 +161,8 @@ def _object_collectives(facts: Facts) -> Iterator[Sign]:
     line, name = lines[0]
     yield Sign(
         certainty="likely",
-        summary=f"{name} at {line.place} in {line.func} takes {percent(share)} of the time: in each"
-        " step objects are pickled, sent to other ranks, and unpickled there",
+        summary="Objects are pickled, sent to other ranks and unpickled in each step, by"
+        f" {name} at {line.place} in {line.func}: {percent(share)} of the time",
         evidence=in_words([one for one, _ in lines][:2]),
         weight=share,
     )

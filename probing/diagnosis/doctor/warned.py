@@ -90,7 +90,7 @@ RULES = (
     Rule(
         name="broadcast-loss",
         group="numbers",
-        subject="loss",
+        subject="warnings",
         symptom="The model learns to predict the mean of all targets.",
         evidence="`message` of python.warnings: a loss was given a target of another size than its"
         " input, and both together are larger than either, as [32] and [32, 1] are.",
@@ -104,7 +104,7 @@ RULES = (
     Rule(
         name="scheduler-first",
         group="numbers",
-        subject="learning rate",
+        subject="warnings",
         symptom="The first learning rate of a schedule is never used.",
         evidence="`message` of python.warnings: torch has seen two calls of a scheduler's step"
         " before the first of its optimizer's. Only possible with a gradient scaler, which may"

@@ -208,6 +208,9 @@ CASES = (
     Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two models
         {"step": n // 2, "micro_batch": n % 2, "samples": 8, "elements": 100 + 900 * (n % 2),
          "duration": 0.1} for n in range(80)]}), None),
+    Case("uneven-micro-batches", lambda: facts({"micro_batches": [  # of two tasks
+        {"step": n // 2, "micro_batch": n % 2, "samples": 8 + n % 2, "duration": 0.1,
+         "elements": 100 + 900 * (n % 2) + n % 7} for n in range(80)]}), None),
     # speed
     Case("slower-since", of_steps(backward_s=after(120, 0.04, 0.14), duration=after(120, 0.1, 0.2),
          cpu_s=after(120, 0.1, 0.2)), "likely", 120, "the backward pass"),
