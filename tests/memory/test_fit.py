@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -362,6 +363,19 @@ def test_what_runs_elsewhere_is_refused_by_name() -> None:
     for reason, model in cases.items():
         with pytest.raises(FitRefused, match=reason):
             FakeCopy(fake_mode()).module(model)
+
+
+@pytest.mark.torch
+def test_an_object_behind_a_weak_proxy_is_refused() -> None:
+    """It could be changed through the copy; Lightning's modules have one while they train."""
+    torch: Any = pytest.importorskip("torch")
+    from probing.agent.sources.fit.fake_copy import FakeCopy
+    from probing.agent.sources.fit.fake_step import fake_mode
+
+    model = torch.nn.Linear(2, 2)
+    model.trainer = SimpleNamespace(part=weakref.proxy(fit))
+    with pytest.raises(FitRefused, match="weak proxy"):
+        FakeCopy(fake_mode()).module(model)
 
 
 @pytest.mark.torch

@@ -14,6 +14,7 @@ import enum
 import functools
 import sys
 import types
+import weakref
 from collections import OrderedDict, defaultdict
 from types import ModuleType
 from typing import Any, NoReturn
@@ -165,6 +166,8 @@ class FakeCopy:
 
     def _object(self, value: object) -> Any:
         """The copy of an object of a Python class, or itself where it has no state to copy."""
+        if type(value) in weakref.ProxyTypes:  # as Lightning's Trainer is for a part of it
+            _refuse("the model has an object behind a weak proxy, which cannot be copied")
         if isinstance(value, _SHARED) or not hasattr(value, "__dict__") or self._left <= 0:
             return value
         self._left -= 1
