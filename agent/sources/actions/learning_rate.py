@@ -88,14 +88,16 @@ class LearningRate:
 
     def finish(self, scene: Scene, applied: Applied, until: float) -> Applied:
         """Say what the next steps have shown of the script."""
-        watches, found = self._watches, None
-        while watches and found is None and time.monotonic() < until:
-            found = next((watch.found for watch in watches if watch.found is not None), None)
+        watches = self._watches
+        while time.monotonic() < until:
             if all(watch.done.is_set() for watch in watches):
+                break
+            if any(watch.found is not None for watch in watches):
                 break
             time.sleep(_POLL_S)
         for watch in watches:
             watch.end()
+        found = next((watch.found for watch in watches if watch.found is not None), None)
         if found is None:
             if all(watch.done.is_set() for watch in watches):
                 return applied
