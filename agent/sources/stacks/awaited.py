@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ....linux.process import ThreadFacts
 from ....messages.common import Awaited
-from .bytecode import CodeReader, Taken
+from .bytecode import CodeReaders, Taken
 from .coroutines import coroutine_of
 from .frame_values import line_of, local, lock_of, may_hold, outwards, own_attributes, value_of
 from .notices import Notice, Notices, permits_of
@@ -85,7 +85,7 @@ class Waits:
     def __init__(self, frames: Mapping[int, FrameType], numbers: Mapping[int, int]) -> None:
         self._stacks = {ident: list(outwards(frame)) for ident, frame in frames.items()}
         self._numbers = numbers
-        self._readers: dict[Any, CodeReader] = {}
+        self._reader = CodeReaders().of  # no method of this object: it would keep all frames
         self._taken: dict[int, list[tuple[int, FrameType, Taken]]] | None = None
         self._pools = Pools(self._stacks)
         self._notices = Notices(self._stacks, numbers, self._reader)
@@ -265,11 +265,6 @@ class Waits:
             elif is_there and not in_importlib:
                 return line_of(frame, frame.f_lineno or 0)
         return None
-
-    def _reader(self, frame: FrameType) -> CodeReader:
-        if frame.f_code not in self._readers:
-            self._readers[frame.f_code] = CodeReader(frame.f_code)
-        return self._readers[frame.f_code]
 
 
 def settled(awaited: Awaited, before: ThreadFacts | None, after: ThreadFacts | None) -> Awaited:

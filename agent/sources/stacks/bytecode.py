@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 _MOST_CODE = 1 << 16
@@ -220,3 +220,16 @@ class CodeReader:
                     break
                 at += 1
         return found
+
+
+class CodeReaders:
+    """The readers of functions, each made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[CodeType, CodeReader] = {}
+
+    def of(self, frame: FrameType) -> CodeReader:
+        """That of the function which a frame runs."""
+        if frame.f_code not in self._known:
+            self._known[frame.f_code] = CodeReader(frame.f_code)
+        return self._known[frame.f_code]

@@ -76,6 +76,10 @@ class HandSteps:
         elif self._first is None and root is not None:
             self._is_written(root)
 
+    def step_marked(self) -> None:
+        """The script says that a step ends: the passes in it are not those before a step."""
+        self.is_on = self.is_on or self._unused > _PATIENCE
+
     def _is_written(self, root: Any) -> bool:
         """Whether the model's first parameter has been written to since the optimizer's step."""
         parameter: Any = None if root is None else next(root.parameters(), None)

@@ -208,6 +208,7 @@ class Progress:
             Whether it has ended: in the middle of a backward pass it does so when that is over.
         """
         self._is_marked = True
+        self.hand.step_marked()
         if self._is_inside(thread):
             self._is_mark_pending = True
             return False
