@@ -137,7 +137,7 @@ class Settings:
         "PROBING_STEP_ROWS",
         16_384,
         "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
-        " oldest is overwritten; 320, 120 and 80 bytes each.",
+        " oldest is overwritten; 320, 128 and 80 bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(

@@ -259,15 +259,22 @@ def test_it_is_stopped_and_goes_on(
 @pytest.mark.torch
 @pytest.mark.fault("T8")
 def test_code_in_c_holds_the_lock_for_a_while(
-    fresh_training: Target, monkeypatch: pytest.MonkeyPatch, fault: Reached
+    fresh_training: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Reached
 ) -> None:
     """While nothing can be answered who asks gets an error of its type; then it answers again."""
     target = fresh_training
     monkeypatch.setenv("PROBING_HOME", str(target.home))
     process = probing.connect(target.pid)
-    hold = "import ctypes; print('held', flush=True); ctypes.PyDLL(None).sleep(8)"
-    holder = Asker(lambda: process.eval(hold, now=True))
+    door = tmp_path / "door"
+    os.mkfifo(door)
+    hold = (
+        f"import ctypes, os; fd = os.open({str(door)!r}, os.O_RDWR);"
+        " ctypes.PyDLL(None).read(fd, ctypes.create_string_buffer(1), 1)"
+    )
+    holder = Asker(lambda: process.eval(hold, now=True, timeout_s=DEADLINE_S))
     wait_until(lambda: asked_in_vain(process), "the lock to be held")
+    with door.open("r+b", buffering=0) as opened:  # as a FIFO, without waiting for the other end
+        opened.write(b"x")
     holder.join(DEADLINE_S)
     fault.equals("who holds it", "answered", holder.code)
     fault.equals("the next eval", "2", process.eval("1 + 1").value)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WRONG: Mapping[str, Mapping[str, str]] = {
+    "optimizer_in_backward": {
+        "fit": "All gradients are taken to be there at once; fit says what was measured beside it.",
+    },
     "warmup_inference": {
         "steps": "Before an optimizer is made, a call is a step of inference; status counts them.",
     },

@@ -377,5 +377,5 @@ def test_rules_against_an_earlier_run_are_whole() -> None:
     names = [rule.name for rule in (*ALL_RULES, *AGAINST_RULES)]
     assert len(names) == len(set(names))
     for rule in AGAINST_RULES:
-        assert all(getattr(rule, field.name) or field.name in {"source", "cost_s"}
+        assert all(getattr(rule, field.name) or field.name in {"source", "asks", "cost_s"}
                    for field in dataclasses.fields(rule))  # fmt: skip
