@@ -168,7 +168,7 @@ class Settings:
     gradient_rows: int = _setting(
         "PROBING_GRADIENT_ROWS",
         16_384,
-        "Rows that python.gradients holds before the oldest is overwritten; 120 bytes each.",
+        "Rows that python.gradients holds before the oldest is overwritten; 160 bytes each.",
         minimum=64,
     )
     memory_rows: int = _setting(
