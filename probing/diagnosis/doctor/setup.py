@@ -88,6 +88,20 @@ def _frames(facts: Facts) -> int:
     return int(next(row["value"] for row in rows if row["name"] == "compiled_frames"))
 
 
+def _unread(facts: Facts) -> Iterator[Sign]:
+    """A timeout of collectives is set by a variable that neither torch nor NCCL reads."""
+    value = facts.environment.get("NCCL_TIMEOUT")
+    if value is None:
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"NCCL_TIMEOUT={value} has no effect: neither torch nor NCCL reads it, so the"
+        " timeout of collectives is that of the process group, 10 or 30 minutes by default",
+        evidence=("the variable is in the process's environment",),
+        weight=0.1,
+    )
+
+
 def _float64(facts: Facts) -> Iterator[Sign]:
     """A model computes in float64."""
     rows = [row for row in facts.live("parameters") if row["trainable"]]
@@ -233,6 +247,21 @@ RULES = (
         next=_ENVIRONMENT,
         look=_recompiling,
         cost_s=2.0,
+    ),
+    Rule(
+        name="unread-variables",
+        group="stops",
+        subject="set-up",
+        symptom="A job that hangs ends earlier or later than it was told to.",
+        evidence="NCCL_TIMEOUT is set. torch takes the time from the process group, and NCCL has"
+        " no variable of that name.",
+        certainty="possible",
+        gravity=15,
+        fix="Give it in the script:"
+        " init_process_group(..., timeout=datetime.timedelta(minutes=30)).",
+        source="https://docs.pytorch.org/docs/stable/distributed.html",
+        next=_ENVIRONMENT,
+        look=_unread,
     ),
     Rule(
         name="float64",

@@ -316,6 +316,8 @@ CASES = (
     Case("anomaly-detection", environment(anomaly_detection="False"), None),
     Case("profiler-on", environment(profiler="True"), "likely"),
     Case("profiler-on", environment(profiler="False"), None),
+    Case("unread-variables", environment(NCCL_TIMEOUT="1800"), "possible"),
+    Case("unread-variables", environment(NCCL_IB_TIMEOUT="22"), None),
     Case("unfused-optimizer", optimizer(), "possible", None, "AdamW takes 30 %"),
     Case("unfused-optimizer", optimizer(implementation="fused"), None),
     Case("unfused-optimizer", optimizer(device="cuda:0"), None),  # foreach, by itself
