@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..attach.injectors.names import AUTO
-from ..errors import ConnectionLost, InternalError, NotProbed
+from ..errors import CardDamaged, ConnectionLost, NotProbed
 from ..messages import common as wire
 from ..messages.act import Act, Acts, Commit, Prepared, request_for
 from ..messages.allocation import RECORD_STEPS, RecordRequest, RecordStatus
@@ -369,7 +369,7 @@ class Process(Reached):
         folder = self._transport.record()
         card = None if folder is None else folder.read_card()
         if card is None and folder is not None and not folder.is_alive():
-            raise InternalError(f"the card in {folder.path} cannot be read")
+            raise CardDamaged(str(folder.path))
         return card or self._get(wire.Card, "status", "its card cannot be read")
 
     def settings(self) -> wire.SettingsAnswer:

@@ -46,8 +46,8 @@ _SUBJECTS = {
         "NotProbing NotPython ProcessEnded Unproven UnsafeRunDirectory Untrusted"
     ),
     "recording": (
-        "ArmRefused ArmTimedOut BadSetting NoBatch NoLabels ProfileRefused ProfileTimedOut "
-        "RingError"
+        "ArmRefused ArmTimedOut BadSetting CardDamaged NoBatch NoLabels ProfileRefused "
+        "ProfileTimedOut RingError"
     ),
     "serving": (
         "BadHost BadOrigin BadRequest BadToken Busy EvalNotAllowed NoSuchRoute NoThread "

@@ -28,6 +28,16 @@ class RingError(ProbingError):
         super().__init__(f"ring {source}: {reason}.")
 
 
+class CardDamaged(ProbingError):
+    """The card of a process that has ended cannot be read."""
+
+    code = "card_damaged"
+    help = "What else is on its record can be asked: `probing ENDPOINT query`, `tables`, `oom`."
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"the card in {folder} is damaged or missing: who it was is not known.")
+
+
 class ArmRefused(Refused):
     """Nothing can be recorded on demand as things are."""
 

@@ -37,7 +37,7 @@ def render_comparison(
         for number, finding in enumerate(findings, 1)
     ]
     if not findings:
-        blocks.append("Neither is slower, takes more memory or has a higher loss, beyond chance.")
+        blocks.append(_no_finding(compared))
     blocks.append("\n".join(_differences(compared)))
     if compared.measures:
         blocks.append("\n".join(_figures(compared)))
@@ -56,10 +56,25 @@ def markdown_comparison(compared: RunComparison, findings: Sequence[Finding]) ->
         for number, finding in enumerate(findings, 1)
     ]
     if not findings:
-        blocks.append("Neither is slower, takes more memory or has a higher loss, beyond chance.")
+        blocks.append(_no_finding(compared))
     table = ["```text", *_head(compared, _WIDEST), "", *_differences(compared), ""]
     blocks.append("\n".join([*table, *_figures(compared), "", *_foot(compared), "```"]))
     return "\n\n".join(blocks)
+
+
+def _no_finding(compared: RunComparison) -> str:
+    """What it says of the runs that nothing was found, as far as something was compared."""
+    missed = {what for what, _ in compared.not_looked_at}
+    ways = {
+        "speed": "slower",
+        "memory": "takes more memory",
+        "loss": "has a higher loss",
+    }
+    seen = [words for what, words in ways.items() if what not in missed]
+    if not seen:
+        return "Nothing was compared but the set-up, as far as it is on record: see below."
+    words = seen[0] if len(seen) == 1 else f"{', '.join(seen[:-1])} or {seen[-1]}"
+    return f"Neither {'is ' if 'slower' in seen else ''}{words}, beyond chance."
 
 
 def plain_comparison(compared: RunComparison) -> dict[str, Any]:
@@ -154,6 +169,8 @@ def _commit(run: Run, changed: tuple[str, ...] | None) -> str:
 
 def _differences(compared: RunComparison) -> Iterator[str]:
     """What was set up otherwise, with both values."""
+    if not compared.differences and any(what == "set-up" for what, _ in compared.not_looked_at):
+        return  # it is said below why that is not known
     if not compared.differences:
         yield "set up alike, as far as it is on record"
         return

@@ -38,7 +38,7 @@ from . import (
     warned,
 )
 from .effects import without_effects
-from .facts import Facts
+from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
 from .ranks import JOB_RULES, Job, times_of
 
@@ -181,12 +181,14 @@ def examine(
     judged = [_as_it_is(one, rules_s) for one in tuple(begun)]
     how = _How(timeout_s, token, asked, is_thorough, has_others=len(groups) > 1)
     findings, missed = _of_groups(groups, judged, how)
+    steps = max((_steps_of(one) for one in judged), default=0)
+    missed += _too_early(findings, missed, steps) if judged else ()
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: finding.order)),
         healthy=_healthy(findings, missed) if judged else (),
         not_looked_at=missed,
         about=names_of([member for group in groups for member in group.seen]),
-        steps=max((_steps_of(one) for one in judged), default=0),
+        steps=steps,
         seconds=time.monotonic() - began,
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
         notes=_notes(groups, outcomes),
@@ -373,6 +375,18 @@ def _healthy(findings: Sequence[Finding], missed: Sequence[NotLooked]) -> tuple[
     for rule in RULES:
         subjects[rule.subject] = subjects.get(rule.subject, True) and rule.name not in told
     return tuple(subject for subject, is_well in subjects.items() if is_well)
+
+
+def _too_early(
+    findings: Sequence[Finding], missed: Sequence[NotLooked], steps: int
+) -> tuple[NotLooked, ...]:
+    """What so few steps tell nothing of: that nothing is found is no sign of health then."""
+    if steps >= LEAST_STEPS:
+        return ()
+    told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
+    rules = (rule.name for rule in RULES if rule.group not in ABOUT_NOW and rule.name not in told)
+    why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
+    return (NotLooked(rules=tuple(rules), why=why),)
 
 
 def _steps_of(judged: _Judged) -> int:

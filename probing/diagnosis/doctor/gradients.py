@@ -38,6 +38,11 @@ _PASSES_OF = (
     "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
     " AND backward_s IS NOT NULL"
 )
+_PASSES_AND_STEPS = (
+    "SELECT (SELECT count(*) FROM python.micro_batches WHERE backward_s IS NOT NULL) AS passes,"
+    " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
+    " (SELECT count(*) FROM python.optimizer_steps) AS optimizer_steps"
+)
 MOST_NAMED = 3
 
 
@@ -191,12 +196,9 @@ def _never_steps(facts: Facts) -> Iterator[Sign]:
     if len(facts.steps):  # also steps that a script makes by hand end
         yield from _steps_no_more(facts)
         return
-    rows = facts.rows(
-        "SELECT count(*) AS number, min(start_ns) AS begin FROM python.micro_batches"
-        " WHERE backward_s IS NOT NULL"
-    )
-    number = rows[0]["number"]
-    if number < _NO_STEPS:
+    found = facts.rows(_PASSES_AND_STEPS)[0]  # of one moment: the first step may come any time
+    number = found["passes"]
+    if number < _NO_STEPS or found["steps"] or found["optimizer_steps"]:
         return
     scaled = facts.steps.open and facts.steps.open["amp_scale"]
     yield Sign(

@@ -62,11 +62,12 @@ def _rate_zero(facts: Facts) -> Iterator[Sign]:
     number = len(known) - last
     if number < max(_ZERO_STEPS, 0.1 * len(known)) and not (most == 0 and number >= _ZERO_STEPS):
         return
+    now = "zero" if known[-1] == 0 else f"{known[-1]:.2g}"
+    before = f", and {most:.3g} at most before: nothing is learned any more"
     yield Sign(
         certainty="likely",
-        summary=f"The learning rate has been {'zero' if known[-1] == 0 else f'{known[-1]:.2g}'}"
-        f" since step {steps.numbers[last]}, and {most:.3g} at most before: nothing is learned"
-        " any more",
+        summary=f"The learning rate has been {now} since step {steps.numbers[last]}"
+        + (before if most else ", the first on record: nothing is learned"),
         since_step=steps.numbers[last],
         evidence=(f"{number} steps have been made since",),
         weight=0.8,

@@ -39,7 +39,9 @@ def _no_optimizer(facts: Facts) -> Iterator[Sign]:
         certainty="likely",
         summary=f"{len(found)} parameters get gradients and are in no optimizer, so that they never"
         f" change: {_names(found)}",
-        evidence=(f"{total:,} numbers; they were changed {_versions(found)} times",),
+        evidence=(
+            f"{total:,} numbers; they were changed {_versions(found)} times, as they were made",
+        ),
         weight=0.7,
     )
 

@@ -54,11 +54,12 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
     crowd = _crowd_words(before, after) or facts.crowd
+    where = f", most of it in {_PHASE_WORDS[phase]}" if share >= MOST else ""
     yield Sign(
         certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
         summary=f"Steps take {change.ratio:.1f} times as long since step {since}"
-        f" ({duration(change.before)} before, {duration(change.after)} since), most of it in"
-        f" {_PHASE_WORDS[phase]}" + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
+        f" ({duration(change.before)} before, {duration(change.after)} since){where}"
+        + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
         since_step=since,
         evidence=(
             f"{percent(share)} of the difference is in {phase}_s",
@@ -153,15 +154,17 @@ def _crowd_words(before: Steps, after: Steps) -> str:
 
 
 def processor_share(steps: Steps) -> float:
-    """For what part of what it does not wait in Python the training thread has a processor.
+    """For what part of the phases in which it computes the training thread has a processor.
 
-    1 where that was not measured.
+    At most that: in the others it may wait or sleep of its own will, but what it computes in them
+    counts. 1 where that was not measured.
     """
     used = steps.column("cpu_s")
-    whole = steps.total_s - steps.seconds("data_wait") - steps.seconds("gradient_sync")
+    waits = sum(steps.seconds(phase) for phase in ("data_wait", "gradient_sync", "other"))
+    whole = steps.total_s - waits
     if whole <= 0 or np.isnan(used).any():
         return 1.0
-    return float(used.sum()) / whole
+    return min(1.0, float(used.sum()) / whole)
 
 
 def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:

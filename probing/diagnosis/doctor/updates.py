@@ -94,6 +94,9 @@ def _lost_steps(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
+_ROUNDED = 1e-6
+"""Of a weight: bfloat16 tells apart what differs by 1/256 of it, float16 by 1/2048."""
+_FULL_WEIGHTS = "Keep the weights in float32 and compute with torch.autocast, or raise the rate."
 _CONDITION = (
     "Look at the condition under which optimizer.step() is called: a norm that is taken before"
     " clipping, a threshold that is too low, a check that is true for other reasons."
@@ -109,10 +112,14 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
     steps = {row["step"] for row in known}
     if not rate or len(steps) < 2 or 2 * len(known) < len(rows):
         return
-    if any(row["update_ratio"] for row in known) or not any(row["norm"] for row in known):
-        return
     types = {row["dtype"] for row in facts.live("parameters") if row["optimizers"]}
     is_half = bool(types) and types <= {"bfloat16", "float16"}
+    moved = [row for row in known if row["norm"]]
+    still = [row for row in moved if row["update_ratio"] < _ROUNDED]
+    if moved and is_half and len(still) < len(moved) and 2 * len(still) >= len(moved):
+        yield _rounded(still, moved, sorted(types))
+    if any(row["update_ratio"] for row in known) or not moved:
+        return
     yield Sign(
         certainty="certain",
         summary="The optimizer steps and changes nothing: no parameter was changed in steps"
@@ -120,9 +127,20 @@ def _no_update(facts: Facts) -> Iterator[Sign]:
         + (f"; each change is less than {', '.join(sorted(types))} can tell" if is_half else ""),
         evidence=(f"{len(known)} changes of parameters were compared, bit by bit",),
         weight=1.0,
-        fix="Keep the weights in float32 and compute with torch.autocast, or raise the rate."
-        if is_half
-        else "",
+        fix=_FULL_WEIGHTS if is_half else "",
+    )
+
+
+def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -> Sign:
+    """Most parameters are hardly changed, since their type cannot tell so little a change."""
+    return Sign(
+        certainty="likely",
+        summary=f"The optimizer changes hardly anything: {len(still)} of {len(moved)} changes of"
+        f" parameters that have gradients were less than a millionth of the weights; {types[0]}"
+        " rounds so little a change away",
+        evidence=(f"`update_ratio` of {still[0]['parameter']} is {still[0]['update_ratio']:.2g}",),
+        weight=len(still) / len(moved),
+        fix=_FULL_WEIGHTS,
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from probing.diagnosis.doctor import effects, examine
-from probing.diagnosis.doctor.facts import Facts
+from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
 from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.hang.evidence import Cause, Verdict
@@ -106,6 +106,18 @@ def test_live_questions_end() -> None:
     with pytest.raises(NotLookedAt, match="took longer"):
         late.live("parameters")
     assert len(late.steps) == 20
+
+
+def test_few_steps_are_no_sign_of_health() -> None:
+    """Of what a training computes nothing is called healthy before it has made some steps."""
+    (missed,) = examine._too_early((), (), LEAST_STEPS - 1)
+    assert {"loss-flat", "rate-zero", "data-wait"} <= set(missed.rules)
+    assert "hang" not in missed.rules
+    assert "only 7 steps on record, and 8 are needed" in missed.why
+    healthy = examine._healthy((), (missed,))
+    assert "progress" in healthy
+    assert not {"loss", "learning rate", "data"} & set(healthy)
+    assert examine._too_early((), (), LEAST_STEPS) == ()
 
 
 def _rule(name: str, gravity: int, subject: str = "loss") -> Rule:

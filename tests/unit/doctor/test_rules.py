@@ -102,6 +102,7 @@ CASES = (
     Case("rate-zero", of_steps(lr=after(100, 0.1, 0.0)), "likely", 100),
     Case("rate-zero", of_steps(lr=lambda s: 0.1 * (1 + math.cos(math.pi * s / 199))), None),
     Case("rate-zero", of_steps(80, lr=lambda s: 1e-4 * s), None),
+    Case("rate-zero", of_steps(lr=0.0), "likely", 0, "the first on record"),
     Case("loss-flat", of_steps(300, loss=_NOISE), "possible", 0),
     Case("loss-flat", of_steps(300), None),
     Case("loss-too-good", of_steps(tokens=512, loss=lambda s: 4 * 0.9**s), None),
@@ -140,6 +141,9 @@ CASES = (
     Case("float64", parameters({"dtype": "float64", "numel": 1}), None),
     Case("never-steps", lambda: facts({"steps": [], "micro_batches": [
         {"step": 0, "backward_s": 0.1, "start_ns": n} for n in range(100)]}), "likely"),
+    Case("never-steps", lambda: facts({"steps": [], "micro_batches": [  # steps since it was asked
+        {"step": 0, "backward_s": 0.1, "start_ns": n} for n in range(100)],
+        "optimizer_steps": [{"step": n} for n in range(99)]}), None),
     Case("never-steps", lambda: facts({"steps": steps(3), "micro_batches": [
         {"step": 0, "backward_s": 0.1, "start_ns": n} for n in range(100)]}), None),
     Case("never-steps", lambda: facts({"steps": [*steps(90, micro_batches=2), OPEN_STEP],
@@ -160,6 +164,10 @@ CASES = (
     Case("no-update", gradients(update_ratio=0.0, live={"parameters": [
          {"optimizers": 1, "dtype": "bfloat16"}]}), "certain", None, "than bfloat16 can tell"),
     Case("no-update", gradients(update_ratio=(0.0, 1e-6)), None),
+    Case("no-update", gradients(update_ratio=(0.0, 1e-3), live={"parameters": [
+         {"optimizers": 1, "dtype": "bfloat16"}]}), "likely", None, "3 of 6 changes"),
+    Case("no-update", gradients(update_ratio=(1e-4, 1e-3), live={"parameters": [
+         {"optimizers": 1, "dtype": "bfloat16"}]}), None),
     Case("no-update", gradients(update_ratio=0.0, step_lr=0.0), None),
     Case("denormals", gradients(200, state_subnormal_share=(0.5, 0.0),
          step_optimizer_s=after(100, 0.02, 0.2)), "likely", None, "most for first.weight"),
@@ -224,6 +232,9 @@ CASES = (
     Case("slower-and-slower", of_steps(), None),
     Case("crowded-processors", of_steps(cpu_s=0.05, involuntary_switches=20), "possible"),
     Case("crowded-processors", of_steps(cpu_s=0.05), None),
+    Case("crowded-processors", of_steps(cpu_s=0.05, involuntary_switches=20, other_s=0.08), None),
+    Case("crowded-processors", of_steps(cpu_s=0.2, involuntary_switches=20, data_wait_s=0.08),
+         None),  # it makes its data itself
     Case("evaluations", lambda: facts({"steps": steps(100), "evaluations": [
         {"step": 5 * n, "duration": 2.0, "start_ns": 1_000_000_000 * (11 + 5 * n)}
         for n in range(20)]}), "likely"),

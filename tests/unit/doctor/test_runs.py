@@ -305,6 +305,18 @@ def test_a_module_is_named() -> None:
     assert found.modules[0].name in {"Net forward", "body forward", "body.0 forward"}
 
 
+def test_nothing_is_said_of_what_was_not_compared() -> None:
+    """Without steps of one run neither is as fast; nothing is set up alike where nothing is kept."""
+    found = compared(run("1", count=0, environment={}), run("2"))
+    assert {"speed", "set-up"} <= {what for what, _ in found.not_looked_at}
+    for text in (
+        render_comparison(found, (), width=100, color=False),
+        markdown_comparison(found, ()),
+    ):
+        assert "beyond chance" not in text or "slower" not in text
+        assert "set up alike" not in text
+
+
 def test_a_secret_is_not_shown() -> None:
     """That it differs is told in every format, and neither value."""
     key = ("environment", "NCCL_KEY")
