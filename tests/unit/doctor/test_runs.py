@@ -306,7 +306,7 @@ def test_a_module_is_named() -> None:
 
 
 def test_nothing_is_said_of_what_was_not_compared() -> None:
-    """Without steps of one run neither is as fast; nothing is set up alike where nothing is kept."""
+    """Neither is as fast without steps of one; none is set up alike where nothing is kept."""
     found = compared(run("1", count=0, environment={}), run("2"))
     assert {"speed", "set-up"} <= {what for what, _ in found.not_looked_at}
     for text in (
