@@ -8,6 +8,7 @@ it did not store, and what is not asked for, is NULL and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from ..errors import BadRequest, NoPermission, RingError
 from ..linux.foreign_files import read_file
+from ..linux.kernel_files import read_text
 from ..messages import common as wire
 from ..rundir.folders import ProcessFolder
 from ..tables import TABLES_BY_NAME, Column, Table
@@ -85,6 +87,11 @@ class RecordedTable:
             snapshot = ring_reader.read_ring(path, _stored_names(self.table, columns))
             texts = names.decode_names(_read_or_empty(self._folder))
         except FileNotFoundError:
+            if self._notes is not None and self._is_removed(path):
+                self._notes.append(
+                    f"the file of {self.table.full_name} was removed while the process runs: its"
+                    " rows cannot be read any more"
+                )
             return schema_of(self.table).empty_table()
         except PermissionError as error:
             raise NoPermission(f"{path} cannot be read ({error.strerror})") from error
@@ -93,6 +100,11 @@ class RecordedTable:
         if self._notes is not None:
             self._notes += self._damage(snapshot, texts)
         return to_arrow(snapshot, texts, columns)
+
+    def _is_removed(self, path: Path) -> bool:
+        """Whether the process still writes to a file that has no name any more."""
+        is_alive = self._folder.is_alive()
+        return is_alive and f"{path} (deleted)\n" in read_text(f"/proc/{self._folder.pid}/maps")
 
     def _damage(self, snapshot: RingSnapshot, texts: Sequence[str | None]) -> Iterator[str]:
         """What is damaged of it, one sentence each; the newest row may be in the making."""

@@ -84,6 +84,17 @@ def test_a_ring_that_is_gone_for_good_is_told(training: Target, fault: faults.Re
     fault.equals("rings cut and removed: exit code", None, training.process.poll())
 
 
+def test_a_ring_that_is_removed_is_missed(training: Target) -> None:
+    """A table whose file is gone has no rows, and the answer says why."""
+    training.folder.ring("steps").unlink()
+    done = training.run(str(training.pid), "query", "SELECT count(*) FROM python.steps")
+    assert done.returncode == 0
+    assert "the file of python.steps was removed while the process runs" in done.stderr
+    sql = "SELECT count(*) FROM python.collectives"
+    other = training.run(str(training.pid), "query", sql)  # it never had one
+    assert (other.returncode, "was removed" in other.stderr) == (0, False)
+
+
 _OWN_FAULT = """
 import mmap, os, sys, torch
 torch.nn.Linear(2, 2)(torch.zeros(1, 2))
