@@ -52,6 +52,24 @@ def read_file(
         os.close(fd)
 
 
+def read_end(
+    path: str | os.PathLike[str], most_bytes: int, *, owner: int, since_ns: int
+) -> bytes | None:
+    """The last bytes of a regular file of a user; None where it was written to before only.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or is another user's.
+    """
+    with open(open_file(path), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if facts.st_uid != owner:
+            raise PermissionError(errno.EPERM, "it is another user's", os.fspath(path))
+        if facts.st_mtime_ns < since_ns:
+            return None
+        file.seek(max(0, facts.st_size - most_bytes))
+        return file.read(most_bytes)
+
+
 def unzipped(data: bytes, most_bytes: int) -> bytes:
     """What was gzipped, of which a few bytes may have been made from very many.
 

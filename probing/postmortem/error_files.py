@@ -11,7 +11,7 @@ import json
 import os
 from typing import NamedTuple
 
-from ..linux.foreign_files import open_file
+from ..linux.foreign_files import read_end
 from ..rundir.folders import ProcessFolder
 
 _MOST_BYTES = 1 << 20
@@ -42,13 +42,11 @@ def written_error(folder: ProcessFolder) -> WrittenError | None:
         return None
     try:
         owner = os.stat(folder.path).st_uid
-        with open(open_file(card.error_file), "rb") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_uid != owner or facts.st_mtime_ns < card.started_ns:
-                return None
-            return parse(file.read(_MOST_BYTES))
+        error, since_ns = card.error_file, card.started_ns
+        written = read_end(error, _MOST_BYTES, owner=owner, since_ns=since_ns)
     except OSError:
         return None
+    return None if written is None else parse(written)
 
 
 def parse(data: bytes) -> WrittenError | None:

@@ -12,7 +12,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ..linux.foreign_files import open_file
+from ..linux.foreign_files import read_end
 from ..linux.process import signal_words
 from ..rundir.folders import ProcessFolder
 
@@ -46,14 +46,11 @@ def launcher_word(folder: ProcessFolder) -> LauncherWord | None:
         return None
     try:
         owner = os.stat(folder.path).st_uid
-        with open(open_file(card.launcher_log), "rb") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_uid != owner or facts.st_mtime_ns < card.started_ns:
-                return None
-            file.seek(max(0, facts.st_size - _MOST_BYTES))
-            code = parse(file.read(_MOST_BYTES), card.pid)
+        log, since_ns = card.launcher_log, card.started_ns
+        written = read_end(log, _MOST_BYTES, owner=owner, since_ns=since_ns)
     except OSError:
         return None
+    code = parse(written or b"", card.pid)
     return LauncherWord(code, card.launcher_log) if code is not None else None
 
 

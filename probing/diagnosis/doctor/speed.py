@@ -14,22 +14,12 @@ import numpy as np
 from ...tables import STEP_PHASES
 from ...units import duration
 from ..leaks.series import Point, classify
+from ..phase_words import PHASE_WORDS
 from .facts import WINDOW, Facts, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
 from .hot_lines import HotLine
 from .series import last_change
 
-_PHASE_WORDS = {
-    "data_wait": "the wait for data",
-    "to_device": "the way of the batch to the model",
-    "forward": "the forward pass",
-    "loss": "the loss",
-    "backward": "the backward pass",
-    "gradient_sync": "the wait for other ranks",
-    "gradients": "what is done with the gradients",
-    "optimizer": "the optimizer",
-    "other": "other code of the script",
-}
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
 _LEAST_GROWTH = 0.3
@@ -54,7 +44,7 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
     crowd = _crowd_words(before, after) or facts.crowd
-    where = f", most of it in {_PHASE_WORDS[phase]}" if share >= MOST else ""
+    where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
     yield Sign(
         certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
         summary=f"Steps take {change.ratio:.1f} times as long since step {since}"
@@ -93,7 +83,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible" if explained else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
-        f" {found.first_step}, now {duration(late.median_s)}, most of it in {_PHASE_WORDS[phase]}",
+        f" {found.first_step}, now {duration(late.median_s)}, most of it in {PHASE_WORDS[phase]}",
         since_step=found.first_step,
         evidence=(
             f"{duration(early.median_s)} in the first quarter, {duration(late.median_s)} in the"

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...units import duration
 from ..doctor.findings import Certainty
+from ..phase_words import PHASE_WORDS
 from .effects import Effect, Measure, cause_words, causes_of, explained
 from .interval import LEAST_STEPS, Interval, compare
 from .record import PHASES, Row, Run, column, together
@@ -34,17 +35,6 @@ _PART = 0.6
 """What part of a phase's difference a module must have to be named,"""
 _PHASE = 0.1
 """and a phase of the step's to be marked."""
-WORDS = {
-    "data_wait": "the wait for data",
-    "to_device": "the way of the batch to the model",
-    "forward": "the forward pass",
-    "loss": "the loss",
-    "backward": "the backward pass",
-    "gradient_sync": "the wait for other ranks",
-    "gradients": "what is done with the gradients",
-    "optimizer": "the optimizer",
-    "other": "other code of the script",
-}
 _MODULES = (
     "SELECT module, stage, max(depth) AS depth, median(s) AS s, count(*) AS steps FROM (SELECT"
     " module, stage, step, max(depth) AS depth, sum(duration) AS s FROM python.torch_trace WHERE"
@@ -148,7 +138,7 @@ def is_short(before: Run, after: Run) -> bool:
 def _headline(name: str, step: Measure, phase: str, module: Measure | None) -> str:
     ratio = step.after / step.before
     times = f"{ratio:.2f}" if ratio < 1.995 else f"{ratio:.1f}"
-    where = WORDS[phase]
+    where = PHASE_WORDS[phase]
     if module is not None and module.ratio is not None:
         where += f", in module {module.name.partition(' ')[0]}"
         where += f" ({module.ratio:.1f} times)" if module.ratio >= 1.05 else ""
