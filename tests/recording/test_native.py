@@ -300,7 +300,7 @@ def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "way", "times"),
     [
-        ("stop", "1", 20),
+        ("stop", "1", 10),
         *(
             pytest.param(kind, way, 10_000, marks=pytest.mark.nightly)
             for kind in ("pause", "stop")

@@ -17,7 +17,7 @@ import probing
 MODEL = nn.Sequential(nn.Linear(2, 2), nn.Identity())
 X = torch.ones(2)
 TORCHS = nn.Module.__call__
-WARM_UP = 30
+MOST_WARM_UP = 30
 SPARE_BYTES = 32_768
 """For caches of the interpreter and of torch that are still being filled; a start makes 200 kB."""
 SPARE_OBJECTS = 10
@@ -67,7 +67,7 @@ if __name__ == "__main__":
     probing.start(trace_rows=64, step_rows=64)
     MODEL(X).sum().backward()
     tracemalloc.start()
-    repeat(kind, WARM_UP)
+    repeat(kind, min(MOST_WARM_UP, times))
     traced, objects, references, resident = *held(), resident_kib()
     repeat(kind, times)
     end = time.monotonic() + SETTLED_S
