@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Callable
@@ -49,7 +50,7 @@ def test_a_fault_of_the_numbers_is_named(
     """The fault is likely, and the report says what follows from it and what to type."""
     target = ailing(way, step)
     report = examine(target)
-    assert rule in sure(report), report
+    assert rule in sure(report), json.dumps(report)
     finding = next(found for found in report["findings"] if found["rule"] == rule)
     assert finding["evidence"]
     assert finding["fix"]

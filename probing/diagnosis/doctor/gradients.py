@@ -43,6 +43,8 @@ _PASSES_AND_STEPS = (
     " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
     " (SELECT count(*) FROM python.optimizer_steps) AS optimizer_steps"
 )
+_OF_THE_TIME = 0.25
+"""What part of the time that is left the wait for these steps may take, if somebody gave more."""
 MOST_NAMED = 3
 
 
@@ -55,7 +57,7 @@ def sampled(facts: Facts) -> list[Row]:
     now = facts.now()
     if now.median_s > LONGEST_STEP_S:
         raise NotLookedAt(f"a step takes {now.median_s:.1f} s: `gradients` looks at them")
-    limit_s = max(5.0, 5 * now.median_s)
+    limit_s = max(5.0, 5 * now.median_s, _OF_THE_TIME * facts.seconds_left)
 
     def ask() -> list[Row]:
         watch = sample_gradients(facts.process, _SAMPLED, timeout_s=limit_s)
