@@ -49,8 +49,8 @@ DOCS = Path(__file__).resolve().parent
 _TABLES_INTRO = (
     "The schema `python` is about the job, `probing` about probing itself. A *recorded* table is a"
     " file that outlives the process and answers in any state of it. A *live* table is computed"
-    " when it is asked for. `NULL` means: not measured. A column whose name ends in `_s`, `_ns` or"
-    " `_bytes` is in that unit."
+    " when it is asked for. `NULL` means: not measured, not known, or nothing there. A column whose"
+    " name ends in `_s`, `_ns` or `_bytes` is in that unit."
 )
 _UNIT_ENDINGS = {"s": "_s", "ns": "_ns", "bytes": "bytes"}
 _COMMON_FROM = 5  # as many tables share a column before it is explained apart from them
@@ -74,8 +74,10 @@ _RELIABILITY_INTRO = (
 )
 _FINDINGS_INTRO = (
     "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
-    " the most that a finding can be, what it goes by, what to do, and the command that shows more."
+    " the most that a finding can be, what it goes by, and what to do. A finding prints the command"
+    " that shows more, often a query of the columns that it goes by."
 )
+_STATEMENT = ' query "'
 _WHICH_ERROR = "Errors and their codes: [Errors](errors.md)."
 
 
@@ -258,11 +260,13 @@ def _answer(route: Route) -> str:
 def _body_section(cls: type[Any], schema: dict[str, Any]) -> list[str]:
     """One body: what it is, and its members."""
     meanings = _attribute_docs(cls)
-    lines = []
-    for name, member in schema["properties"].items():
-        mark = "" if name in schema["required"] else "?"
-        meaning = f": {meanings[name]}" if name in meanings else ""
-        lines.append(f"- `{name}{mark}`, {_json_type(member)}{meaning}")
+    members = {
+        name: f"`{name}{'' if name in schema['required'] else '?'}` {_json_type(member)}"
+        for name, member in schema["properties"].items()
+    }
+    lines = [f"- {term}: {meanings[name]}" for name, term in members.items() if name in meanings]
+    plain = [term for name, term in members.items() if name not in meanings]
+    lines += [f"- {', '.join(plain)}"] if plain else []
     return [f"### {cls.__name__}", first_paragraph(cls), "\n".join(lines)]
 
 
@@ -297,12 +301,12 @@ def errors_page() -> str:
     intro = (
         "An error is one sentence, and often a second that says what to do next. Programs go by"
         " the code, the [command line](cli.md) by the exit code, [HTTP](http.md) by the status."
+        " Each line: code, class (and its parent), HTTP status, exit code."
     )
     classes = [cls for cls in error_classes() if cls is not ProbingError]
     classes.sort(key=lambda cls: [base.__name__ for base in reversed(cls.__mro__)])
     rows = (
-        (f"`{c.code}` ({_class_of(c)}, HTTP {c.status}, exit {c.exit_code})", _error_doc(c))
-        for c in classes
+        (f"`{c.code}` {_class_of(c)}, {c.status}, {c.exit_code}", _error_doc(c)) for c in classes
     )
     return page(["# Errors", intro, bullets(rows)])
 
@@ -310,7 +314,7 @@ def errors_page() -> str:
 def _class_of(cls: type[ProbingError]) -> str:
     """The class of an error, and what else catches it."""
     parent = cls.__mro__[1]
-    return f"`{cls.__name__}`" + ("" if parent is ProbingError else f", a `{parent.__name__}`")
+    return f"`{cls.__name__}`" if parent is ProbingError else f"`{cls.__name__}({parent.__name__})`"
 
 
 def _error_doc(cls: type[ProbingError]) -> str:
@@ -340,12 +344,15 @@ def findings_page() -> str:
 
 def _rule_section(rule: Rule) -> str:
     """One rule."""
+    command = "" if _STATEMENT in rule.next else f"`{rule.next.replace('probing ENDPOINT ', '')}`"
+    more = ", ".join(filter(None, (command, f"<{rule.source}>" if rule.source else "")))
     lines = [
-        f"- *{rule.certainty.capitalize()}*, by: {rule.evidence}",
-        *((f"- Fix: {rule.fix}",) if rule.fix else ()),
-        f"- More: `{rule.next}`" + (f", <{rule.source}>" if rule.source else ""),
+        rule.symptom,
+        f"*{rule.certainty.capitalize()}*, by: {rule.evidence}",
+        f"Fix: {rule.fix}" if rule.fix else "",
+        f"More: {more}." if more else "",
     ]
-    return "\n".join([f"### {rule.name}", "", rule.symptom, "", *lines])
+    return f"### {rule.name}\n\n" + "\n".join(filter(None, lines))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -203,7 +203,7 @@ def test_nothing_declared_is_left_out() -> None:
     for route in ROUTES:
         assert f"- `{route.method} {route.path}`" in text["http"]
     for error in error_classes()[1:]:
-        assert f"- `{error.code}` (" in text["errors"]
+        assert f"- `{error.code}` `" in text["errors"]
 
 
 def test_what_the_faults_reached_is_kept() -> None:
