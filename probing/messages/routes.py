@@ -155,7 +155,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/profile",
         access="read",
         answer=wire.ProfileProgress,
-        doc="How far the profile in hand is.",
+        doc="How far the profile under way is.",
     ),
     Route(
         name="arm",
@@ -279,7 +279,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/jobs",
         access="read",
         answer=eval_wire.EvalJobs,
-        doc="The evals in hand.",
+        doc="The pending and running evals.",
     ),
     Route(
         name="cancel",

@@ -48,7 +48,7 @@ class Ending:
         certain: What is certain, one sentence each.
         likely: What is likely, and what it follows from.
         was_killed: Whether it ended without a word: by SIGKILL, or without Python's knowledge.
-        by_memory: Whether that was for want of memory, for certain or likely.
+        by_memory: Whether it ran out of memory, for certain or likely.
         by_cgroup: Whether it was that of its cgroup.
         ended_ns: When, where an error of its own tells.
     """
@@ -63,7 +63,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelKill:
-    """A process that the kernel has killed for want of memory.
+    """A process killed by the kernel OOM killer.
 
     Attributes:
         is_cgroup: Whether it was the limit of a cgroup that was reached.
@@ -157,7 +157,7 @@ def judge(
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
             what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
-            certain.append(f"The kernel killed it for want of memory: {what} ({kill.line}).")
+            certain.append(f"Killed by the kernel OOM killer: {what} ({kill.line}).")
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
@@ -221,7 +221,7 @@ def _near_full(rows: Sequence[Row]) -> list[str]:
 
 
 def kernel_kills(lines: Sequence[str]) -> list[KernelKill]:
-    """The processes that the kernel says it has killed for want of memory.
+    """The processes that the kernel says its OOM killer has killed.
 
     Args:
         lines: As /dev/kmsg gives them: `priority,number,microseconds,flags;text`.

@@ -238,7 +238,11 @@ class Settings:
         live=True,
     )
     eval_max_running: int = _setting(
-        "PROBING_EVAL_MAX_RUNNING", 4, "Evals in hand at once.", live=True, minimum=1
+        "PROBING_EVAL_MAX_RUNNING",
+        4,
+        "Maximum concurrent evals, pending ones included.",
+        live=True,
+        minimum=1,
     )
     max_connections: int = _setting(
         "PROBING_MAX_CONNECTIONS",
@@ -248,7 +252,7 @@ class Settings:
         minimum=1,
     )
     max_requests: int = _setting(
-        "PROBING_MAX_REQUESTS", 16, "Requests the agent has in hand at once.", live=True, minimum=1
+        "PROBING_MAX_REQUESTS", 16, "Maximum concurrent requests.", live=True, minimum=1
     )
     max_requests_per_s: float = _setting(
         "PROBING_MAX_REQUESTS_PER_S",

@@ -1,4 +1,4 @@
-"""The tables of errors for want of memory.
+"""The tables of out-of-memory errors.
 
 Rules of this file: see the package.
 """

@@ -247,7 +247,7 @@ class RankEvidence:
 
     @property
     def was_short_of_memory(self) -> bool:
-        """Whether it has ended, most likely, because the kernel killed it for want of memory."""
+        """Whether it has ended, most likely, by the kernel OOM killer."""
         return self.state == "dead" and _OUT_OF_MEMORY in (self.ending or "")
 
     @property

@@ -1,4 +1,4 @@
-"""What is taken for an error for want of memory, what is advised, and what is said of an ending."""
+"""What is taken for an out-of-memory error, what is advised, and what is said of an ending."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_error_for_want_of_memory(
 
 @pytest.mark.parametrize("error", OTHERS, ids=str)
 def test_any_other_error(error: BaseException) -> None:
-    """A RuntimeError is no error for want of memory, nor is a text of one in another class."""
+    """A RuntimeError is no out-of-memory error, nor is a text of one in another class."""
     assert read_oom(error) is None
 
 
