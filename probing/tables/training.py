@@ -142,7 +142,9 @@ STEPS = Table(
         number(
             "grad_norm",
             "The norm of all gradients before clipping: from the script's `clip_grad_norm_`,"
-            " else every few steps as the budget allows.",
+            " else every few steps as the budget allows. Of sharded gradients only the script's:"
+            " FSDP2's, and that of FSDP1's own `clip_grad_norm_`, are of all ranks; what"
+            " `torch.nn.utils` gives under FSDP1 is of this rank's shards alone.",
             closing=True,
         ),
         number(
