@@ -32,7 +32,7 @@ from ..server.parameters import flag
 from ..server.sql_worker import SqlWorker
 from ..settings import SETTINGS
 from .actions.actions import Actions
-from .actions.pending import Kept
+from .actions.pending import PendingAction
 from .eval.evaluator import Evaluator
 from .eval.stream import sender_of, stream_results
 from .live.encode import encode_live
@@ -378,7 +378,7 @@ async def _body(request: web.Request, cls: type[T]) -> T:
     return wire.decode(cls, await request.read(), is_finite=True)
 
 
-async def _awaited(kept: Kept, future: Future[T]) -> T:
+async def _awaited(kept: PendingAction, future: Future[T]) -> T:
     """What comes of an action; who goes away before it comes has given the action up."""
     try:
         return await asyncio.shield(asyncio.wrap_future(future))

@@ -28,7 +28,7 @@ from ..audit.request_log import Sender
 from ..recording.agent_threads import start_thread
 from ..recording.no_training import watched
 from ..state import Agent
-from .pending import Kept, refuse_undoing_alone, why_not
+from .pending import PendingAction, refuse_undoing_alone, why_not
 from .place import wait_applied
 from .record import ActionRecord, Outcome
 
@@ -56,14 +56,14 @@ class Actions:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._record = ActionRecord(agent)
-        self._kept: list[Kept] = []
+        self._kept: list[PendingAction] = []
         self._hooks: dict[str, StepHooks] = {}
         self._searches: Searches | None = None
         self._rings: dict[str, RingWriter] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
-    def submit(self, request: ActRequest, sender: Sender) -> Kept:
+    def submit(self, request: ActRequest, sender: Sender) -> PendingAction:
         """Begin with an action.
 
         Raises:
@@ -77,7 +77,7 @@ class Actions:
         with self._lock:
             if sum(kept.outcome is None for kept in self._kept) >= _MOST_IN_HAND:
                 raise Busy("actions", _MOST_IN_HAND)
-            kept = Kept(
+            kept = PendingAction(
                 number=self._record.next_number(),
                 name=name,
                 arguments=describe(what),
@@ -118,7 +118,7 @@ class Actions:
     def told(self) -> Acts:
         """The last actions."""
         with self._lock:
-            return Acts(acts=tuple(kept.told() for kept in self._kept))
+            return Acts(acts=tuple(kept.to_message() for kept in self._kept))
 
     def close(self) -> None:
         """End what waits and what is in force, and wait a little for hooks to be taken off."""
@@ -147,13 +147,13 @@ class Actions:
         if not start.wait(_END_S):
             start.give_up()
 
-    def _work(self, kept: Kept) -> None:
+    def _work(self, kept: PendingAction) -> None:
         """The body of an action's thread."""
         kept.word = self._record.begin(kept.number, kept.sender, kept.name, kept.arguments)
         try:
             ask_hooks("act", kept.name, kept.arguments)
             self._settle(kept, self._take_turn(kept))
-            kept.future.set_result(kept.told())
+            kept.future.set_result(kept.to_message())
         except ProbingError as error:
             state = "timed out" if isinstance(error, ActTimedOut) else "refused"
             self._settle(kept, Outcome(state, notes=(error.message,)))
@@ -163,13 +163,13 @@ class Actions:
             self._settle(kept, Outcome("failed", notes=(what,)))
             self._refuse(kept, ActRefused(f"the action failed ({what})"))
 
-    def _refuse(self, kept: Kept, error: ProbingError) -> None:
+    def _refuse(self, kept: PendingAction, error: ProbingError) -> None:
         """Tell who waits why there is nothing to wait for."""
         kept.future.set_exception(error)
         if not kept.prepared.done():
             kept.prepared.set_exception(error)
 
-    def _take_turn(self, kept: Kept) -> Outcome:
+    def _take_turn(self, kept: PendingAction) -> Outcome:
         """Wait for those before it, then carry it out.
 
         Raises:
@@ -182,7 +182,7 @@ class Actions:
         finally:
             self._turn.release()
 
-    def _carry_out(self, kept: Kept, until: float) -> Outcome:
+    def _carry_out(self, kept: PendingAction, until: float) -> Outcome:
         """Prepare, wait for the place between two steps, apply, and finish."""
         from ..sources.actions.catalog import action_for
 
@@ -219,7 +219,7 @@ class Actions:
             pause_s=pause_s,
         )
 
-    def _scene(self, training: TorchTraining, kept: Kept, until: float) -> Scene:
+    def _scene(self, training: TorchTraining, kept: PendingAction, until: float) -> Scene:
         """What an action acts on."""
         from ..sources.actions.scene import Scene
         from ..sources.actions.searches import Searches
@@ -241,7 +241,7 @@ class Actions:
             self._rings[table.name] = self._agent.make_ring(table, _RING_ROWS)
         return self._rings[table.name]
 
-    def _undoable(self, number: int | None) -> Kept:
+    def _undoable(self, number: int | None) -> PendingAction:
         """The action that is to be undone.
 
         Raises:
@@ -259,7 +259,7 @@ class Actions:
                 raise NoSuchAction(f"action {number} {why}")
             return kept
 
-    def _settle(self, kept: Kept, outcome: Outcome) -> None:
+    def _settle(self, kept: PendingAction, outcome: Outcome) -> None:
         """Keep and write down how an action ended, and what that means for others."""
         kept.outcome = outcome._replace(ran_s=time.monotonic() - kept.since)
         self._record.end(kept.word, kept.outcome)
@@ -278,7 +278,7 @@ class Actions:
                 kept.replaced.replaced_by = kept
                 self._restate(kept.replaced, "done")
 
-    def _uncover(self, undone: Kept) -> None:
+    def _uncover(self, undone: PendingAction) -> None:
         """What an action stood over is as it was before."""
         below = undone.replaced
         if below is not None:
@@ -286,7 +286,7 @@ class Actions:
             if below.kind in self._hooks:
                 self._restate(below, "in force")
 
-    def _restate(self, kept: Kept, state: str) -> None:
+    def _restate(self, kept: PendingAction, state: str) -> None:
         """An action stands otherwise now."""
         if kept.outcome is not None:
             kept.outcome = kept.outcome._replace(state=state)
@@ -296,7 +296,7 @@ class Actions:
 class _Undoing:
     """Takes an action back: an action itself."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: PendingAction) -> None:
         self._kept = kept
 
     def prepare(self, scene: object) -> None:

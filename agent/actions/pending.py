@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class PendingAction:
     """An action from when it is asked for.
 
     Attributes:
@@ -53,11 +53,11 @@ class Kept:
     outcome: Outcome | None = None
     undo: Callable[[], Undone] | None = None
     kind: str | None = None
-    replaced: Kept | None = None
-    replaced_by: Kept | None = None
-    taken_back: Kept | None = None
+    replaced: PendingAction | None = None
+    replaced_by: PendingAction | None = None
+    taken_back: PendingAction | None = None
 
-    def told(self) -> Act:
+    def to_message(self) -> Act:
         """As a client sees it."""
         outcome = self.outcome
         return Act(
@@ -81,7 +81,7 @@ class Kept:
         return self.undo is not None and self.replaced_by is None
 
 
-def refuse_undoing_alone(kept: Kept, undone: Kept, asked: Undo) -> None:
+def refuse_undoing_alone(kept: PendingAction, undone: PendingAction, asked: Undo) -> None:
     """Make sure that what all ranks have done together is taken back together.
 
     Raises:
@@ -95,7 +95,7 @@ def refuse_undoing_alone(kept: Kept, undone: Kept, asked: Undo) -> None:
         )
 
 
-def why_not(kept: Kept) -> str:
+def why_not(kept: PendingAction) -> str:
     """Why an action cannot be undone, to be put behind its number."""
     if kept.replaced_by is not None:
         return f"has been replaced by action {kept.replaced_by.number}; undo that first"

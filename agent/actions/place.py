@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ActRefused, ActTimedOut
 from ...messages.act import MARKS, Prepared
-from .pending import Kept
+from .pending import PendingAction
 
 if TYPE_CHECKING:
     from ..sources.actions.scene import Scene
@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 
 def wait_applied(
-    kept: Kept, scene: Scene, work: Callable[[], None], until: float
+    kept: PendingAction, scene: Scene, work: Callable[[], None], until: float
 ) -> tuple[float, float | None, bool]:
     """Have the training thread do the work.
 
@@ -62,7 +62,7 @@ def wait_applied(
     return time.monotonic() - began - pause_s, pause_s, start.is_at_call
 
 
-def too_late(kept: Kept, mark: str) -> ActTimedOut:
+def too_late(kept: PendingAction, mark: str) -> ActTimedOut:
     """Why the place has not been come to in time."""
     if kept.rendezvous is None:
         return ActTimedOut(kept.limit_s)

@@ -18,9 +18,9 @@ from ..render.cells import is_number, is_time, short_texts
 from ..render.rows import WRITERS, Writer, arrow_file_chunks
 from ..target import Target
 from ..terminal import Screen
-from .asking import tell_notes
 from .feed import Feed
 from .output import write_file
+from .replies import tell_notes
 from .time_limit import within
 
 _GRACE_S = 2.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...cluster.job.asking import Coverage, Outcome
+from ...cluster.job.outcomes import Coverage, Outcome
 from ...cluster.union.budget import DEFAULT_BUDGET_MIB
 from ...cluster.union.query import Union, UnionAnswer
 from ...errors import Unreachable

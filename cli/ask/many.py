@@ -12,8 +12,8 @@ from .. import terminal
 from ..target import FINDING_S, Target
 
 if TYPE_CHECKING:
-    from ...cluster.job.asking import Coverage, Outcome
     from ...cluster.job.members import Membership
+    from ...cluster.job.outcomes import Coverage, Outcome
 
 
 def membership_of(target: Target, *, states: bool = False) -> Membership:
@@ -38,7 +38,7 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
 
 def tell_coverage(outcomes: Sequence[Outcome[Any]]) -> Coverage:
     """Put the errors of those that failed and the footer on stderr."""
-    from ...cluster.job.asking import Coverage
+    from ...cluster.job.outcomes import Coverage
     from ..render.ranks.coverage import render_coverage
 
     coverage = Coverage.of(outcomes)

@@ -15,9 +15,9 @@ from ..target import Target
 from .many import membership_of, tell_coverage
 
 if TYPE_CHECKING:
-    from ...cluster.job.asking import Outcome
     from ...cluster.job.membership import Member
-    from ...cluster.ranks.gathering import Asking
+    from ...cluster.job.outcomes import Outcome
+    from ...cluster.ranks.question import Asking
     from ...errors import ProbingError
 
 
@@ -27,7 +27,7 @@ def asking_of(target: Target) -> Asking:
     Raises:
         ProbingError: There is none.
     """
-    from ...cluster.ranks.gathering import Asking
+    from ...cluster.ranks.question import Asking
 
     membership = membership_of(target)
     return Asking(members=membership.members, timeout_s=target.limit_s, token=target.token)

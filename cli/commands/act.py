@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:
@@ -243,6 +243,6 @@ def list_(context: click.Context, *, style: str) -> None:
 
 def _act(context: click.Context, asked: Asked, style: str) -> None:
     """Have it applied, and say what came of it."""
-    from ..ask.acting import act_on
+    from ..ask.applying import act_on
 
     context.exit(act_on(asked_target(context), asked, as_json=style == "json"))

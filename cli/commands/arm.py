@@ -10,7 +10,7 @@ import click
 from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
 from .. import terminal
-from ..ask.asking import show, telling
+from ..ask.replies import show, telling
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:

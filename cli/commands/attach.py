@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...attach.injectors.names import AUTO, NAMES
-from ..ask.asking import show
+from ..ask.replies import show
 from ..render.process.attached import render_attached
 from ..target import target_options, target_with
 

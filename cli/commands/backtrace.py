@@ -9,7 +9,7 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..ask.asking import Replies, show, tell_notes
+from ..ask.replies import Replies, show, tell_notes
 from ..render.process.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, style_option, target_options
 
@@ -83,7 +83,7 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
 
 def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:
     """Print the stacks of all processes, equal ones once."""
-    from ...cluster.ranks.gathering import gather_stacks
+    from ...cluster.ranks.question import gather_stacks
     from ...cluster.ranks.stack_classes import merge_stacks
     from ..ask.many import tell_coverage
     from ..ask.ranks import asking_of, exit_code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..ask.asking import show
+from ..ask.replies import show
 from ..completion import complete_settings
 from ..target import asked_target, attach_option, style_option, target_options
 

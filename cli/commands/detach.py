@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import target_options, target_with
 
 if TYPE_CHECKING:

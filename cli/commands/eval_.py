@@ -13,7 +13,7 @@ from ...errors import EvalTimedOut, UsageError
 from ...messages.common import EVAL_INTERRUPTED
 from ...messages.eval import MOST_TIMES
 from .. import terminal
-from ..ask.asking import Replies, tell_notes
+from ..ask.replies import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result

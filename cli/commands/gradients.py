@@ -8,7 +8,7 @@ import click
 
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import show, telling
+from ..ask.replies import show, telling
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:

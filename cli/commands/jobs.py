@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from ...errors import UsageError
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import asked_target, style_option, target_options
 
 

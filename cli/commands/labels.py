@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from ..ask.asking import show
+from ..ask.replies import show
 from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
 from ..reports.memory_recording import Awaited, change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, style_option, target_options

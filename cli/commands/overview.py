@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import terminal
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import Target, asked_target, attach_option, style_option, target_options
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import click
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import Replies, tell_notes
 from ..ask.output import write_file
 from ..ask.profile_formats import PROFILE_FORMATS, choose_profile_format
+from ..ask.replies import Replies, tell_notes
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 from ...errors import UsageError
 from ...messages.common import TableStatus
 from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
-from ..ask.asking import show
+from ..ask.replies import show
 from ..completion import complete_tables
 from ..target import asked_target, attach_option, style_option, target_options
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .. import terminal
-from ..ask.asking import Replies, tell_notes
+from ..ask.replies import Replies, tell_notes
 
 if TYPE_CHECKING:
     from ...client.base import Process

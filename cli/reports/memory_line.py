@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...errors import ProbingError, ProcessEnded
 from ...tables import SOURCES
 from .. import terminal
-from ..ask.asking import Replies, tell_notes
+from ..ask.replies import Replies, tell_notes
 from ..render.memory.line import MemoryMoment, render_memory_line
 
 if TYPE_CHECKING:

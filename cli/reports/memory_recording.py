@@ -16,7 +16,7 @@ import click
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
 from .. import terminal
-from ..ask.asking import Replies, tell_notes, telling
+from ..ask.replies import Replies, tell_notes, telling
 from ..target import Target
 
 if TYPE_CHECKING:

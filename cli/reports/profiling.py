@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...diagnosis.device_use import DeviceUse, device_use
 from ...errors import UsageError
 from ...profiling import stacks_of
-from ..ask.asking import telling
+from ..ask.replies import telling
 from ..render.profiling.chrome_trace import render_chrome_trace
 from ..render.profiling.flamegraph import render_flamegraph, render_speedscope
 from ..render.profiling.tables import (

@@ -184,7 +184,7 @@ class Process(Reached):
     def prepare_act(self, asked: Asked, *, ranks: int, timeout_s: float | None = None) -> Prepared:
         """Begin with a change that several ranks are to apply at one step of all.
 
-        See `probing.cluster.job.acting`; returns once this one could.
+        See `probing.cluster.job.same_step`; returns once this one could.
         """
         limit_s = timeout_s or self._timeout_s
         request, wait_s = request_for(asked, limit_s, ranks), limit_s + grace_s()

@@ -50,7 +50,7 @@ class UnionOutcome:
     """What became of one process.
 
     Attributes:
-        state: As of `probing.cluster.job.asking.Outcome`.
+        state: As of `probing.cluster.job.outcomes.Outcome`.
         error: The error as it travels, in JSON; None where there is none.
     """
 

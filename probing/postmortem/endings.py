@@ -157,7 +157,7 @@ def judge(
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
             what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
-            certain.append(f"Killed by the kernel OOM killer: {what} ({kill.line}).")
+            certain.append(f"The kernel OOM killer killed it: {what} ({kill.line}).")
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
@@ -181,8 +181,8 @@ def _near_limit(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_LIMIT * limit:
         return []
     return [
-        f"The kernel killed it because its cgroup reached its limit: it held {size(used)} of"
-        f" {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
+        "The kernel OOM killer killed it because its cgroup reached its limit: it held"
+        f" {size(used)} of {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
     ]
 
 
@@ -215,8 +215,8 @@ def _near_full(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_FULL * total:
         return []
     return [
-        f"The kernel killed it because the machine's memory ran out: {size(used)} of {size(total)}"
-        " were in use in the last row on record."
+        "The kernel OOM killer killed it because the machine's memory ran out:"
+        f" {size(used)} of {size(total)} were in use in the last row on record."
     ]
 
 

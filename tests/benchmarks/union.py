@@ -18,8 +18,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from probing.cluster.job.asking import ask_all
 from probing.cluster.job.members import Member, find_members
+from probing.cluster.job.outcomes import ask_all
 from probing.cluster.union.query import Union, UnionAnswer
 from tests.harness.ranks import running_ranks
 from tests.harness.targets import ROOT, program_path

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import click
 
-from ..ask.asking import show
+from ..ask.replies import show
 from ..target import asked_target, style_option, target_options
 
 

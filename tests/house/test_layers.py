@@ -36,7 +36,7 @@ VIOLATIONS = [
     ("cli/group.py", "from probing.agent import lifecycle", TERMINAL, "-> probing.agent.lifecycle"),
     ("cli/terminal.py", "import torch", TERMINAL, "terminal -> torch"),
     ("probing/client/base.py", "import torch", TERMINAL, "base -> torch"),
-    ("cli/ask/asking.py", "import aiohttp", AIOHTTP, "asking -> aiohttp"),
+    ("cli/ask/replies.py", "import aiohttp", AIOHTTP, "replies -> aiohttp"),
     ("probing/client/base.py", "from ..cli import terminal", LAYERS, "-> probing.cli.terminal"),
     ("probing/rundir/folders.py", "from ..agent import state", LAYERS, "-> probing.agent.state"),
     (

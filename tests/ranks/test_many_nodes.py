@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from probing.cluster.job.asking import Coverage, Outcome, ask_all
 from probing.cluster.job.members import find_members
 from probing.cluster.job.membership import Member
+from probing.cluster.job.outcomes import Coverage, Outcome, ask_all
 from probing.cluster.union.query import Union
 from tests.harness.ranks import assert_same
 from tests.harness.targets import ROOT, Target, start_program

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from probing.client.connecting import connect
-from probing.cluster.job.asking import Coverage, ask_all
 from probing.cluster.job.members import find_members
+from probing.cluster.job.outcomes import Coverage, ask_all
 from probing.errors import ProbingError
 from probing.linux import process
 from probing.messages import common as wire

@@ -16,7 +16,7 @@ import pytest
 from probing.cluster.job.members import find_members
 from probing.cluster.ranks.differences import PARAMETER, compare_facts
 from probing.cluster.ranks.gather_facts import gather_facts
-from probing.cluster.ranks.gathering import Asking
+from probing.cluster.ranks.question import Asking
 from tests.harness.jobs import Job, start_job
 from tests.harness.targets import Target, wait_until
 

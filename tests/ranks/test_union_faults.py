@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from probing.cluster.job.asking import Coverage
 from probing.cluster.job.members import Member, find_members
+from probing.cluster.job.outcomes import Coverage
 from probing.cluster.union.errors import UnionTooLarge
 from probing.cluster.union.query import Union
 from probing.errors import ProbingError

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from probing.cluster.job.asking import Coverage
 from probing.cluster.job.members import find_members
 from probing.cluster.job.membership import Member
+from probing.cluster.job.outcomes import Coverage
 from probing.cluster.union.query import Union
 from probing.errors import ProbingError
 from probing.rundir.folders import RunDirectory

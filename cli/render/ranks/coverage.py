@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..text import escape_controls
 
 if TYPE_CHECKING:
-    from ....cluster.job.asking import Coverage
+    from ....cluster.job.outcomes import Coverage
 
 
 def render_coverage(coverage: Coverage, *, moved: str = "") -> str:

@@ -15,8 +15,8 @@ from ...linux import process
 from ...reach.endpoint import Local, Stranger, resolve
 from ...rundir.folders import RunDirectory, from_env
 from ..launchers import place_in
-from .asking import AT_ONCE
 from .membership import Member, Membership, in_order, missing_member, names_of
+from .outcomes import AT_ONCE
 from .parallel import Done, run_at_once
 from .plans import Plan, plan_of, where_named
 from .providers.addresses import members_at

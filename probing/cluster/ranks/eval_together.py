@@ -1,7 +1,7 @@
 """Has all ranks of a job run the same code at one step, so that it may begin collectives.
 
-Rules of this file: in three rounds, as `probing.cluster.job.acting`. Every rank gets the code and
-says where it is; then all are told one place ahead of the foremost, and run it there. Where one
+Rules of this file: in three rounds, as `probing.cluster.job.same_step`. Every rank gets the code
+and says where it is; then all are told one place ahead of the foremost, and run it there. Where one
 cannot say, or they have no place in common in time, all are told to run it by themselves, which is
 said in a note; then it may begin no collective. A rank that is told nothing does so after a while.
 """
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from ...errors import NotAnswering
 from ...messages.eval import Appointment, EvalCommit, EvalJob
-from ..job.acting import meeting_place
-from ..job.asking import Outcome
+from ..job.outcomes import Outcome
+from ..job.same_step import meeting_place
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.act import Prepared
     from ...messages.common import EvalResult
     from ..job.membership import Member
-    from .gathering import Asking
+    from .question import Asking
 
 _PREPARING_S = 3.0
 _POLL_S = 0.02

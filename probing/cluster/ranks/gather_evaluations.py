@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...messages.limits import DEFAULT_TIMEOUT_S
-from ..job.asking import Outcome
+from ..job.outcomes import Outcome
 from .eval_together import can_meet, run_together
 from .naming import Rank
 from .sent_code import Code
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...messages.common import EvalResult
     from ...messages.eval import Appointment
     from ..job.members import Member
-    from .gathering import Asking
+    from .question import Asking
 
 _GRACE_S = 5.0
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ProbingError
 from ...tables import ENVIRONMENT, PARAMETER_CHECKSUMS
-from ..job.asking import Outcome
+from ..job.outcomes import Outcome
 from .differences import PARAMETER, Fact, RankFacts
 from .naming import Rank
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import LiveRows
-    from .gathering import Asking
+    from .question import Asking
 
 _PACE = "SELECT step, duration FROM python.steps ORDER BY seq DESC LIMIT 6"
 _LEAD_S = 1.0

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import SqlError
 from ...tables import STEP_PHASES, STEPS
-from ..job.asking import Outcome
+from ..job.outcomes import Outcome
 from .naming import Rank
 from .times import COSTS, Collective, DeviceStep, RankTimes, Span, Step
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ..job.members import Member
-    from .gathering import Asking
+    from .question import Asking
 
 _DONE = "SELECT max(step) AS step FROM python.steps WHERE duration_ns IS NOT NULL"
 _STEPS = (

@@ -23,12 +23,12 @@ from ...reach.endpoint import resolve
 from ...reach.transport import Address, ask
 from ...rundir.folders import from_env
 from ...sql.answer import Answer
-from ..job.asking import AT_ONCE, Outcome, State, state_of
 from ..job.membership import Member
+from ..job.outcomes import AT_ONCE, Outcome, State, state_of
 from ..job.parallel import run_at_once
-from .asking import Part
 from .budget import Budget
 from .leaves import Leaf
+from .parts import Part
 
 _LEAST_S = 0.1
 LACKS_IT = frozenset({"no_such_route", "bad_request", "sql"})

@@ -15,12 +15,12 @@ from ...messages.union import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutco
 from ...rundir.folders import RunDirectory
 from ...sql.process_columns import concatenated
 from ...tables import TABLES, Table
-from ..job.asking import Outcome, ask_all
 from ..job.membership import Member
-from .asking import Asker, Part, run_over
+from ..job.outcomes import Outcome, ask_all
 from .budget import Budget
 from .errors import UnionTooLarge
 from .leaves import Leaf
+from .parts import Asker, Part, run_over
 
 _SHARE = 0.8
 _AT_ONCE = 32

@@ -21,12 +21,12 @@ from ...sql.answer import Answer
 from ...sql.engine import Engine, TableProvider
 from ...sql.process_columns import added_columns, with_ranks
 from ...tables import OWN_SCHEMA, TABLES, Table
-from ..job.asking import Coverage, Outcome
 from ..job.membership import Member
-from .asking import Part
+from ..job.outcomes import Coverage, Outcome
 from .budget import DEFAULT_BUDGET_MIB
-from .gathering import Gathered, gather
+from .gathered import Gathered, gather
 from .leaves import PARTIALS, Leaf, Plan
+from .parts import Part
 from .planning import make_plan
 from .syntax import Syntax
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...cluster.job.asking import ask_all
 from ...cluster.job.membership import names_of
-from ...cluster.ranks.gathering import Asking
+from ...cluster.job.outcomes import ask_all
+from ...cluster.ranks.question import Asking
 from ...errors import ProbingError
 from ..hang.diagnosis import diagnose_each
 from . import (
@@ -44,8 +44,8 @@ from .ranks import JOB_RULES, Job, times_of
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...cluster.job.asking import Outcome
     from ...cluster.job.members import Member
+    from ...cluster.job.outcomes import Outcome
     from ...cluster.ranks.times import RankTimes
     from ..hang.evidence import Verdict
 

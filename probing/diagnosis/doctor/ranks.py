@@ -22,8 +22,8 @@ from .findings import NotLookedAt, Rule, Sign
 from .gradients import listed
 
 if TYPE_CHECKING:
-    from ...cluster.ranks.gathering import Asking
     from ...cluster.ranks.pace import RankPace
+    from ...cluster.ranks.question import Asking
     from ...cluster.ranks.times import RankTimes
 
 _SAME_LOSSES = 8

@@ -13,12 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ...cluster.job.asking import Coverage, Outcome, ask_all
+from ...cluster.job.outcomes import Coverage, Outcome, ask_all
 from ...errors import BadEndpoint
 from ...linux.process import start_time
-from .evidence import Call, RankEvidence, State, Verdict
-from .flights import by_flights, flight_of, is_blind
-from .gathering import (
+from .collection import (
     Newest,
     Stacks,
     absent,
@@ -29,6 +27,8 @@ from .gathering import (
     stack_again,
     stacks_of,
 )
+from .evidence import Call, RankEvidence, State, Verdict
+from .flights import by_flights, flight_of, is_blind
 from .judging import judge
 from .others import Others, awaits_others, others_of
 

@@ -59,7 +59,7 @@ _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
 _WORDLESS = "ended without a word"
 _LEFT = "left by itself"
-_OUT_OF_MEMORY = "he kernel killed it"
+_OUT_OF_MEMORY = "he kernel OOM killer killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 

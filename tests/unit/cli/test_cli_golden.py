@@ -55,8 +55,8 @@ from probing.cli.render.training.labels import render_label_table, render_labels
 from probing.cli.render.training.summary import render_summary, summary_markdown
 from probing.cli.reports.model_summary import plain_summary, summary_of
 from probing.client.listing import ProcessSummary
-from probing.cluster.job.asking import Coverage
 from probing.cluster.job.membership import Member, Membership, missing_member
+from probing.cluster.job.outcomes import Coverage
 from probing.cluster.ranks.differences import compare_facts
 from probing.cluster.ranks.evaluations import fold_results
 from probing.cluster.ranks.stack_classes import merge_stacks

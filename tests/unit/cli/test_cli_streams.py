@@ -25,9 +25,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from probing.cli.ask.answering import Question, answer
-from probing.cli.ask.asking import show
 from probing.cli.ask.feed import Feed
 from probing.cli.ask.output import write_file
+from probing.cli.ask.replies import show
 from probing.cli.ask.time_limit import within
 from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from probing.cluster.job.asking import Coverage, Outcome, State
 from probing.cluster.job.membership import Member
+from probing.cluster.job.outcomes import Coverage, Outcome, State
 from probing.cluster.job.plans import is_address, names_many, plan_of, where_named
 from probing.cluster.job.providers.addresses import with_port
 from probing.cluster.job.providers.hostfile import hosts_in

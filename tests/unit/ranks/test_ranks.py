@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from probing.cli.render.ranks.stack_classes import render_folded_classes
-from probing.cluster.job.asking import AT_ONCE
 from probing.cluster.job.membership import Member
+from probing.cluster.job.outcomes import AT_ONCE
 from probing.cluster.ranks.differences import Fact, RankFacts, compare_facts
 from probing.cluster.ranks.evaluations import fold_results
-from probing.cluster.ranks.gathering import Asking
 from probing.cluster.ranks.naming import Rank, rank_words
+from probing.cluster.ranks.question import Asking
 from probing.cluster.ranks.stack_classes import MAIN, RankStacks, merge_stacks
 from probing.cluster.ranks.stack_tree import stack_trees
 from probing.messages.common import EvalResult, Frame

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from probing.agent.actions.pending import Kept
+from probing.agent.actions.pending import PendingAction
 from probing.agent.actions.place import too_late
 from probing.agent.audit.request_log import Sender
 from probing.agent.sources.actions.rendezvous import Rendezvous
-from probing.cluster.job.acting import meeting_place, no_place
 from probing.cluster.job.membership import Member
+from probing.cluster.job.same_step import meeting_place, no_place
 from probing.messages.act import Lr, Prepared
 
 pytestmark = pytest.mark.anypython
@@ -120,7 +120,9 @@ def test_ranks_without_a_step_in_common_are_told_so(
 def test_steps_that_begin_no_collectives_are_told_of() -> None:
     """A rank that waits for a count that stands still says how many steps have ended meanwhile."""
     rendezvous = Rendezvous(lambda: 5)
-    kept = Kept(number=1, name="lr", arguments="", sender=Sender(), asked=Lr(), limit_s=3.0)
+    kept = PendingAction(
+        number=1, name="lr", arguments="", sender=Sender(), asked=Lr(), limit_s=3.0
+    )
     assert str(too_late(kept, "collectives")).startswith(
         "the training did not reach the end of a step"
     )

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ...sql.process_columns import added_columns, added_values, concatenated, literal
-from ..job.asking import Outcome, ask_all
 from ..job.membership import Member, names_of
-from .asking import Asker, Part, run_leaf
+from ..job.outcomes import Outcome, ask_all
 from .budget import Budget
 from .by_node import NodeAsker, groups_of
 from .errors import UnionTooLarge
 from .leaves import Leaf, Plan
+from .parts import Asker, Part, run_leaf
 from .syntax import Syntax
 
 _LEAST_S = 1.0

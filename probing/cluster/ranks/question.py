@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..job.asking import AT_ONCE, Outcome, ask_all
+from ..job.outcomes import AT_ONCE, Outcome, ask_all
 from .naming import Rank
 from .stack_classes import RankStacks
 

@@ -76,7 +76,7 @@ class Replies(Generic[T]):
 
     def _ask_members(self) -> Iterator[Reply[T]]:
         """Ask all that the endpoints stand for, and say who answered."""
-        from ...cluster.job.asking import ask_all
+        from ...cluster.job.outcomes import ask_all
         from .many import membership_of, tell_coverage
 
         members = membership_of(self._target).members

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import terminal
 from ..render.process.actions import act_notes, render_act, render_together
-from .asking import Replies, tell_notes
 from .many import membership_of, tell_coverage
+from .replies import Replies, tell_notes
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...cluster.job.asking import Outcome
     from ...cluster.job.membership import Member
+    from ...cluster.job.outcomes import Outcome
     from ...messages.act import Act, Asked
     from ..target import Target
 
@@ -72,7 +72,7 @@ def _act_on_job(
     target: Target, asked: Asked, ranks: list[Member], plain: list[dict[str, Any]] | None
 ) -> int:
     """All ranks of a job, at one step."""
-    from ...cluster.job.acting import act_together
+    from ...cluster.job.same_step import act_together
 
     together = act_together(ranks, asked, timeout_s=target.limit_s, token=target.token)
     if together.failure is not None:
@@ -88,7 +88,7 @@ def _act_on_each(
     target: Target, asked: Asked, members: list[Member], plain: list[dict[str, Any]] | None
 ) -> int:
     """Processes that have nothing to do with each other."""
-    from ...cluster.job.asking import ask_all
+    from ...cluster.job.outcomes import ask_all
 
     def act(process: Process, _: Member) -> Act:
         return process.act(asked, timeout_s=target.timeout_s)

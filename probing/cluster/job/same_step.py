@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ActRefused, ProbingError
 from ...messages.act import MARKS, Commit, Prepared, Undo
-from .asking import AT_ONCE, Outcome, ask_all
 from .membership import Member
+from .outcomes import AT_ONCE, Outcome, ask_all
 from .rank_sets import rank_set
 
 if TYPE_CHECKING:
