@@ -219,7 +219,7 @@ class TorchTraining:
             self._collectives,
             self._device_times,
             self._devices,
-            Checkpoints(self._recording, self._rings[16]),
+            Checkpoints(self._recording, self._rings[16], accelerator),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped

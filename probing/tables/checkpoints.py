@@ -25,7 +25,9 @@ CHECKPOINTS = Table(
         flag("has_optimizer", "Whether state of an optimizer is in it."),
         flag(
             "weights_finite",
-            "Whether all weights of the models were finite then; NULL where none was known.",
+            "Whether all weights of the models were finite as it began; NULL where none was known,"
+            " and where their device had not come to that when the file was written.",
+            closing=True,
         ),
         text("caller", "The line of the program that saves, as `file.py:123`."),
         DURATION,

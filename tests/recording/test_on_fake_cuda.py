@@ -177,3 +177,15 @@ def test_devices_of_other_makers_are_recorded_as_far_as_torch_tells(
     sources = rows_of(target, "SELECT source, faults, note FROM probing.sources", monkeypatch)
     assert sum(row["faults"] for row in sources) == 0
     assert any(f"NVML knows no device of {maker}" in (row["note"] or "") for row in sources)
+
+
+def test_a_checkpoint_waits_for_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known whether weights are finite, if the device comes to that meanwhile."""
+    target = start_program("on_fake_cuda", "save", home=tmp_path / "home", cwd=tmp_path)
+    try:
+        assert seen_by(target)["waits"] == []
+        sql = "SELECT weights_finite AS finite FROM python.checkpoints ORDER BY start_ns"
+        told = [row["finite"] for row in rows_of(target, sql, monkeypatch)]
+        assert told == [None, True, False]
+    finally:
+        target.reap()

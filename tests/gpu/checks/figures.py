@@ -10,10 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from probing.agent.sources.storage.memory_tables import segment_rows
+from probing.tables import MEMORY_SEGMENTS
 from tests.gpu.devices import Device, FakeDevice
 from tests.gpu.findings import Finding, expect, left_out, limit, seen
 from tests.gpu.trainings import ALL_STEPS, Recorded, Small, gpt, wait_for
 
+SEGMENT_COLUMNS = tuple(column.name for column in MEMORY_SEGMENTS.columns)
 _BEHIND_S = 0.05
 _SLEPT_S = 0.01
 
@@ -171,6 +174,33 @@ def allocator(device: Device) -> Iterator[Finding]:
     yield expect("segments", recorded.training.segments(), must=None)
     yield expect("problems of the record", recorded.problems(), must=[])
     yield seen("what is told of it", "; ".join(recorded.training.accelerator.notes()) or "nothing")
+
+
+def expandable(device: Device) -> Iterator[Finding]:
+    """Segments that can grow add up to what the allocator says, with a history and without."""
+    if isinstance(device, FakeDevice):
+        device.cuda.is_expandable = True
+    recorded = Recorded(**ALL_STEPS)
+    device.begin()
+    training, tensors = Small(device), list[torch.Tensor]()
+    for size in (1 << 10, 1 << 20, 1 << 24):
+        training.steps(5)
+        tensors.append(torch.empty(size, device=device.here))
+    torch.cuda.synchronize()
+    rows = list(segment_rows(recorded.training.segments() or ()))
+    cells: list[dict[str, Any]] = [dict(zip(SEGMENT_COLUMNS, row, strict=True)) for row in rows]
+    yield expect("all segments can grow", {row["expandable"] for row in cells}, must={True})
+    for name, own in (
+        ("allocated_bytes", torch.cuda.memory_allocated()),
+        ("reserved_bytes", torch.cuda.memory_reserved()),
+    ):
+        yield expect(f"{name} of all segments", sum(row[name] for row in cells), must=own)
+    figures = recorded.training.accelerator.memory_figures()
+    yield expect("reserved bytes", figures.reserved_bytes, must=torch.cuda.memory_reserved())
+    del tensors
+    torch.cuda.empty_cache()
+    training.steps(5)
+    yield expect("problems of the record", recorded.problems(), must=[])
 
 
 def devices(device: Device) -> Iterator[Finding]:

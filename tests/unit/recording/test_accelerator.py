@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> No
         copied = [seam.copy_number(torch.tensor(1.0)), seam.mark(), seam.empty_cache()]
         return [*told, is_capturing(), *copied, seam.allocated_bytes(), seam.segments()]
 
-    expected: list[Any] = [False, False, True, None, None, False, 1 << 20, []]
+    expected: list[Any] = [False, False, True, None, None, False, 1 << 20, cuda.segments()]
     assert ask() == elsewhere(ask) == expected
     with captures.quiet() as may_ask:
         assert not may_ask
@@ -188,6 +189,26 @@ def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> No
     assert number is not None
     assert number.is_here()
     assert not is_capturing()
+
+
+def test_what_is_looked_for_is_not_read_in_a_capture(cuda: FakeCuda) -> None:
+    """Labels and norms that somebody has asked for wait until it is over."""
+    from probing.agent.sources.data.labels import _Look
+    from probing.agent.sources.numbers.bad_weights import have_finite_norms
+
+    training: Any = SimpleNamespace(step=lambda: 0)
+    labels, bad = _Look(training), torch.full((2, 3), torch.nan)
+    batch = {"input_ids": torch.ones(2, 3, dtype=torch.int64), "labels": torch.ones(2, 3).long()}
+    graph = capture()
+    labels.batch_came(batch)
+    assert have_finite_norms([bad]) == [True]
+    assert not cuda.is_broken
+    end(graph)
+    assert cuda.in_captures() == []
+    labels.batch_came(batch)
+    assert labels.came.is_set()
+    assert labels.pair is not None
+    assert have_finite_norms([bad]) == [False]
 
 
 def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> None:
@@ -218,7 +239,7 @@ def test_an_allocator_that_tells_little_is_noted(name: str, cuda: FakeCuda) -> N
 
 def test_no_history_is_taken_along_with_the_segments(cuda: FakeCuda) -> None:
     """It may be long, and nobody else in the process runs while it is made."""
-    assert Cuda().segments() == []
+    assert Cuda().segments() == cuda.segments()
     assert [entry.name for entry in cuda.log] == ["snapshot"]
 
 
