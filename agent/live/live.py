@@ -125,7 +125,7 @@ def _memory(question: LiveQuestion) -> LiveRows:
 def _memory_segments(question: LiveQuestion) -> LiveRows:
     from ..sources.storage.memory_tables import segments_of
 
-    return segments_of(question.training.segments())
+    return segments_of(question.training.segments(), question.training.pinned_memory())
 
 
 def _leaks(question: LiveQuestion) -> LiveRows:

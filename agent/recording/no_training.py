@@ -88,6 +88,9 @@ class NoTraining:
         """There is no accelerator."""
         return None
 
+    def pinned_memory(self) -> None:
+        """Nor is anything pinned for one."""
+
     def allocator_history(self) -> dict[str, Any] | None:
         """Nor a history of its allocator."""
         return None

@@ -35,7 +35,7 @@ from ...tables import (
     STEPS,
     TORCH_TRACE,
 )
-from ..sources.accelerator import Accelerator, Cuda, CudaHistory
+from ..sources.accelerator import Accelerator, Cuda, CudaHistory, PinnedMemory
 from ..sources.calls.at_work import TorchAtWork
 from ..sources.calls.backward import BackwardPasses
 from ..sources.calls.budget import Budget
@@ -419,6 +419,10 @@ class TorchTraining:
     def segments(self) -> list[dict[str, Any]] | None:
         """What the accelerator's allocator has reserved; None when none is in use."""
         return self._accelerator.segments()
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """What torch has pinned of the host's memory; None when no accelerator is in use."""
+        return self._accelerator.pinned_memory()
 
     def allocator_history(self) -> dict[str, Any] | None:
         """What the accelerator's allocator remembers; None where it keeps no history."""

@@ -97,6 +97,7 @@ from .tensors import (
     MEMORY_SEGMENTS as MEMORY_SEGMENTS,
     MEMORY_TABLES as MEMORY_TABLES,
     MOMENTS as MOMENTS,
+    PINNED as PINNED,
     TENSORS as TENSORS,
 )
 from .training import (

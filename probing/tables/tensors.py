@@ -139,14 +139,21 @@ ACTIVATIONS = Table(
     ),
 )
 
+PINNED = "pinned"
+"""What the column `pool` of python.memory_segments says of memory of the host."""
+
 MEMORY_SEGMENTS = Table(
     name="memory_segments",
     kind="live",
-    doc="The segments that the allocator of an accelerator has reserved of its device. None without"
-    " an accelerator in use.",
+    doc="The segments that the allocator of an accelerator has reserved of its device, and one row"
+    " for what torch has pinned of the host's memory. None without an accelerator in use. Managed"
+    " memory, and what libraries take from the driver themselves, is no allocator's of torch.",
     columns=(
         _DEVICE,
-        text("pool", "`small` or `large`, by the blocks in it."),
+        text(
+            "pool",
+            "`small` or `large`, by the blocks in it; `pinned`: all of the host's that is pinned.",
+        ),
         count("stream", "The stream that it belongs to."),
         count("address", "Where it begins."),
         size("reserved_bytes", "All of it."),

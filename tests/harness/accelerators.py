@@ -13,6 +13,7 @@ from probing.agent.sources.accelerator import (
     OutOfMemory,
     PendingNumber,
     PendingNumbers,
+    PinnedMemory,
 )
 
 
@@ -64,6 +65,10 @@ class NoAccelerator:
 
     def segments(self) -> list[dict[str, Any]] | None:
         """Nothing is reserved."""
+        return None
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """Nor is anything pinned."""
         return None
 
     def generator_states(self) -> list[Any] | None:

@@ -189,3 +189,20 @@ def test_a_checkpoint_waits_for_no_device(tmp_path: Path, monkeypatch: pytest.Mo
         assert told == [None, True, False]
     finally:
         target.reap()
+
+
+def test_pinned_memory_is_told_beside_the_segments(
+    trained: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What torch has pinned of the host's memory is a row, and a line of `memory`."""
+    sql = "SELECT device, pool, reserved_bytes, allocated_bytes, free_bytes, blocks, stream"
+    rows = rows_of(trained, f"{sql} FROM python.memory_segments ORDER BY pool", monkeypatch)
+    assert [(row["device"], row["pool"]) for row in rows] == [
+        ("cpu", "pinned"),
+        ("cuda:1", "small"),
+    ]
+    pinned = rows[0]
+    assert (pinned["reserved_bytes"], pinned["allocated_bytes"]) == (4096, 4096)
+    assert (pinned["free_bytes"], pinned["blocks"], pinned["stream"]) == (0, 1, None)
+    done = trained.run(str(trained.pid), "memory", "--timeout", "1")
+    assert "pinned   4.00 KiB of the host's memory, 4.00 KiB of it in use" in done.stdout, done

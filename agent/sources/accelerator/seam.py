@@ -59,6 +59,19 @@ class DeviceMemory(NamedTuple):
     peak_reserved_bytes: int
 
 
+class PinnedMemory(NamedTuple):
+    """What torch has pinned of the host's memory, so that devices can read and write it.
+
+    Attributes:
+        used_bytes: What of it somebody has now, or the device may still be using.
+        pieces: How many pieces it is in; None where that is not told.
+    """
+
+    bytes: int
+    used_bytes: int
+    pieces: int | None
+
+
 class DeviceModel(NamedTuple):
     """What a device is.
 
@@ -129,6 +142,9 @@ class Accelerator(Protocol):
 
     def segments(self) -> list[dict[str, Any]] | None:
         """What its allocator has reserved, as torch tells it; None when nothing tells it."""
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """What torch has pinned; None while no device is in use, or where nothing tells it."""
 
     def empty_cache(self) -> bool:
         """Have its allocator give back what is not in use; False when it is not in use itself.
