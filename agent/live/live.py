@@ -18,6 +18,7 @@ from ...stacks.text import rows_of
 from ...tables import (
     BACKTRACE,
     DATALOADERS,
+    DEVICE_CHECKS,
     ENVIRONMENT,
     FLIGHT_RECORDER,
     HOST_MEMORY,
@@ -44,6 +45,10 @@ from .question import LiveQuestion
 
 if TYPE_CHECKING:
     from ..sources.storage.memory_look import Moment
+
+
+TAKES_A_WHILE = frozenset({DEVICE_CHECKS.name})
+"""Tables that are computed in a thread of their own however they are asked: a driver may hang."""
 
 
 def live_rows(question: LiveQuestion) -> LiveRows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ring.native import IN_C
@@ -423,6 +423,10 @@ class TorchTraining:
     def pinned_memory(self) -> PinnedMemory | None:
         """What torch has pinned of the host's memory; None when no accelerator is in use."""
         return self._accelerator.pinned_memory()
+
+    def check_devices(self) -> Sequence[tuple[str, bool | None, float | None, str | None]]:
+        """Have the devices in use compute something; none when none is."""
+        return self._accelerator.check_devices()
 
     def allocator_history(self) -> dict[str, Any] | None:
         """What the accelerator's allocator remembers; None where it keeps no history."""

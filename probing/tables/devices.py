@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP
-from .records import Table, count, number, size, text
+from .records import Table, count, flag, number, seconds, size, text
 
 DEVICES = Table(
     name="devices",
@@ -76,5 +76,24 @@ DEVICES = Table(
         text("uuid", "By which the driver knows it."),
         START_NS._replace(doc="When it was asked, since the epoch."),
         SEQ,
+    ),
+)
+
+DEVICE_CHECKS = Table(
+    name="device_checks",
+    kind="live",
+    doc="Whether each device computes, tried now, beside the training: a MiB is filled, multiplied,"
+    " added and summed in a queue of its own, which takes less than a second. Tried only on"
+    " devices that the process uses, while no graph is captured, and where 64 MiB are free; the"
+    " allocator keeps a few MiB for the next time.",
+    columns=(
+        text("device", "As torch counts it in this process: `cuda:0`."),
+        flag(
+            "ok",
+            "Whether the sum was right; NULL where that is not known: see `error`. A device that"
+            " others keep busy may not answer in time.",
+        ),
+        seconds("duration", "How long it took, by the host's clock; NULL without an answer."),
+        text("error", "What was wrong, or why nothing is known; NULL where all was well."),
     ),
 )

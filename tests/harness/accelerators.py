@@ -71,6 +71,10 @@ class NoAccelerator:
         """Nor is anything pinned."""
         return None
 
+    def check_devices(self) -> list[tuple[str, bool | None, float | None, str | None]]:
+        """There is none to be checked."""
+        return []
+
     def generator_states(self) -> list[Any] | None:
         """No generator."""
         return None

@@ -106,6 +106,7 @@ class FakeCuda:
         home: The device on which all tensors lie.
         kind: What torch calls its devices: ``cuda`` or ``xpu``, which tells less of itself.
         is_broken: Whether somebody has broken a capture.
+        is_faulty: Whether it computes wrongly.
         is_expandable: Whether the allocator's one segment can grow.
         pinned: Pieces and bytes of the host's memory that it can write to, those in use and all.
         refuses_waits: Whether to wait for the device is an error.
@@ -127,7 +128,7 @@ class FakeCuda:
         self.observers: list[Any] = []
         self.history: int | None = None
         self.allocated, self.reserved = 1 << 20, 2 << 20
-        self.is_expandable = False
+        self.is_expandable = self.is_faulty = False
         self.pinned: Counter[str] = Counter()
         self._pid = os.getpid()
         self.timelines: dict[tuple[int, int], Timeline] = {}

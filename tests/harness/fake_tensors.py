@@ -111,6 +111,8 @@ class Tensors:
                 kwargs.pop("device")
                 self._refuse(args)
             made = original(*args, **kwargs)
+            if self._cuda.is_faulty and where.startswith(self._cuda.kind):
+                made += 1
             if is_pinned:
                 self._cuda.note("host_alloc", self._cuda.device_here())
                 made.fake_owner = self._cuda.pin(made.nbytes)

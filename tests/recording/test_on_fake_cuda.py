@@ -206,3 +206,14 @@ def test_pinned_memory_is_told_beside_the_segments(
     assert (pinned["free_bytes"], pinned["blocks"], pinned["stream"]) == (0, 1, None)
     done = trained.run(str(trained.pid), "memory", "--timeout", "1")
     assert "pinned   4.00 KiB of the host's memory, 4.00 KiB of it in use" in done.stdout, done
+
+
+def test_whoever_asks_learns_whether_the_device_computes(
+    trained: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is asked has each device in use compute something."""
+    sql = "SELECT device, ok, duration > 0 AS took, error FROM python.device_checks ORDER BY device"
+    unused, used = rows_of(trained, sql, monkeypatch)
+    assert (unused["device"], unused["ok"]) == ("cuda:0", None)
+    assert unused["error"] == "this process does not use it"
+    assert used == {"device": "cuda:1", "ok": True, "took": True, "error": None}

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ..torch_types import Device, Tensor
 from .api import device_api, device_kind, maker
 from .captures import is_capturing
+from .checking import DeviceCheck, check_devices
 from .marks import EventMark, Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
 from .owned import Owned, pool_of
@@ -291,6 +292,14 @@ class Cuda:
         pieces = told.get("allocations" if has_active else "segment", {}).get("current")
         sizes = [told[f"{name}_bytes"]["current"] for name in (of_all, in_use)]
         return PinnedMemory(sizes[0], sizes[1], pieces)
+
+    def check_devices(self) -> list[DeviceCheck]:
+        """See `Accelerator`."""
+        api = device_api()
+        if not api.is_initialized():
+            return []
+        used = [index for index in range(api.device_count()) if self._has_context(index)]
+        return check_devices(used, self.copy_number)
 
     def empty_cache(self) -> bool:
         """See `Accelerator`."""

@@ -5,7 +5,7 @@ Rules of this file: no torch; see the package.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..torch_types import Device, Tensor
@@ -145,6 +145,12 @@ class Accelerator(Protocol):
 
     def pinned_memory(self) -> PinnedMemory | None:
         """What torch has pinned; None while no device is in use, or where nothing tells it."""
+
+    def check_devices(self) -> Sequence[tuple[str, bool | None, float | None, str | None]]:
+        """Have the devices in use compute something: name, whether right, seconds, and why not.
+
+        Takes a while, so not for the training's threads; none while no device is in use.
+        """
 
     def empty_cache(self) -> bool:
         """Have its allocator give back what is not in use; False when it is not in use itself.

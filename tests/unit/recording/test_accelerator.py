@@ -22,8 +22,8 @@ from probing.agent.sources.accelerator import (  # noqa: E402
 )
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
 from probing.ring.format import NULL_FLOAT  # noqa: E402
-from tests.harness.fake_cuda import FakeCuda  # noqa: E402
-from tests.harness.fake_torch import installed  # noqa: E402
+from tests.harness.fake_cuda import TOTAL, FakeCuda  # noqa: E402
+from tests.harness.fake_torch import FOREVER, installed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -209,6 +209,41 @@ def test_what_is_looked_for_is_not_read_in_a_capture(cuda: FakeCuda) -> None:
     assert labels.came.is_set()
     assert labels.pair is not None
     assert have_finite_norms([bad]) == [False]
+
+
+def test_a_check_has_the_devices_in_use_compute(cuda: FakeCuda) -> None:
+    """In a queue of its own, without a wait; no other device is begun to be used."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    cuda.work(FOREVER)  # in the training's queue
+    other, own = elsewhere(seam.check_devices)
+    assert other == ("cuda:0", None, None, "this process does not use it")
+    assert (own.device, own.ok, own.error) == ("cuda:1", True, None)
+    assert own.seconds > 0
+    assert (cuda.waits(), cuda.contexts) == ([], {1})
+    cuda.is_faulty = True
+    wrong = seam.check_devices()[1]
+    assert (wrong.ok, wrong.error) == (False, "it computes wrongly: integers do not add up")
+    cuda.is_faulty = False
+    cuda.timeline(1, 1).push(FOREVER)
+    late = seam.check_devices()[1]
+    assert (late.ok, late.seconds) == (None, None)
+    assert "hangs" in late.error
+
+
+def test_a_check_tries_nothing_in_a_capture_or_where_memory_is_short(cuda: FakeCuda) -> None:
+    """What it cannot do without harm it says that it has not done."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    graph = capture()
+    asked = seam.check_devices()[1]
+    end(graph)
+    assert (asked.ok, asked.error) == (None, "a graph is being captured: ask again")
+    assert cuda.in_captures() == []
+    cuda.reserved = TOTAL - (1 << 20)
+    short = seam.check_devices()[1]
+    assert (short.ok, short.error) == (None, "less than 64 MiB are free: nothing was tried")
+    assert cuda.calls("host_alloc") == 0
 
 
 def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> None:
