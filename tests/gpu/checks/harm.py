@@ -19,7 +19,7 @@ from probing.agent.sources.collectives.flight_recorder import flight_recorder_ro
 from tests.gpu.checks import outside
 from tests.gpu.devices import MAKINGS, WAITS, Device
 from tests.gpu.findings import Finding, expect, left_out, limit, seen
-from tests.gpu.trainings import ALL_STEPS, Recorded, Small, wait_for
+from tests.gpu.trainings import ALL_STEPS, Recorded, Small, pinned_bytes, wait_for
 
 _EPOCHS, _WORKERS = 3, 4
 _BEHIND_S = 0.2
@@ -191,7 +191,7 @@ def detach(device: Device) -> Iterator[Finding]:
     plain.steps(50)
     expected = plain.weights()
     torch.cuda.synchronize()
-    before, pinned = torch.cuda.memory_allocated(), [_pinned()]
+    before, pinned = torch.cuda.memory_allocated(), [pinned_bytes()]
     call = torch.nn.Module.__call__
     training = Small(device)
     training.steps(10)
@@ -205,7 +205,7 @@ def detach(device: Device) -> Iterator[Finding]:
         training.steps(10)
         gc.collect()
         torch.cuda.synchronize()
-        pinned.append(_pinned())
+        pinned.append(pinned_bytes())
     yield limit("pinned memory that stays for the next agent", (pinned[1] - pinned[0]) / 1024,
                 most=64, unit="KiB")  # fmt: skip
     yield expect("bytes more of it after the second", pinned[2] - pinned[1], must=0)
@@ -218,11 +218,3 @@ def detach(device: Device) -> Iterator[Finding]:
     yield expect("bytes left allocated", torch.cuda.memory_allocated() - before, must=0)
     gone = wait_for(lambda: not [t for t in threading.enumerate() if t.name.startswith("probing-")])
     yield expect("threads have ended", gone, must=True)
-
-
-def _pinned() -> int:
-    """Bytes of the host's memory that torch has pinned, those that nobody uses as well."""
-    told = torch.cuda.host_memory_stats_as_nested_dict()
-    # Before torch 2.9 these were called otherwise.
-    name = "allocated_bytes" if "active_bytes" in told else "reserved_bytes"
-    return int(told[name]["current"]) if told else 0
