@@ -17,6 +17,7 @@ import probing
 from probing.stacks import text as stacks
 from tests import faults
 from tests.harness import leftovers, sharing, warm
+from tests.harness.counting import count_without_lock
 from tests.harness.jobs import Job, StartJob, start_job
 from tests.harness.targets import Target, start_program, start_training
 from tests.harness.watch import Place, Watch
@@ -35,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C even where a shell has started the tests in its background and so muted it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    count_without_lock()
     if hasattr(config, "workerinput"):
         # Lines are counted in this process and in the commands that it forks. What is started anew,
         # by another user or with failing system calls perhaps, would be slower and say so.

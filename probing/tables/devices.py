@@ -12,8 +12,7 @@ DEVICES = Table(
     name="devices",
     kind="recorded",
     doc="What NVML tells of the training's device, about once a second, from a thread of the"
-    " agent. Empty without an accelerator and without the package nvidia-ml-py; what the"
-    " device does not tell, as a MIG slice, is NULL.",
+    " agent; it needs the package nvidia-ml-py.",
     columns=(
         STEP,
         text("device", "As torch counts it in this process: `cuda:0`."),
@@ -29,7 +28,7 @@ DEVICES = Table(
         size("total_bytes", "What the device has.", closing=True),
         size(
             "own_bytes",
-            "This process's share of it, as the driver sees it; NULL where that counts processes"
+            "This process's share, as the driver sees it; NULL where that counts processes"
             " otherwise, as in some containers.",
             closing=True,
         ),
@@ -40,24 +39,24 @@ DEVICES = Table(
         count("memory_mhz", "The clock of its memory.", unit="MHz", closing=True),
         text(
             "throttled",
-            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated by"
-            " `;`. NULL without any or where not told.",
+            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated"
+            " by `;`.",
             closing=True,
         ),
         count("temperature_c", "How hot it is.", unit="C", closing=True),
         count(
             "ecc_errors",
-            "Errors of its memory that could not be corrected, since the driver was loaded.",
+            "Uncorrectable errors of its memory since the driver was loaded.",
             closing=True,
         ),
         count(
             "remapped_rows",
-            "Rows of its memory that such errors had replaced by spare ones.",
+            "Rows of its memory replaced after such errors.",
             closing=True,
         ),
         count(
             "xid",
-            "The number of an error that the driver told since the previous row, else NULL.",
+            "The number of an error that the driver told since the previous row.",
             closing=True,
         ),
         *(
@@ -82,18 +81,16 @@ DEVICES = Table(
 DEVICE_CHECKS = Table(
     name="device_checks",
     kind="live",
-    doc="Whether each device computes, tried now, beside the training: a MiB is filled, multiplied,"
-    " added and summed in a queue of its own, which takes less than a second. Tried only on"
-    " devices that the process uses, while no graph is captured, and where 64 MiB are free; the"
-    " allocator keeps a few MiB for the next time.",
+    doc="Whether each device in use computes, tried now beside the training: a MiB is summed in a"
+    " queue of its own, in less than a second. Not tried while a graph is captured, or with less"
+    " than 64 MiB free. The allocator keeps a few MiB for the next time.",
     columns=(
         text("device", "As torch counts it in this process: `cuda:0`."),
         flag(
             "ok",
-            "Whether the sum was right; NULL where that is not known: see `error`. A device that"
-            " others keep busy may not answer in time.",
+            "Whether the sum was right; NULL where not known, as of a device that is kept busy.",
         ),
-        seconds("duration", "How long it took, by the host's clock; NULL without an answer."),
-        text("error", "What was wrong, or why nothing is known; NULL where all was well."),
+        seconds("duration", "How long it took, by the host's clock."),
+        text("error", "What was wrong, or why nothing is known."),
     ),
 )

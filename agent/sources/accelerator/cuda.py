@@ -252,7 +252,7 @@ class Cuda:
             try:
                 attach(told)
             except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
-                self.refused("errors for want of memory are known by their exceptions only", error)
+                self.refused("out-of-memory errors are known by their exceptions only", error)
         return True
 
     @_noted("what the allocator had when memory ran out is NULL", (None, None))
