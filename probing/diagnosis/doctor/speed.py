@@ -100,9 +100,9 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
         f" {PHASE_WORDS[phase]}",
         since_step=found.first_step,
         evidence=(
-            f"{duration(_median(early, measure))} in the first quarter,"
-            f" {duration(_median(late, measure))} in the last"
-            + (" of processor time: others use the machine" if measure == "cpu_s" else ""),
+            ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
+            + f"{duration(_median(early, measure))} in the first quarter,"
+            f" {duration(_median(late, measure))} in the last",
             f"{percent(share)} of the growth is in {phase}_s",
             *((words,) if words else ()),
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),

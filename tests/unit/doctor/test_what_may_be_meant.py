@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
+from probing.cluster.job.membership import Member
+from probing.diagnosis.doctor.against import of_one_rank, without_comparison
+from probing.diagnosis.doctor.examine import Report
 from probing.diagnosis.doctor.findings import NotLookedAt
 
 from .made import Facts, facts, signs, steps
@@ -64,3 +68,24 @@ def test_inference_is_no_training_that_fails() -> None:
     ):
         with pytest.raises(NotLookedAt, match="no optimizer"):
             signs(rule, of)
+
+
+def test_of_a_job_one_rank_is_compared_with_an_earlier_run() -> None:
+    """A report of several ranks says that the others were not, and one that came too late, too."""
+    report = Report(
+        findings=(),
+        healthy=(),
+        not_looked_at=(),
+        about="4 ranks",
+        steps=9,
+        seconds=1.0,
+        processes=4,
+    )
+    member = Member(rank=2, host="here", pid=7, world_size=4, endpoint="7")
+    (missed,) = of_one_rank(report, member, "4711").not_looked_at
+    assert missed.rules == ("the other 3 against 4711",)
+    assert "rank 2 alone" in missed.why
+    alone = dataclasses.replace(report, processes=1)
+    assert of_one_rank(alone, member, "4711") is alone
+    (missed,) = without_comparison(alone, "4711", "it took too long").not_looked_at
+    assert "slower-than-before against 4711" in missed.rules
