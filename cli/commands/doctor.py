@@ -65,27 +65,22 @@ def command(
 ) -> None:  # fmt: skip
     """Say what is wrong with a training, since when, how sure that is, and what to do.
 
-    Looks at everything that is on record and live, of one process or a whole job, dead or alive:
-    whether it goes on, the loss, gradients, parameters, data, memory, and where the time goes. It
-    takes up to 20 s, or what `--timeout` says (longer on a busy machine, say), and changes nothing;
-    some gradients of the next three steps are looked at. What was found comes first, the gravest
-    first; then what is healthy; then what was not looked at, and why. The reference page of
-    findings has every rule with its thresholds.
+    Looks at everything on record and live, of one process or a whole job, dead or alive. It takes
+    up to 20 s, or `--timeout`, and changes nothing; some gradients of the next three steps are
+    looked at. Findings come first, the gravest first; then what is healthy; then what was not
+    looked at, and why.
 
     `certain`: it is on record or was counted, and has no other reading. `likely`: healthy trainings
     do not look like this. `possible`: it stands out, and may be meant.
 
-    With `--against RUN` it is also compared with an earlier run of the same script, live or ended:
-    what is slower, takes more memory or has a higher loss, and what of the set-up explains it.
-    `probing diff RUN ENDPOINT` shows all of that.
+    `--against RUN` also compares with an earlier run of the same script; `probing diff RUN
+    ENDPOINT` shows all of that.
 
-    With `--watch` it goes on until Ctrl-C, or until what it watches has ended (`-t all` waits for
-    new processes), and tells each finding once as it begins and once as it ends, a line each (with
-    `--format json` a JSON object): those that are likely or certain, unless `--check possible` asks
-    for all. Only what needs no step of the training to be waited for is looked at then.
+    `--watch` goes on until Ctrl-C, or until what it watches has ended (`-t all` waits for new
+    processes), and tells each likely or certain finding (`--check possible`: all) as it begins and
+    as it ends, with `--format json` as a JSON object. It waits for no step.
 
-    Ends with 0, whatever it finds; with `--check likely`, with 1 on a finding that is likely or
-    certain.
+    The exit code is 0, with `--check likely` 1 on a finding that is likely or certain.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell

@@ -157,11 +157,11 @@ class Process(Reached):
             yield from results_of(address, request, timeout_s or self._timeout_s)
 
     def jobs(self) -> EvalJobs:
-        """The evals that it has in hand."""
+        """Its pending and running evals."""
         return self._get(EvalJobs, "jobs", "python.evals has the evals that it had")
 
     def cancel(self, number: int) -> EvalJobs:
-        """Interrupt an eval that is in hand; what then still is."""
+        """Interrupt a pending or running eval; returns those left."""
         request = CancelRequest(number=number)
         return self._post(EvalJobs, "cancel", request, "it runs no code any more")
 

@@ -51,7 +51,7 @@ class Tensors:
         cuda = self._cuda
         if not (cuda.is_on and cuda.is_mine()) or type(tensor) not in _KINDS:
             return False
-        if tensor.layout != torch.strided:
+        if tensor.layout != torch.strided or tensor.is_meta:
             return False
         return tensor.untyped_storage().data_ptr() not in self._host
 

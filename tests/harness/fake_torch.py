@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +73,7 @@ def _replacements(cuda: FakeCuda) -> Iterator[tuple[Any, str, Any]]:
     for name in _PLAIN:
         yield module, name, getattr(api, name)
     yield module, "current_stream", lambda device=None: made["Stream"](_of(cuda, device))
-    yield module, "stream", lambda stream: stream
+    yield module, "stream", lambda stream: nullcontext() if stream is None else stream
     yield module.memory, "_record_memory_history", api.record_memory_history
     yield module.memory, "_snapshot", api.snapshot
     if cuda.kind == "xpu":
@@ -242,7 +242,8 @@ class _Stream:
 
     cuda: FakeCuda
 
-    def __init__(self, where: Any = None) -> None:
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        where = device
         if not isinstance(where, Timeline):
             device = _of(self.cuda, where).device
             number = 1 + max((n for d, n in self.cuda.timelines if d == device), default=0)
@@ -259,6 +260,17 @@ class _Stream:
     def synchronize(self) -> None:
         self.cuda.note("synchronize", self.device_index)
         self.cuda.finish()
+
+    def wait_stream(self, stream: _Stream) -> None:
+        self.cuda.note("event_wait", self.device_index)
+
+    def wait_event(self, event: _Event) -> None:
+        self.cuda.note("event_wait", self.device_index)
+
+    def record_event(self, event: Any = None) -> Any:
+        event = torch.cuda.Event() if event is None else event
+        event.record(self)
+        return event
 
     def __enter__(self) -> Self:
         queues = self.cuda.thread.__dict__.setdefault("queues", {})

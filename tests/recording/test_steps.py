@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
-    *("clipped", "forward"),
+    *("clipped", "forward", "heads", "penalty", "bare"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -45,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     "way",
     [
         *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
-        *("by_forward", "marked_by_forward"),
+        *("by_forward", "marked_by_forward", "tasks", "one_behind_the_other"),
         pytest.param("closure", marks=pytest.mark.nightly),
     ],
 )
@@ -180,3 +180,25 @@ def test_modules_keep_their_names_where_forward_is_called(runs: Runs) -> None:
     assert rows == [{"root": "Direct", "model": "model"}]
     rows = run.ask("SELECT DISTINCT model FROM python.steps WHERE duration IS NOT NULL")
     assert rows == [{"model": "model"}]
+
+
+def test_tasks_of_asyncio_keep_their_losses_apart(runs: Runs) -> None:
+    """Each step is of one model and has its loss, in whichever order they go on; that is told."""
+    run = runs("tasks")
+    rows = run.ask("SELECT model, loss FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    for place, wanted in enumerate((run.ends["first"], run.ends["second"])):
+        (model,) = {row["model"] for row in rows if row["loss"] == pytest.approx(wanted[0], NEAR)}
+        found = [row["loss"] for row in rows if row["model"] == model]
+        assert found == pytest.approx(wanted, rel=NEAR), place
+
+
+def test_heads_are_models_of_the_step_that_trains_them(runs: Runs) -> None:
+    """Also those that are called between others, and those that come later."""
+    rows = runs("heads").ask("SELECT model FROM python.steps WHERE duration IS NOT NULL")
+    assert [row["model"] for row in rows] == ["enc, first, second"] * 4 + ["enc, first, late"] * 2
+
+
+def test_gradients_within_a_loss_end_no_micro_batch(runs: Runs) -> None:
+    """Nor do those that nobody keeps: a step by one loss has one."""
+    rows = runs("penalty").ask("SELECT micro_batches AS n FROM python.steps WHERE loss IS NOT NULL")
+    assert [row["n"] for row in rows] == [1] * 6

@@ -17,7 +17,7 @@ from .api import device_api, device_kind, maker
 from .captures import is_capturing
 from .marks import EventMark, Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
-from .owned import Owned
+from .owned import Owned, pool_of
 from .pinned import Pending, Pinned
 from .seam import DeviceMemory, DeviceModel, OutOfMemory
 
@@ -105,8 +105,9 @@ class Cuda:
 
     def __init__(self) -> None:
         self._nvml = Nvml()
-        self._owned = Owned()
-        self._marks = Marks(self._owned)
+        self._events = device_api().Event  # a process has one kind; tests have one each
+        self._owned = pool_of(("owned", self._events), Owned)
+        self._marks = Marks(self._owned, self._events)
         self._pinned: dict[int, Pinned] = {}
         self._contexts: set[int] = set()
         self._device: int | None = None
@@ -133,7 +134,7 @@ class Cuda:
             return []
         return [
             f"{len(self._owned)} events and pieces of pinned memory of CUDA's, which forked"
-            " children would die of if they were given back: nothing uses them."
+            " children would die of if they were given back: the next agent uses them again."
         ]
 
     @_noted("allocated_bytes is NULL")
@@ -156,7 +157,7 @@ class Cuda:
             self.meet(tensor.device)
         index = tensor.device.index
         if index not in self._pinned:
-            self._pinned[index] = Pinned(self._owned, self._marks)
+            self._pinned[index] = Pinned(self._owned, self._marks, (self._events, index))
         return self._pinned[index].bring(sys.modules["torch"], tensor)
 
     def copy_numbers(self, tensor: Tensor) -> Pending | None:
@@ -250,7 +251,7 @@ class Cuda:
             try:
                 attach(told)
             except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
-                self.refused("errors for want of memory are known by their exceptions only", error)
+                self.refused("out-of-memory errors are known by their exceptions only", error)
         return True
 
     @_noted("what the allocator had when memory ran out is NULL", (None, None))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ..calls.class_names import class_name, unwrap
 from ..calls.module_names import outermost, walk
+from ..numbers.gradient_tensors import is_flat_shard
 from ..steps.found import found_roots
 from ..steps.recording import Recording
 from ..torch_types import Module, Tensor
@@ -166,7 +167,7 @@ def _is_shard(parameter: Tensor) -> bool:
     placements = getattr(parameter, "placements", None)
     if placements is not None:
         return not all(placement.is_replicate() for placement in placements)
-    return type(parameter).__name__ == "FlatParameter" or hasattr(parameter, "_sharded_size")
+    return is_flat_shard(parameter) or hasattr(parameter, "_sharded_size")
 
 
 def _mark(tensor: Tensor, *, reads_devices: bool) -> Any:

@@ -64,6 +64,14 @@ def is_plain(tensor: Tensor, torch: ModuleType) -> bool:
     )
 
 
+def is_flat_shard(parameter: Any) -> bool:
+    """Whether it is what this rank has of FSDP1's parameters, or a view of that.
+
+    With `NO_SHARD` each rank has all of it, which a parameter does not tell.
+    """
+    return bool(getattr(parameter, "_fsdp_flattened", False))
+
+
 def norms_of(tensors: Sequence[Tensor]) -> list[Any]:
     """The Euclidean norm of each tensor, where it is; those of half precision in float32.
 

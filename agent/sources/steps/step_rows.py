@@ -6,6 +6,7 @@ still on its way from the device is written into its row later, at the end of an
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
@@ -161,7 +162,10 @@ class StepRows:
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
-        self._optimizers = OptimizerRows(optimizers, self._late)
+        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
+        self._optimizers = self._new_optimizers()
+        self._training = 0
+        self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
         self._host_at = steps.places_of(*HOST_COLUMNS)
         self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
@@ -395,6 +399,15 @@ class StepRows:
             batch.loss, batch.share = loss, share
         else:
             batch.loss = batch.loss.plus(loss)
+
+    def switch(self, training: int) -> None:
+        """Another training goes on, in the same step: the losses of each are its own."""
+        if self._batch is not None and self._batch.loss is not None:
+            self.phases.end_batch()
+        self._others[self._training] = (self._losses, self._dropped, self._optimizers)
+        self._training = training
+        kept = self._others.pop(training, None)
+        self._losses, self._dropped, self._optimizers = kept or ([], 0, self._new_optimizers())
 
     def drop_losses(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""

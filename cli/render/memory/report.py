@@ -78,7 +78,7 @@ def _host(report: MemoryReport, row: Row) -> Iterator[str]:
         limit = row["cgroup_limit_bytes"]
         of = "no limit" if limit is None else f"limit {units.size(limit)}"
         kills = row["cgroup_oom_kills"]
-        killed = f", {plural(kills, 'kill')} for want of memory" if kills else ""
+        killed = f", {plural(kills, 'kill')} by the OOM killer" if kills else ""
         yield f"cgroup   {units.size(row['cgroup_bytes'])}, {of}{killed}"
     if row["node_used_bytes"] is not None:
         yield f"node     {_of(row['node_used_bytes'], row['node_total_bytes'])}"

@@ -113,7 +113,7 @@ def device_times(device: Device) -> Iterator[Finding]:
 
 
 def memory(device: Device) -> Iterator[Finding]:
-    """The allocator's figures are torch's, and an error for want of memory is on record."""
+    """The allocator's figures are torch's, and an out-of-memory error is on record."""
     recorded = Recorded()
     device.begin()
     training = Small(device)
