@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
-    *("clipped", "forward", "heads", "penalty", "bare"),
+    *("clipped", "forward", "heads", "penalty", "bare", "turns"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -128,6 +128,14 @@ def test_what_looks_like_inference_is_told(runs: Runs) -> None:
 def test_targets_are_part_of_the_step(way: str, runs: Runs) -> None:
     """They are made without gradients before each step, by a teacher or by the model itself."""
     assert runs(way).ask("FROM python.evaluations") == []
+
+
+def test_models_called_in_turn_are_evaluated(runs: Runs) -> None:
+    """A policy that acts and a critic that values it are no part of the step behind."""
+    run = runs("turns")
+    rows = run.ask("SELECT samples FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["samples"] for row in rows] == run.ends["samples"]
+    assert [row["step"] for row in run.ask("FROM python.evaluations ORDER BY step")] == [0, 2, 4]
 
 
 def test_an_optimizer_in_a_backward_pass_ends_no_step_within_it(runs: Runs) -> None:

@@ -269,6 +269,24 @@ def policy() -> dict[str, Any]:
     return {"steps": 5, "losses": losses}
 
 
+def turns() -> dict[str, Any]:
+    """A policy acts and its values are asked for, in turn, before the steps on what came of it."""
+    actor, critic = net(4), net()
+    optimizer = torch.optim.SGD([*actor.parameters(), *critic.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(3):
+        with torch.no_grad():
+            for _ in range(6):
+                actor(X[:1]), critic(X[:1])
+        for _ in range(2):
+            loss = actor(X).square().mean() + (critic(X) - Y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "samples": [8] * 6}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -531,6 +549,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "wrapped": wrapped,
     "attacked": attacked,
     "policy": policy,
+    "turns": turns,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),
