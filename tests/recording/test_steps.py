@@ -46,6 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     [
         *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
         *("by_forward", "marked_by_forward", "tasks", "one_behind_the_other"),
+        "ensemble",
         pytest.param("closure", marks=pytest.mark.nightly),
     ],
 )
@@ -198,6 +199,16 @@ def test_tasks_of_asyncio_keep_their_losses_apart(runs: Runs) -> None:
         (model,) = {row["model"] for row in rows if row["loss"] == pytest.approx(wanted[0], NEAR)}
         found = [row["loss"] for row in rows if row["model"] == model]
         assert found == pytest.approx(wanted, rel=NEAR), place
+
+
+def test_models_trained_side_by_side_keep_their_losses(runs: Runs) -> None:
+    """Passes one behind the other are added up only where an optimizer uses them together."""
+    run = runs("ensemble")
+    rows = run.ask("SELECT model, loss FROM python.optimizer_steps WHERE step = 4 ORDER BY seq")
+    assert [row["model"] for row in rows] == ["first", "second", "third"]
+    assert [row["loss"] for row in rows] == pytest.approx(run.ends["last"], rel=NEAR)
+    rows = run.ask("SELECT loss FROM python.steps UNION ALL SELECT loss FROM python.micro_batches")
+    assert {row["loss"] for row in rows} == {None}
 
 
 def test_heads_are_models_of_the_step_that_trains_them(runs: Runs) -> None:

@@ -466,6 +466,23 @@ def tasks() -> dict[str, Any]:
     return {"steps": 20, "per_step": 1, "settled": 0, "first": of_first, "second": of_second}
 
 
+def ensemble() -> dict[str, Any]:
+    """Three models with an optimizer each: all are called, then all passes, then all steps."""
+    first, second, third = net(), net(), net()
+    models = (first, second, third)
+    optimizers = [sgd(model) for model in models]
+    last: list[float] = []
+    for _ in range(5):
+        losses = [(model(X) - Y).square().mean() for model in models]
+        for loss in losses:
+            loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        last = [loss.item() for loss in losses]
+    return {"steps": 5, "per_step": 3, "settled": 0, "last": last}
+
+
 def one_behind_the_other() -> dict[str, Any]:
     """A critic that is not called before the actor's first step, nor in any other of its steps."""
     actor, critic = net(4), net()
@@ -558,6 +575,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "clipped": clipped,
     "forward": forward,
     "tasks": tasks,
+    "ensemble": ensemble,
     "one_behind_the_other": one_behind_the_other,
     "heads": heads,
     "penalty": penalty,
