@@ -21,6 +21,9 @@ from .crashes import THREAD_EXCEPTION, describe, read_crash
 from .error_files import written_error
 from .launcher_logs import LauncherWord, launcher_word
 
+KILLED_BY_OOM = "Killed by the kernel OOM killer"
+"""How the sentence begins that says so."""
+_CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
 NEAR_LIMIT = 0.9
 """A cgroup whose memory was at this part of its limit was close to it."""
 NEAR_FULL = 0.95
@@ -156,8 +159,8 @@ def judge(
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
-            what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
-            certain.append(f"The kernel OOM killer killed it: {what} ({kill.line}).")
+            why = _CGROUP_FULL if kill.is_cgroup else _MACHINE_FULL
+            certain.append(f"{KILLED_BY_OOM}: {why} ({kill.line}).")
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
@@ -181,8 +184,8 @@ def _near_limit(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_LIMIT * limit:
         return []
     return [
-        "The kernel OOM killer killed it because its cgroup reached its limit: it held"
-        f" {size(used)} of {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
+        f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {size(used)} of"
+        f" {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
     ]
 
 
@@ -215,8 +218,8 @@ def _near_full(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_FULL * total:
         return []
     return [
-        "The kernel OOM killer killed it because the machine's memory ran out:"
-        f" {size(used)} of {size(total)} were in use in the last row on record."
+        f"{KILLED_BY_OOM}: {_MACHINE_FULL}. {size(used)} of"
+        f" {size(total)} were in use in the last row on record."
     ]
 
 
