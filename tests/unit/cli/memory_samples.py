@@ -54,7 +54,12 @@ _FIRST = {**_FIGURES, "resident_bytes": _GIB, "device_used_bytes": 604 * _MIB, "
 
 
 def _segment(free: int, largest: int) -> dict[str, Any]:
-    return {"device": "cuda:0", "free_bytes": free, "largest_free_bytes": largest}
+    return {
+        "device": "cuda:0",
+        "pool": "large",
+        "free_bytes": free,
+        "largest_free_bytes": largest,
+    }
 
 
 MEMORY_REPORT = MemoryReport(
