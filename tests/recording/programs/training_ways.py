@@ -110,13 +110,18 @@ def train(
             continue
         scaler.unscale_(optimizer)
         norm = clip_grad_norm_(model.parameters(), 1.0) if clip is None else clip()
-        norm = whole(norm).item()
+        grad_norm = whole(norm).item()
         lr = optimizer.param_groups[0]["lr"]
         scaler.step(optimizer)
         scaler.update()
         scheduler.step()
         optimizer.zero_grad()
-        facts = {"loss": sum(losses) / parts, "lr": lr, "micro_batches": parts, "grad_norm": norm}
+        facts = {
+            "loss": sum(losses) / parts,
+            "lr": lr,
+            "micro_batches": parts,
+            "grad_norm": grad_norm,
+        }
         tell(**facts, samples=parts * SAMPLES, tokens=parts * SAMPLES * LENGTH)
         losses.clear()
     end(model)
