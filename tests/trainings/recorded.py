@@ -71,7 +71,7 @@ def _tables_of_losses() -> list[str]:
     return [
         section.split("\n", 1)[0]
         for section in sections
-        if "*Recorded.*" in section and re.search(r"^\| `(loss|lr)` \|", section, re.MULTILINE)
+        if "*Recorded.*" in section and re.search(r"^- `(loss|lr)` ", section, re.MULTILINE)
     ]
 
 

@@ -186,7 +186,7 @@ class Progress:
         self._go_on()
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
             self._dropped.pass_begins()
-            self._reached.pass_begins()
+            self._reached.pass_begins(is_new=not self._pattern.is_settled)
             self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
@@ -217,6 +217,7 @@ class Progress:
         self._recording.made.add(optimizer)
         self.hand.optimizer_stepped()
         self._dropped.optimizer_stepped()
+        self._reached.optimizer_stepped()
         if self._is_inside(thread):
             self._pending.append(_Stepped(optimizer, name))
             return False

@@ -32,10 +32,24 @@ class Reached:
         self._recording = recording
         self._members = members
         self._before: list[_Before] = []
+        self._passes = 0  # since an optimizer has stepped
+        self._is_wanted = False
 
-    def pass_begins(self) -> None:
-        """A backward pass is about to begin."""
-        made = self._recording.made.alive()
+    def optimizer_stepped(self) -> None:
+        """Its losses are known."""
+        self._passes = 0
+
+    def pass_begins(self, *, is_new: bool) -> None:
+        """A backward pass is about to begin.
+
+        Where one optimizer's step follows each pass there is nothing to tell apart.
+
+        Args:
+            is_new: Whether it is not known yet what follows what.
+        """
+        self._is_wanted |= self._passes > 0
+        self._passes += 1
+        made = self._recording.made.alive() if is_new or self._is_wanted else ()
         self._before = [
             _Before(self._members.number_of(optimizer), weakref.ref(parameter), _state(parameter))
             for optimizer in (made if 1 < len(made) <= _MOST else ())

@@ -7,8 +7,8 @@ from truth import Truth, planned
 CRITICS, LATENT, LAMBDA = 3, 32, 10.0
 
 torch.manual_seed(23)
-generator = nn.Sequential(nn.Linear(LATENT, 512), nn.ReLU(), nn.Linear(512, 784), nn.Tanh())
-critic = nn.Sequential(nn.Linear(784, 512), nn.LeakyReLU(0.2), nn.Linear(512, 1))
+generator = nn.Sequential(nn.Linear(LATENT, 1536), nn.ReLU(), nn.Linear(1536, 784), nn.Tanh())
+critic = nn.Sequential(nn.Linear(784, 1536), nn.LeakyReLU(0.2), nn.Linear(1536, 1))
 truth = Truth(generator=generator, critic=critic)
 opt_g = torch.optim.Adam(generator.parameters(), lr=1e-4, betas=(0.0, 0.9))
 opt_c = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.0, 0.9))
