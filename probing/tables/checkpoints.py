@@ -23,7 +23,9 @@ CHECKPOINTS = Table(
         flag("has_optimizer", "Whether state of an optimizer is in it."),
         flag(
             "weights_finite",
-            "Whether all weights of the models were finite then.",
+            "Whether all weights of the models were finite as it began; NULL also where a device"
+            " had not told when the file was written.",
+            closing=True,
         ),
         text("caller", "The line of the program that saves, as `file.py:123`."),
         DURATION,

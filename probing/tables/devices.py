@@ -6,7 +6,7 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP
-from .records import Table, count, number, size, text
+from .records import Table, count, flag, number, seconds, size, text
 
 DEVICES = Table(
     name="devices",
@@ -75,5 +75,22 @@ DEVICES = Table(
         text("uuid", "By which the driver knows it."),
         START_NS._replace(doc="When it was asked, since the epoch."),
         SEQ,
+    ),
+)
+
+DEVICE_CHECKS = Table(
+    name="device_checks",
+    kind="live",
+    doc="Whether each device in use computes, tried now beside the training: a MiB is summed in a"
+    " queue of its own, in less than a second. Not tried while a graph is captured, or with less"
+    " than 64 MiB free. The allocator keeps a few MiB for the next time.",
+    columns=(
+        text("device", "As torch counts it in this process: `cuda:0`."),
+        flag(
+            "ok",
+            "Whether the sum was right; NULL where not known, as of a device that is kept busy.",
+        ),
+        seconds("duration", "How long it took, by the host's clock."),
+        text("error", "What was wrong, or why nothing is known."),
     ),
 )

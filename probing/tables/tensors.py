@@ -134,13 +134,17 @@ ACTIVATIONS = Table(
     ),
 )
 
+PINNED = "pinned"
+"""What the column `pool` of python.memory_segments says of memory of the host."""
+
 MEMORY_SEGMENTS = Table(
     name="memory_segments",
     kind="live",
-    doc="The segments that an accelerator's allocator has reserved.",
+    doc="The segments that an accelerator's allocator has reserved, and one row for what torch has"
+    " pinned of the host's memory. Managed memory and that of libraries is not torch's.",
     columns=(
         _DEVICE,
-        text("pool", "`small` or `large`, by the blocks in it."),
+        text("pool", "`small` or `large`, by the blocks in it; `pinned`: all pinned host memory."),
         count("stream", "The stream that it belongs to."),
         count("address", "Where it begins."),
         size("reserved_bytes", "All of it."),

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 from ..torch_types import Device, Tensor
 from .api import device_api, device_kind, maker
 from .captures import is_capturing
+from .checking import DeviceCheck, check_devices
 from .marks import EventMark, Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
 from .owned import Owned, pool_of
 from .pinned import Pending, Pinned
-from .seam import DeviceMemory, DeviceModel, OutOfMemory
+from .seam import DeviceMemory, DeviceModel, OutOfMemory, PinnedMemory
 
 _Result = TypeVar("_Result")
 
@@ -276,6 +277,29 @@ class Cuda:
         asked = {"include_traces": False} if has_choice else {}
         found: list[dict[str, Any]] = cuda.memory_snapshot(**asked)
         return found
+
+    @_noted("the pinned memory in python.memory_segments is not known")
+    def pinned_memory(self) -> PinnedMemory | None:
+        """See `Accelerator`; asks the allocator, not the driver."""
+        api = device_api()
+        ask = getattr(api, "host_memory_stats_as_nested_dict", None)
+        told = ask() if ask is not None and api.is_initialized() else {}
+        # Torch has changed the names: there were no "active" bytes, and those allocated were these.
+        has_active = "active_bytes" in told
+        of_all, in_use = ("allocated", "active") if has_active else ("reserved", "allocated")
+        if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
+            return None
+        pieces = told.get("allocations" if has_active else "segment", {}).get("current")
+        sizes = [told[f"{name}_bytes"]["current"] for name in (of_all, in_use)]
+        return PinnedMemory(sizes[0], sizes[1], pieces)
+
+    def check_devices(self) -> list[DeviceCheck]:
+        """See `Accelerator`."""
+        api = device_api()
+        if not api.is_initialized():
+            return []
+        used = [index for index in range(api.device_count()) if self._has_context(index)]
+        return check_devices(used, self.copy_number)
 
     def empty_cache(self) -> bool:
         """See `Accelerator`."""
