@@ -23,6 +23,9 @@ from .series import last_change
 
 _LEAST_SLOWER = 1.3
 _SURELY_SLOWER = 1.5
+_OWN = 3.0
+"""Caches and processors that others share make the same work longer, and not by so much."""
+_COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
 _LEAST_GROWTH = 0.3
 _SAME_WORK = 0.6
 """A change is told by the batch where that explains this part of it."""
@@ -44,8 +47,12 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     before, after = Steps(steps.rows[max(0, place - WINDOW) : place]), Steps(steps.rows[place:])
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
-    is_own = _computes_more(before, after) >= _SURELY_SLOWER
-    crowd = "" if is_own else _crowd_words(before, after) or facts.crowd
+    computes = phase in _COMPUTED
+    is_own = computes and _computes_more(before, after) >= _OWN
+    robbed = "" if is_own else _crowd_words(before, after)
+    crowd = robbed or ("" if is_own else facts.crowd)
+    if crowd and computes and not (robbed and change.ratio >= _OWN):
+        return  # it computes no more than it did: others on the machine make that longer
     where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
     yield Sign(
         certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
@@ -94,7 +101,7 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     phase, share = _most_grown(early, late)
     explained, words = _by_batch(early, late)
     yield Sign(
-        certainty="possible" if explained else "likely",
+        certainty="possible" if explained or measure == "cpu_s" else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
         f" {found.first_step}, now {duration(_median(late, measure))}, most of it in"
         f" {PHASE_WORDS[phase]}",
@@ -235,8 +242,9 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the processors and the training thread does not itself"
-        " compute for 1.5 times as long.",
+        " much, or where other programs use the machine. What others make longer is not told: the"
+        f" phases that compute, where the thread's own processor time is not {_OWN:.0f} times what"
+        " it was.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",
@@ -250,7 +258,7 @@ RULES = (
         symptom="An epoch takes longer than the one before, and the next one longer again.",
         evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
         " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
-        " the machine, `cpu_s`.",
+        " the machine, `cpu_s`, and only possible.",
         certainty="likely",
         gravity=46,
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",

@@ -48,13 +48,16 @@ def _crowded(**columns: object) -> Facts:
 def test_what_the_training_computes_is_not_laid_on_others() -> None:
     """Where others use the machine, the thread's own processor time says what has become longer."""
     chance: Callable[[int], float] = lambda s: 0.3 * ((37 * s) % 29) / 29  # noqa: E731
-    longer = _crowded(duration=after(120, 0.1, 0.4), cpu_s=after(120, 0.08, 0.3))
+    grown = {"duration": after(120, 0.1, 0.4), "forward_s": after(120, 0.04, 0.34)}
+    longer = _crowded(**grown, cpu_s=after(120, 0.08, 0.3))
     assert [sign.certainty for sign in signs("slower-since", longer)] == ["likely"]
-    robbed = _crowded(duration=after(120, 0.1, 0.4), cpu_s=0.08)
-    assert [sign.certainty for sign in signs("slower-since", robbed)] == ["possible"]
+    assert signs("slower-since", _crowded(**grown, cpu_s=0.08)) == []
+    waits = _crowded(duration=after(120, 0.1, 0.4), data_wait_s=after(120, 0.0, 0.3), cpu_s=0.08)
+    assert [sign.certainty for sign in signs("slower-since", waits)] == ["possible"]
     grows: Callable[[int], float] = lambda s: 0.05 + 0.001 * s  # noqa: E731
     of = _crowded(duration=lambda s: grows(s) + chance(s), cpu_s=grows)
     (sign,) = signs("slower-and-slower", of)
+    assert sign.certainty == "possible"
     assert "processor time" in sign.evidence[0]
     assert signs("slower-and-slower", _crowded(duration=lambda s: 0.1 + chance(s))) == []
 
