@@ -150,8 +150,9 @@ class Settings:
     overhead: float = _setting(
         "PROBING_OVERHEAD",
         1.0,
-        "Percent of a step that recording may cost: the backward pass of the smallest modules is"
-        " left out first, then the smallest modules altogether.",
+        "Percent of a step that recording may cost; `status` says where it costs more. Where Python"
+        " records module calls, for want of the C part, the backward pass of the smallest modules"
+        " is left out first, then the smallest modules altogether.",
     )
     batch_rows: int = _setting(
         "PROBING_BATCH_ROWS",

@@ -40,8 +40,8 @@ def _cost(report: StatusReport) -> str:
     if report.share <= report.limit:
         return f"{cost}, within {limit} {basis}"
     return (
-        f"{cost}, more than {limit} {basis}: only module calls can be left out, and in steps so"
-        " short what is done once in each takes more than that by itself"
+        f"{cost}, more than {limit} {basis}: in steps so short, what is not left out of the record"
+        " takes more than that"
     )
 
 
