@@ -22,6 +22,7 @@ from .target import Target, target_options
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 
 COMMANDS = {
+    "overview": "overview",
     "run": "run",
     "list": "list_",
     "serve": "serve",
@@ -54,7 +55,13 @@ COMMANDS = {
 }
 """Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""
 
-_ASK_NOBODY = ("run", "list", "serve", "attach", "detach", "file")
+SHORT_FORMS = {"bt": "backtrace", "ps": "list", "ls": "list", "sql": "query"}
+"""Other names of commands, for those who type them often."""
+
+_OVERVIEW = "overview"
+_ALONE = "(none)"
+"""What stands for no word at all."""
+_TARGETS = re.compile(r"-t|--target")
 _LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 
@@ -67,25 +74,30 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
-        if cmd_name not in COMMANDS:
+        name = SHORT_FORMS.get(cmd_name, cmd_name)
+        if name not in COMMANDS and name != _ALONE:
             return None
-        module = importlib.import_module(f".commands.{COMMANDS[cmd_name]}", __package__)
+        module = importlib.import_module(f".commands.{COMMANDS.get(name, 'alone')}", __package__)
         command: click.Command = module.command
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Turn a leading endpoint into ``-t ENDPOINT``, then parse as usual."""
+        """Turn a leading endpoint into ``-t ENDPOINT``, then parse as usual.
+
+        An endpoint without a command means its overview.
+        """
         if not (args or ctx.resilient_parsing):
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(UsageError.exit_code)
-        options, words = self._split(ctx, args)
+            args = [_ALONE]
+        options, words, args = self._split(ctx, args)
         endpoint = None
-        if words and words[0] not in COMMANDS and not options.targets:
+        if words and not _is_command(words[0]) and not options.targets:
             endpoint = words[0]
             args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
-            options, words = self._split(ctx, args)
+            options, words, args = self._split(ctx, args)
         if not (ctx.resilient_parsing or options.ask_for_help):
             _check_words(endpoint, words, options.targets)
+            if options.targets and not words:
+                args = [*args, _OVERVIEW]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -95,14 +107,24 @@ class CommandGroup(click.Group):
             found += complete_endpoints(incomplete)
         return found
 
-    def _split(self, ctx: click.Context, args: list[str]) -> tuple[_Options, list[str]]:
-        """The group's own options, and the words that follow them."""
-        given, words, params = self.make_parser(ctx).parse_args(list(args))
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[_Options, list[str], list[str]]:
+        """The group's own options, the words that follow them, and all of it.
+
+        An option that the group does not know is the overview's, where an endpoint stands before.
+        """
+        try:
+            given, words, params = self.make_parser(ctx).parse_args(list(args))
+        except click.NoSuchOption as error:
+            at = _place_of(error.option_name, args)
+            if at is None or not any(_TARGETS.match(word) for word in args[:at]):
+                raise
+            args = [*args[:at], _OVERVIEW, *args[at:]]
+            given, words, params = self.make_parser(ctx).parse_args(list(args))
         options = _Options(
             targets=tuple(given.get("target") or ()),
             ask_for_help=any(param.is_eager for param in params),
         )
-        return options, words
+        return options, words, args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +140,17 @@ class _Options:
     ask_for_help: bool
 
 
+def _place_of(option: str, args: Sequence[str]) -> int | None:
+    """Where an option stands among words."""
+    found = (i for i, word in enumerate(args) if word.partition("=")[0] == option)
+    return next(found, None)
+
+
+def _is_command(word: str) -> bool:
+    """Whether a word is a command, by its name or a short form of it."""
+    return word in COMMANDS or word in SHORT_FORMS or word == _ALONE
+
+
 def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str]) -> None:
     """Say what is wrong with the words where the command should be.
 
@@ -131,15 +164,13 @@ def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str])
     """
     if "" in targets:
         raise UsageError("the endpoint is empty.", help="`probing list` shows what there is.")
-    if words and words[0] in COMMANDS:
+    if words and _is_command(words[0]):
         return
     is_plain_word = endpoint is not None and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
     if endpoint is not None and is_plain_word and _nearest(endpoint):
         raise _no_such_command(endpoint)
     if words:
         raise _no_such_command(words[0])
-    if targets:
-        raise _nothing_asked(targets[0])
 
 
 def _nearest(word: str) -> str | None:
@@ -169,15 +200,6 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _nothing_asked(endpoint: str) -> UsageError:
-    """The error for an endpoint without a command."""
-    asking = [name for name in COMMANDS if name not in _ASK_NOBODY]
-    return UsageError(
-        f"nothing is asked of {endpoint}: add one of {', '.join(asking[:-1])} or {asking[-1]}.",
-        help=f"For example: `probing {endpoint} backtrace`.",
-    )
-
-
 @click.group(
     cls=CommandGroup,
     subcommand_metavar="[ENDPOINT] COMMAND [ARGS]...",
@@ -201,7 +223,9 @@ def probing() -> None:
     \b
     Examples:
       probing run train.py --lr 3e-4      start a training with probing inside
-      probing list                        find it
+      probing                             which processes are there?
+      probing 4242                        one of them on one screen
+      probing 4242 doctor                 what is wrong, and what to do?
       probing 4242 backtrace              where is it?
       probing 4242 query "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL"
       probing 4242 eval "print(optimizer.param_groups[0]['lr'])"

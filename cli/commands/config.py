@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, setting: str | None, style: str) -> None:
     """Show or change the settings.
 
-    Lists the settings of the process with value, where it comes from, and meaning. NAME shows
-    one; NAME=VALUE changes one in the running process, where it can be changed at run time.
+    Lists them with value, source and meaning. NAME shows one; NAME=VALUE changes one that can
+    change at run time.
     """
     from ...settings import find
     from ..render.process.settings import render_settings

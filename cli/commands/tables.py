@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, table: str | None, style: str) -> None:
     """List the tables and their columns.
 
-    Shows for each table the rows held, the age of the oldest, the rows written and lost. With
-    TABLE, list its columns with type, unit and meaning. A recorded table is kept in the
-    process's run folder and outlives it; a live one is made when it is asked.
+    Shows rows held, age of the oldest, rows written and lost. TABLE lists its columns. A recorded
+    table outlives the process; a live one is made when it is asked.
     """
     target = asked_target(context)
     chosen = None if table is None else find_table(table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -15,6 +16,8 @@ _BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _INDENT = "    "
 _WIDEST_DOC = 96
+_LEAST_CUT = 8
+"""A text in fewer columns than this loses its end, and not its middle."""
 
 
 def escape_controls(text: str) -> str:
@@ -88,3 +91,38 @@ def wrap_doc(doc: str, width: int | None) -> list[str]:
         subsequent_indent=_INDENT,
         break_on_hyphens=False,
     )
+
+
+def cut_middle(text: str, room: int) -> str:
+    """The text in so many columns; what does not fit is left out of its middle: `blocks…attn.qkv`.
+
+    Dotted names and paths differ at their ends.
+    """
+    if len(text) <= room:
+        return text
+    if room < _LEAST_CUT:
+        return text[: max(0, room - 1)] + "…"[:room]
+    tail = (room - 1) * 2 // 3
+    return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def cut_words(text: str, room: int) -> str:
+    """The text in so many columns, cut between two words."""
+    if len(text) <= room:
+        return text
+    kept = text[: max(1, room - 1)]
+    whole = kept.rpartition(" ")[0].rstrip(" ,:;(")
+    return f"{whole if len(whole) > len(kept) // 2 else kept}…"
+
+
+def wrap_words(words: Iterable[str], room: int, *, between: str = ", ") -> list[str]:
+    """Words in lines of so many columns; none is broken."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + len(between) + len(word) <= room:
+            lines[-1] += between + word
+        else:
+            if lines:
+                lines[-1] += between.rstrip()
+            lines.append(word)
+    return lines

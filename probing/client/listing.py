@@ -89,7 +89,7 @@ def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessS
     if not (folders or strangers):
         return ()
     with ThreadPoolExecutor(max_workers=min(32, len(folders) + len(strangers))) as pool:
-        seen = filter(None, pool.map(_stranger, strangers))
+        seen = filter(None, pool.map(summarize_stranger, strangers))
         return (*pool.map(summarize, folders), *seen)
 
 
@@ -110,7 +110,7 @@ def _is_ours(command: tuple[str, ...]) -> bool:
     return False
 
 
-def _stranger(pid: int) -> ProcessSummary | None:
+def summarize_stranger(pid: int) -> ProcessSummary | None:
     """Look at a process without a folder in this run directory; None when it is gone.
 
     It may have a folder in another directory.
@@ -177,7 +177,7 @@ def _loss(folder: ProcessFolder) -> tuple[str, ...]:
 
 
 def _memory(folder: ProcessFolder, state: State) -> tuple[str, ...]:
-    """Whether the kernel is about to kill a process for want of memory."""
+    """Whether the OOM killer is about to kill a process."""
     warning = None if state == "dead" else near_limit(folder.pid)
     return () if warning is None else (warning,)
 

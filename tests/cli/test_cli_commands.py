@@ -223,7 +223,6 @@ FAILURES: list[tuple[list[str], int, str]] = [
     (["config", "home=/x"], 2, "it is read at start only"),
     (["list"], 2, "list takes no endpoint"),
     (["qery", "SELECT 1"], 2, "there is no command 'qery'. Did you mean query?"),
-    ([], 2, "nothing is asked of"),
 ]
 
 

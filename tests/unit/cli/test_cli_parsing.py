@@ -31,12 +31,6 @@ from tests.harness.targets import clean_env
 
 pytestmark = pytest.mark.anypython
 
-ASKED = (
-    "add one of doctor, backtrace, hang, stragglers, diff, query, eval, jobs, repl, act, profile,"
-    " arm, gradients, leak, summary, dataloaders, labels, memory, oom, fit, status, tables or"
-    " config"
-)
-
 
 def parse(*words: str) -> tuple[click.Context, click.Context]:
     """The contexts of the group and of the command that the words name."""
@@ -113,19 +107,44 @@ def test_a_process_may_be_called_like_a_mistyped_command() -> None:
         (["train", "zzz"], "there is no command 'zzz'."),
         (["", "backtrace"], "the endpoint is empty."),
         (["-t", "", "backtrace"], "the endpoint is empty."),
-        (
-            ["4242"],
-            f"nothing is asked of 4242: {ASKED}.",
-        ),
-        (
-            ["-t", "a:1", "--timeout", "3"],
-            f"nothing is asked of a:1: {ASKED}.",
-        ),
     ],
 )
 def test_wrong_words_get_one_sentence(words: list[str], sentence: str) -> None:
     """A mistyped or missing command is named, with the nearest one there is."""
     assert fault(*words) == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "endpoints"),
+    [
+        (["4242"], ("4242",)),
+        (["-t", "a:1", "--timeout", "3"], ("a:1",)),
+        (["4242", "--format", "json"], ("4242",)),
+        (["-t", "4242", "--timeout", "3", "--format=json"], ("4242",)),
+        (["-t", "all"], ("all",)),
+        (["zzz"], ("zzz",)),
+    ],
+)
+def test_an_endpoint_alone_means_its_overview(words: list[str], endpoints: tuple[str, ...]) -> None:
+    """Whatever options stand behind it, known to the group or to the overview alone."""
+    _, command = parse(*words)
+    assert command.info_name == "overview"
+    assert Target.of(command).endpoints == endpoints
+
+
+def test_an_option_of_nobody_is_refused() -> None:
+    """Without an endpoint, too, and with one by the command that it was meant for."""
+    assert fault("--formt", "json") == "No such option '--formt'."
+    assert fault("4242", "--formt", "json").startswith("No such option '--formt'.")
+
+
+@pytest.mark.parametrize(
+    ("short", "long"), [("bt", "backtrace"), ("ps", "list"), ("sql", "query"), ("ls", "list")]
+)
+def test_short_forms_are_the_commands(short: str, long: str) -> None:
+    """A short form is the command itself, so its help and its options are the same."""
+    found = probing.get_command(click.Context(probing), short)
+    assert found is probing.get_command(click.Context(probing), long)
 
 
 @pytest.mark.parametrize("limit", ["inf", "1e400", "1e300", "1e15"])

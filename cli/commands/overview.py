@@ -1,0 +1,64 @@
+"""`probing ENDPOINT`: a process on one screen; a job as a grid of its ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import terminal
+from ..ask.asking import show
+from ..target import Target, asked_target, attach_option, style_option, target_options
+
+if TYPE_CHECKING:
+    from ..reports.overview import Overview
+    from ..terminal import Screen
+
+
+@click.command("overview")
+@target_options
+@attach_option
+@style_option("text", "json")
+@click.pass_context
+def command(context: click.Context, *, style: str) -> None:
+    """Show a process on one screen: step, speed, loss, phases, memory, modules, findings.
+
+    The same as `probing ENDPOINT` without a command. Everything comes from the record and from the
+    kernel, so it works whatever state the process is in, and nothing holds the training. Findings
+    are those of the doctor's rules that need no more; `doctor` looks at all. What stands for
+    several processes, such as `-t all`, is shown as a grid of ranks.
+    """
+    target = asked_target(context)
+    if target.has_many:
+        context.exit(_show_grid(target, style))
+    from ..render.process.overview import render_overview
+    from ..reports.overview import overview_of
+
+    def render(found: Overview, screen: Screen) -> str:
+        return render_overview(found, width=screen.width, color=screen.color)
+
+    context.exit(show(target, style, overview_of, render, _plain))
+
+
+def _plain(found: Overview) -> dict[str, Any]:
+    plain = dataclasses.asdict(found)
+    for finding in plain["findings"]:
+        del finding["order"]
+    return plain
+
+
+def _show_grid(target: Target, style: str) -> int:
+    """The ranks of a job."""
+    from ..render.ranks.grid import render_grid
+    from ..reports.rank_grid import grid_of
+
+    grid = grid_of(target)
+    if style == "json":
+        terminal.write_json(dataclasses.asdict(grid))
+    else:
+        screen = terminal.screen()
+        terminal.write(
+            render_grid(grid, asked=target.words, width=screen.width, color=screen.color)
+        )
+    return grid.exit_code

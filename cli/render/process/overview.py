@@ -1,0 +1,264 @@
+"""A process on one screen of 80 x 24.
+
+Rules of this file: pure functions of their arguments. Each fact has a name at the left; what is not
+known has no line. The list of modules gives way where the rest needs the room.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ....cluster.job.rank_sets import rank_set
+from ....units import age, duration, size
+from ...reports.overview import STILL
+from ..bars import gauge, shares_of, sparkline, stacked_bar
+from ..text import cut_middle, cut_words, escape_controls, json_number, wrap_words
+
+if TYPE_CHECKING:
+    from ...reports.overview import Overview, Pace
+    from ...reports.overview_memory import MemoryUse
+    from ...reports.overview_ranks import RankStates
+
+LINES = 23
+"""A screen's, without the one that the next prompt takes."""
+_NARROWEST, _WIDEST = 60, 100
+_LABEL = 9
+_MOST_FINDINGS = 3
+_CURVE = 40
+_GAUGE, _LEAST_GAUGE = 22, 8
+_RESET = "\x1b[0m"
+_BOLD, _RED, _YELLOW, _GREEN, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m"
+_STATES = {"training": _GREEN, "idle": _YELLOW, "no agent": _YELLOW, "attaching": _YELLOW}
+_CERTAINTIES = {"certain": _RED, "likely": _YELLOW, "possible": _CYAN}
+_WORDS = {"dead": "ended"}
+_NEAR = 0.9
+"""From this part of its limit on, memory is shown as bad."""
+_DATA_BOUND = 0.3
+
+
+def render_overview(overview: Overview, *, width: int | None, color: bool) -> str:
+    """The screen."""
+    room = min(max(width or 80, _NARROWEST), _WIDEST)
+    head = [*_head(overview, room, color=color), "", *_figures(overview, room, color=color)]
+    found = list(_findings(overview, room, color=color))
+    foot = [*(["", *found] if found else []), "", *_next(overview)]
+    left = LINES - len(head) - len(foot) - 1
+    modules = list(_modules(overview, room))[: max(0, left)]
+    body = ["", *modules] if len(modules) > 1 else []
+    return "\n".join((*head, *body, *foot))
+
+
+def _painted(text: str, style: str, *, color: bool) -> str:
+    return f"{style}{text}{_RESET}" if color and style else text
+
+
+def _named(name: str, text: str) -> str:
+    return f"{name:{_LABEL}} {text}"
+
+
+def _head(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
+    """Who it is, and what it does."""
+    rank = "" if overview.rank is None else f", rank {overview.rank}"
+    of = "" if overview.rank is None or not overview.world_size else f" of {overview.world_size}"
+    host = f" on {escape_controls(overview.host)}" if overview.host else ""
+    word = _WORDS.get(overview.state, overview.state)
+    if overview.state == STILL and overview.pace is not None:
+        word = f"no step has ended for {age(overview.pace.age_s)}"
+    shown = _painted(word, _STATES.get(overview.state, _RED), color=color)
+    yield f"process {overview.pid}{rank}{of}{host}: {shown}"
+    yield "  " + cut_middle(escape_controls(overview.command), room - 2)
+    for problem in overview.problems[:2]:
+        lines = textwrap.wrap(escape_controls(problem), room - 2)[:2]
+        yield from (f"  {line}" for line in lines)
+
+
+def _figures(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
+    """One line for each thing that was measured."""
+    pace = overview.pace
+    if pace is not None:
+        yield _named("step", _step(pace, overview, room - _LABEL - 1))
+        if pace.losses:
+            yield from _loss(overview, pace, room)
+        if pace.phases:
+            yield from _phases(pace, room, color=color)
+    elif overview.state == "no agent":
+        torch = {True: "it has loaded torch", False: "it has not loaded torch"}
+        yield _named("step", f"nothing is recorded without an agent{_of_torch(overview, torch)}")
+    else:
+        yield _named("step", "none on record: no module of torch was called yet")
+    if overview.memory is not None:
+        yield from _memory(overview.memory, room, color=color)
+    if overview.ranks is not None:
+        yield _named("ranks", cut_words(_ranks(overview.ranks), room - _LABEL - 1))
+
+
+def _of_torch(overview: Overview, words: Mapping[bool, str]) -> str:
+    return "" if overview.has_torch is None else f"; {words[overview.has_torch]}"
+
+
+def _step(pace: Pace, overview: Overview, room: int) -> str:
+    """The number of the step, how long one takes, and how much goes through it."""
+    parts = [f"{pace.step:,}"]
+    if pace.step_s is not None:
+        parts.append(f"{duration(pace.step_s)} each (median of the last {pace.counted})")
+    if pace.device_s is not None:
+        parts.append(f"{duration(pace.device_s)} on the device")
+    if pace.tokens_per_s is not None:
+        parts.append(f"{pace.tokens_per_s:,.0f} tokens/s")
+    elif pace.samples_per_s is not None:
+        parts.append(f"{pace.samples_per_s:,.3g} samples/s")
+    if overview.state == "dead":
+        parts[0] = f"{pace.step:,}, the last one on record"
+    while len(", ".join(parts)) > room and len(parts) > 2:
+        parts.pop()
+    return ", ".join(parts)
+
+
+def _loss(overview: Overview, pace: Pace, room: int) -> Iterator[str]:
+    """The newest loss, and how it came there."""
+    known = [loss for loss in pace.losses if loss is not None]
+    now = f"{known[-1]:.4g}" if math.isfinite(known[-1]) else str(json_number(known[-1]))
+    first = "" if pace.first_step is None else f" at step {pace.first_step:,}"
+    since = f"from {known[0]:.4g}{first}"
+    curve = sparkline(pace.losses, min(_CURVE, room - _LABEL - len(since) - 13))
+    yield _named("loss", f"{now:9} {curve}  {since}")
+    if overview.not_finite is not None:
+        yield _named("", overview.not_finite.sentence())
+
+
+def _phases(pace: Pace, room: int, *, color: bool) -> Iterator[str]:
+    """What a step is spent on: one bar, and the parts in words."""
+    parts = {name.replace("_", " "): seconds for name, seconds in pace.phases.items()}
+    yield _named("phases", stacked_bar(parts, room - _LABEL - 1, color=color))
+    percents = shares_of(list(parts.values()), 100)
+    words = [
+        f"{name} {percent} %" for name, percent in zip(parts, percents, strict=True) if percent
+    ]
+    yield from (_named("", line) for line in wrap_words(words, room - _LABEL - 1))
+
+
+def _memory(memory: MemoryUse, room: int, *, color: bool) -> Iterator[str]:
+    """The memory in use beside what there is."""
+    when = " when last recorded" if memory.is_old else ""
+    if memory.resident is not None:
+        words = f"{size(memory.resident)} resident{when}"
+        share = memory.share
+        if memory.is_group and memory.group is not None:
+            words += f"; its cgroup {size(memory.group)} of {size(memory.limit)}{_percent(share)}"
+        elif memory.limit is not None:
+            words += f" of {size(memory.limit)}{_percent(share)}"
+        style = _RED if share is not None and share >= _NEAR else ""
+        yield _named("memory", _painted(_gauged(words, share, room), style, color=color))
+    if memory.device is not None:
+        share = memory.device / memory.device_limit if memory.device_limit else None
+        of = "" if share is None else f" of {size(memory.device_limit)}{_percent(share)}"
+        words = f"{size(memory.device)} allocated{of}{when}"
+        yield _named("device", _gauged(words, share, room))
+
+
+def _gauged(words: str, share: float | None, room: int) -> str:
+    """The words behind a picture of the share, where there is room for one."""
+    bar = min(_GAUGE, room - _LABEL - 2 - len(words))
+    return words if share is None or bar < _LEAST_GAUGE else f"{gauge(share, bar)} {words}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f" ({100 * share:.0f} %)"
+
+
+def _ranks(ranks: RankStates) -> str:
+    """How many do what, and in which steps."""
+    seen = sum(len(those) for state, those in ranks.by_state if state != "missing")
+    of = "" if ranks.expected is None else f" of {ranks.expected}"
+    parts = [
+        f"{len(those)} {_WORDS.get(state, state)}"
+        + (f" ({rank_set(those)})" if len(ranks.by_state) > 1 else "")
+        for state, those in ranks.by_state
+    ]
+    steps = ""
+    if ranks.steps is not None:
+        low, high = ranks.steps
+        steps = f", step {low:,}" if low == high else f", steps {low:,} to {high:,}"
+    return f"{seen}{of} seen{steps}: {', '.join(parts)}"
+
+
+def _modules(overview: Overview, room: int) -> Iterator[str]:
+    """The slowest modules, the share of a step behind each."""
+    step_s = None if overview.pace is None else overview.pace.step_s
+    if not overview.modules:
+        return
+    name_room = room - _LABEL - 1 - 12 - 8 - 18
+    head = f"{'own code of modules, forward':{name_room + 16}}  {'each step':>10}  {'of it':>6}"
+    yield _named("slowest", head)
+    for row in overview.modules:
+        share = f"{100 * row['own_s'] / step_s:.1f} %" if step_s else ""
+        name = cut_middle(escape_controls(row["module"] or ""), name_room)
+        kind = cut_middle(escape_controls(row["class"] or ""), 15)
+        line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"
+        yield _named("", line)
+
+
+def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
+    """What the record shows to be wrong, the gravest first, a line each."""
+    shown = overview.findings[:_MOST_FINDINGS]
+    for index, finding in enumerate(shown):
+        word = f"{finding.certainty}: "
+        indent = " " * len(word)
+        lines = textwrap.wrap(
+            escape_controls(finding.summary),
+            room - _LABEL - 1 - len(word),
+            max_lines=1 if index else 2,
+            placeholder="…",
+            break_on_hyphens=False,
+        )
+        word = _painted(word, _CERTAINTIES[finding.certainty], color=color)
+        yield _named("" if index else "findings", word + lines[0])
+        yield from (_named("", indent + line) for line in lines[1:])
+    more = len(overview.findings) - len(shown)
+    if more:
+        yield _named("", f"and {more} more")
+    if not shown and overview.judged:
+        said = f"none by {overview.judged} rules on its record; `doctor` looks at more"
+        yield _named("findings", said)
+
+
+def _next(overview: Overview) -> Iterator[str]:
+    """What to type, and what that tells."""
+    hints = dict.fromkeys(_hints(overview))
+    commands = [f"probing {command}" for command, _ in hints]
+    width = max(map(len, commands))
+    for index, (command, (_, why)) in enumerate(zip(commands, hints, strict=True)):
+        yield _named("" if index else "next", f"{command:{width}}  {why}")
+
+
+def _hints(overview: Overview) -> Iterator[tuple[str, str]]:
+    """Commands by what they tell, the best first; three of them."""
+    who = shlex.quote(overview.endpoint)
+    if overview.state == "no agent":
+        yield f"attach {who}", "record from its next step on"
+        yield f"{who} backtrace", "where it is, from outside"
+        return
+    if overview.state == "dead":
+        yield f"{who} hang", "why it ended"
+        yield f"{who} backtrace", "where it was"
+        yield f'{who} query "FROM steps ORDER BY step DESC"', "its last steps"
+        return
+    if overview.state in (STILL, "stopped", "not answering"):
+        yield f"{who} hang", "why it does not go on"
+        yield f"{who} backtrace", "where each thread is"
+        return
+    yield f"{who} doctor", "what is wrong, and what to do (about 10 s)"
+    if overview.pace is not None and _is_data_bound(overview.pace):
+        yield f"{who} dataloaders", "who feeds the training, and who is late"
+    elif overview.modules:
+        yield f"{who} profile", "what its next steps are spent on"
+    yield f"{who} backtrace", "where it is"
+
+
+def _is_data_bound(pace: Pace) -> bool:
+    total = sum(pace.phases.values())
+    return total > 0 and pace.phases.get("data_wait", 0.0) / total >= _DATA_BOUND

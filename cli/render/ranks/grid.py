@@ -1,0 +1,190 @@
+"""The ranks of a job on one screen: a line each where they are few, else a cell each.
+
+Rules of this file: pure functions of their arguments. Who is not as the others stands out: by its
+word, by how many steps it is behind, and where there are colours by those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ....cluster.job.rank_sets import rank_set
+from ....units import duration
+from ..table import Heading, render_table
+from ..text import escape_controls, render_count
+
+if TYPE_CHECKING:
+    from ...reports.rank_grid import GridCell, RankGrid
+
+_MOST_LINES = 16
+"""More ranks than this do not fit one below the other."""
+_CELL = 9
+_MOST_CELLS = 128
+_RED, _YELLOW, _RESET = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+_SHORT = {
+    "training": "ok",
+    "not answering": "silent",
+    "no agent": "noagent",
+    "attaching": "attach",
+    "elsewhere": "else",
+    "missing": "missing",
+    "dead": "ended",
+}
+_LETTERS = {"training": ".", "dead": "D", "missing": "M", "stopped": "S", "not answering": "N"}
+_BEHIND = 2
+"""A step less than the first is no news."""
+
+
+def render_grid(grid: RankGrid, *, asked: str, width: int | None, color: bool) -> str:
+    """The grid under a line on the whole, and below it what to type next."""
+    cells = grid.cells
+    if len(cells) <= _MOST_LINES:
+        body = _table(cells, width=width, color=color)
+    elif len(cells) <= _MOST_CELLS:
+        body = "\n".join(_blocks(cells, width or 80, color=color))
+    else:
+        body = "\n".join(_letters(cells, width or 80))
+    head = (escape_controls(line) for line in _head(grid, width))
+    return "\n".join([*head, "", body, "", *_next(cells, asked)])
+
+
+def _head(grid: RankGrid, width: int | None) -> tuple[str, ...]:
+    """Who was looked for, and what they do; on two lines where one is too short."""
+    ranks = [cell for cell in grid.cells if cell.rank is not None]
+    others = len(grid.cells) - len(ranks)
+    counted = ranks or grid.cells
+    seen = sum(cell.state != "missing" for cell in counted)
+    of = f" of {grid.expected}" if grid.expected is not None and ranks else ""
+    noun = ("rank" if seen == 1 else "ranks") if ranks else _processes(seen)
+    beside = f" and {others} {_processes(others)} without a rank" if ranks and others else ""
+    who = f"{grid.label}: {seen}{of} {noun}{beside} seen"
+    steps = [cell.step for cell in ranks if cell.step is not None]
+    span = ""
+    if steps:
+        low, high = min(steps), max(steps)
+        span = f"; step {low:,}" if low == high else f"; steps {low:,} to {high:,}"
+    does = f"{_states(grid.cells)}{span}"
+    line = f"{who}: {does}"
+    return (line,) if width is None or len(line) <= width else (who, does)
+
+
+def _processes(number: int) -> str:
+    return "process" if number == 1 else "processes"
+
+
+def _states(cells: Sequence[GridCell]) -> str:
+    """How many do what: `3 training, 1 ended`."""
+    states = dict.fromkeys(cell.state for cell in cells)
+    counts = {state: sum(cell.state == state for cell in cells) for state in states}
+    return ", ".join(
+        f"{number} {'ended' if state == 'dead' else state}" for state, number in counts.items()
+    )
+
+
+def _table(cells: Sequence[GridCell], *, width: int | None, color: bool) -> str:
+    """A line each."""
+    headings = [
+        Heading(name="rank", is_number=True),
+        Heading(name="state"),
+        Heading(name="step", is_number=True),
+        Heading(name="behind", is_number=True),
+        Heading(name="last step", is_number=True),
+        Heading(name="data", is_number=True),
+        Heading(name="ranks", is_number=True),
+        Heading(name="loss", is_number=True),
+        Heading(name="pid", is_number=True),
+        Heading(name="host"),
+    ]
+    rows = [
+        [
+            "" if cell.rank is None else str(cell.rank),
+            "ended" if cell.state == "dead" else cell.state,
+            render_count(cell.step),
+            _behind(cell, cells),
+            "" if cell.duration_s is None else duration(cell.duration_s),
+            _share(cell.data_wait_s, cell.duration_s),
+            _share(cell.sync_s, cell.duration_s),
+            "" if cell.loss is None else f"{cell.loss:.4g}",
+            "" if cell.pid is None else str(cell.pid),
+            escape_controls(cell.host),
+        ]
+        for cell in cells
+    ]
+    table = render_table(headings, rows, width=width, color=color)
+    return f"{table}\ndata, ranks: the part of the last step that was waiting for them"
+
+
+def _share(part_s: float | None, whole_s: float | None) -> str:
+    return "" if part_s is None or not whole_s else f"{100 * part_s / whole_s:.0f} %"
+
+
+def _lag(cell: GridCell, cells: Sequence[GridCell]) -> int:
+    """How many steps it is behind the first of its job."""
+    steps = [one.step for one in cells if one.step is not None and one.job == cell.job]
+    return 0 if cell.step is None or cell.rank is None else max(steps) - cell.step
+
+
+def _behind(cell: GridCell, cells: Sequence[GridCell]) -> str:
+    lag = _lag(cell, cells)
+    return render_count(lag) if lag else ""
+
+
+def _blocks(cells: Sequence[GridCell], width: int, *, color: bool) -> Iterator[str]:
+    """A cell each: its rank, and ok or what is odd about it."""
+    most = max(len(cell.name.removeprefix("rank ")) for cell in cells)
+    size = max(_CELL, most + 8)
+    per_line = max(1, width // size)
+    for start in range(0, len(cells), per_line):
+        line = []
+        for cell in cells[start : start + per_line]:
+            word, style = _word(cell, cells)
+            text = f"{cell.name.removeprefix('rank '):>{most}} {word:{size - most - 1}}"
+            line.append(f"{style}{text}{_RESET}" if color and style else text)
+        yield "".join(line).rstrip()
+    yield "ok: in the same step as the first, or in the one before; -N: N steps behind"
+
+
+def _word(cell: GridCell, cells: Sequence[GridCell]) -> tuple[str, str]:
+    lag = _lag(cell, cells)
+    if cell.state == "training":
+        return ("ok", "") if lag < _BEHIND else (f"-{lag}", _YELLOW)
+    return _SHORT.get(cell.state, cell.state[:7]), _RED
+
+
+def _letters(cells: Sequence[GridCell], width: int) -> Iterator[str]:
+    """A letter each, in lines that begin with the first rank in them."""
+    margin = len(cells[-1].name.removeprefix("rank ")) + 1
+    per_line = max(8, (width - margin) // 8 * 8)
+    for start in range(0, len(cells), per_line):
+        line = "".join(_letter(cell, cells) for cell in cells[start : start + per_line])
+        yield f"{cells[start].name.removeprefix('rank '):>{margin - 1}} {line}"
+    yield ".: trains; 2 to 9: so many steps behind, + more; D ended, M missing,"
+    yield "N not answering, S stopped, ? another state"
+
+
+def _letter(cell: GridCell, cells: Sequence[GridCell]) -> str:
+    lag = _lag(cell, cells)
+    if cell.state == "training" and lag >= _BEHIND:
+        return str(lag) if lag < 10 else "+"
+    return _LETTERS.get(cell.state, "?")
+
+
+def _next(cells: Sequence[GridCell], asked: str) -> Iterator[str]:
+    """What to type, and what that tells."""
+    odd = [cell for cell in cells if cell.state != "training"]
+    hints = []
+    if odd:
+        hints.append((f"{asked} hang", "which rank it is, and why"))
+    else:
+        hints.append((f"{asked} stragglers", "which rank holds up the others"))
+    hints.append((f"{asked} doctor", "what is wrong, and what to do"))
+    if odd and odd[0].rank is not None:
+        hints.append((f"rank:{rank_set([odd[0].rank])}", "this rank on one screen"))
+    elif cells and cells[0].pid is not None:
+        first = cells[0]
+        word = f"rank:{first.rank}" if first.rank is not None else str(first.pid)
+        hints.append((word, "one of them on one screen"))
+    size = max(len(command) for command, _ in hints)
+    for index, (command, why) in enumerate(hints):
+        yield f"{'' if index else 'next':5} probing {command:{size}}  {why}"

@@ -1,0 +1,59 @@
+"""What the record of a process alone shows to be wrong with it.
+
+Rules of this file: the doctor's rules, those that neither wait nor ask the process anything. What a
+rule cannot judge by the record is left out: `doctor` says what was not looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ...cluster.job.membership import member_of
+from ...errors import ProbingError
+
+if TYPE_CHECKING:
+    from ...client.base import Process
+    from ...diagnosis.doctor.facts import Facts
+    from ...diagnosis.doctor.findings import Finding, Rule, Sign
+    from ...messages.card import Card
+
+_WITHIN_S = 2.0
+"""No further rule is begun after that."""
+
+
+def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int]:
+    """The findings, the gravest first, and how many rules could be judged."""
+    from ...diagnosis.doctor.effects import without_effects
+    from ...diagnosis.doctor.examine import RULES
+    from ...diagnosis.doctor.facts import Facts
+    from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
+
+    end = time.monotonic() + _WITHIN_S
+    is_alive = process.folder is None or process.folder.is_alive()
+    member = member_of(card, process.label, is_alive=is_alive)
+    facts = Facts(process, member, None, live_s=0.0)
+    facts.leave_out_steps_since(time.time_ns())
+    rules = [rule for rule in RULES if not rule.cost_s and rule.group not in ABOUT_NOW]
+    facts.prepare(sql for rule in rules for sql in rule.asks)
+    found: list[Finding] = []
+    judged = 0
+    for rule in rules:
+        signs = _signs(rule, facts) if time.monotonic() < end else None
+        judged += signs is not None
+        found += [finding_of(rule, sign, asked=process.label) for sign in signs or ()]
+    found = without_effects(found)
+    return tuple(sorted(found, key=lambda finding: finding.order)), judged
+
+
+def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:
+    """What a rule finds; None where the record is not enough."""
+    from ...diagnosis.doctor.findings import NotLookedAt
+
+    found: list[Sign] = []
+    try:
+        for sign in rule.look(facts):
+            found.append(sign)  # noqa: PERF402 - what came before an error counts
+    except (NotLookedAt, ProbingError):
+        return found or None
+    return found
