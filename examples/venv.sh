@@ -30,7 +30,7 @@ if [ ! -x "$VENV/bin/python" ]; then
     echo "making $VENV with $("$python" --version)"
     "$python" -m venv "$VENV"
 fi
-if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py probing/ring/*.c -newer "$stamp")" ]; then
+if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py probing/ring/*.[ch] -newer "$stamp")" ]; then
     set -- -e ".${extras:+[$extras]}"
     if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         set -- "$@" "$torch"

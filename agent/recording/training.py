@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ring.native import IN_C
 from ...ring.writer import Names, RingWriter
 from ...rundir.folders import ProcessFolder
 from ...safety.guard import try_each
@@ -168,15 +167,8 @@ class TorchTraining:
         self._boundary = Boundary(self._recording, self._memory)
         shared = (self._recording, self._progress, self._memory, self._boundary)
         names = self._module_names = ModuleNames(self._recording.names, self._recording.models)
-        modules = self._backward_hooks = ModuleBackward(self._recording, self._memory)
-        self._budget = Budget(
-            self._recording,
-            names,
-            modules,
-            overhead,
-            share,
-            in_c=IN_C if settings.native else None,
-        )
+        modules = self._backward_hooks = ModuleBackward(self._recording, self._memory, names)
+        self._budget = Budget(self._recording, names, modules, overhead, share)
         self._progress.on_step = self._first_step_ended
         loaders = DataLoaders(self._recording, waits)
         self.dataloaders: DataLoaders | None = loaders
@@ -355,7 +347,9 @@ class TorchTraining:
         note = "; ".join(text for text in told if text is not None)
         costs["modules"] = (budget.calls_ns * 1e-9 if is_known else None, note)
         costs["memory"] = (self._memory_rows.last_ns * 1e-9 or None, self._memory_rows.note())
-        if not is_known:
+        if self._backward_hooks.in_c is not None:
+            hooked = "every pass as a whole, and those of all modules"
+        elif not is_known:
             hooked = "every pass as a whole; those of modules after the first step"
         costs["backward"] = (
             budget.hooks_ns * 1e-9 if is_known else None,

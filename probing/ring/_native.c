@@ -9,83 +9,24 @@
  * wrong in it, the user's module is called exactly once, and its result or exception passed on.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <structmember.h>
-#include <time.h>
+#include "_native.h"
 
-#define HEADER_SIZE 16384
-#define MAX_DEPTH 255
-#define DONE 1
-#define FACTS_SIZE 24 /* the thread's part of a row, down to the columns that close it */
 #define CACHED (1 << 12)
-
-/* A row of python.torch_trace; `install` compares it with the layout that Python declares. */
-typedef struct {
-    uint64_t begin;
-    int64_t start_ns;
-    uint32_t step;
-    uint8_t ids[12];
-    uint32_t thread_id;
-    uint8_t stage, depth, recomputed, training;
-    int64_t duration_ns;
-    int64_t allocated_bytes;
-    uint64_t end;
-} Row;
-
-_Static_assert(sizeof(Row) == 64, "a row has no holes");
-_Static_assert(offsetof(Row, end) - offsetof(Row, thread_id) == FACTS_SIZE, "nor have its facts");
-
-/* Gives rows their numbers: "words", each four more than the last. */
-typedef struct {
-    PyObject_HEAD
-    uint64_t next;
-} Words;
-
-/* What is the same for all calls of a moment. */
-typedef struct {
-    PyObject_HEAD
-    long long step;
-    long long due_ns;
-    long long bytes;
-} Moment;
-
-/* What one thread is in the middle of: the part of it that a call needs. */
-typedef struct {
-    PyObject_HEAD
-    Py_ssize_t depth;
-    PyObject *facts; /* by depth: FACTS_SIZE bytes each */
-} Thread;
 
 /* A module whose numbers are known: a copy of what is in `known`, until that changes. */
 typedef struct {
     PyObject *module; /* compared only, never used */
     uint32_t epoch;
-    uint8_t ids[12];
+    uint8_t ids[IDS_SIZE];
     uint8_t is_recorded;
 } Known;
 
+Hot hot;
+
 static struct {
-    PyObject *function;    /* what stands in for Module.__call__ */
-    PyObject *original;    /* torch's own; kept, for calls that outlast the recording */
-    PyObject *known;       /* dict: id(module) -> bytes */
-    PyObject *hooked;      /* dict: id(module) -> what hooks it */
-    PyObject *state_of_thread;
-    PyObject *hook, *sample, *failed, *fault;
-    Words *words;
-    Moment *now;
-    Py_buffer ring;
-    uint64_t slot_mask;    /* of row numbers */
-    uint64_t installed;    /* how often; 0: never. Calls under way know theirs */
-    int is_installed;
-    int is_direct;         /* torch's own is what we can do ourselves */
-    vectorcallfunc python; /* the function as it is without us */
-    uint32_t epoch;        /* entries of the cache are valid if they carry it */
-    Known cache[CACHED];
-} hot;
+    uint32_t epoch; /* entries are valid if they carry it */
+    Known entries[CACHED];
+} cache;
 
 static _Thread_local struct {
     uint64_t installed;
@@ -94,25 +35,13 @@ static _Thread_local struct {
 } here;
 
 static PyObject *name_call_impl, *name_compiled;
-static PyTypeObject *words_type, *moment_type, *thread_type;
-
-static inline int64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases. */
-static inline int is_interrupt(void)
-{
-    return !PyErr_ExceptionMatches(PyExc_Exception);
-}
+static PyTypeObject *words_type, *moment_type;
+PyTypeObject *thread_type;
 
 /* Calls into Python with the raised exception as the one in hand, as a handler would; the exception
  * is raised again if `again` is set, else dropped. What the call itself raises is dropped, but for
  * an interrupt, which is raised in the place of the other: then -1. */
-static int handle(PyObject *callable, PyObject *const *args, size_t count, int again)
+int handle(PyObject *callable, PyObject *const *args, size_t count, int again)
 {
     PyObject *type, *value, *trace, *old_type, *old_value, *old_trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -141,19 +70,23 @@ static int handle(PyObject *callable, PyObject *const *args, size_t count, int a
 }
 
 /* Notes what is raised as a fault of our own; -1 where it is an interrupt, which stays raised. */
-static int note_fault(void)
+int note_fault_by(PyObject *fault)
 {
     if (is_interrupt())
         return -1;
-    if (!hot.is_installed) {
+    if (!hot.is_installed || fault == NULL) {
         PyErr_Clear();
         return 0;
     }
-    PyObject *fault = hot.fault;
     Py_INCREF(fault);
     int told = handle(fault, NULL, 0, 0);
     Py_DECREF(fault);
     return told;
+}
+
+static int note_fault(void)
+{
+    return note_fault_by(hot.fault);
 }
 
 /* What this thread is in the middle of, borrowed; NULL where that is for Python to find out, or
@@ -180,12 +113,17 @@ static inline Thread *this_thread(PyThreadState *state)
     return is_one ? here.thread : NULL;
 }
 
+Thread *find_thread(PyThreadState *state)
+{
+    return this_thread(state);
+}
+
 /* What is known of a module; NULL where nothing is. */
 static inline const Known *find(PyObject *module)
 {
     uint64_t hash = ((uintptr_t)module >> 4) * UINT64_C(0x9E3779B97F4A7C15);
-    Known *cached = &hot.cache[(hash >> 40) & (CACHED - 1)];
-    if (cached->module == module && cached->epoch == hot.epoch)
+    Known *cached = &cache.entries[(hash >> 40) & (CACHED - 1)];
+    if (cached->module == module && cached->epoch == cache.epoch)
         return cached;
     PyObject *key = PyLong_FromVoidPtr(module);
     if (key == NULL) {
@@ -198,32 +136,14 @@ static inline const Known *find(PyObject *module)
         PyErr_Clear();
         return NULL;
     }
-    if (!PyBytes_Check(ids) || (PyBytes_GET_SIZE(ids) != 0 && PyBytes_GET_SIZE(ids) != 12))
+    if (!PyBytes_Check(ids) || (PyBytes_GET_SIZE(ids) != 0 && PyBytes_GET_SIZE(ids) != IDS_SIZE))
         return NULL;
     cached->module = module;
-    cached->epoch = hot.epoch;
+    cached->epoch = cache.epoch;
     cached->is_recorded = PyBytes_GET_SIZE(ids) != 0;
     if (cached->is_recorded)
         memcpy(cached->ids, PyBytes_AS_STRING(ids), sizeof cached->ids);
     return cached;
-}
-
-static inline Row *row_of(uint64_t word)
-{
-    return (Row *)((char *)hot.ring.buf + HEADER_SIZE) + ((word >> 2) & hot.slot_mask);
-}
-
-/* Writes a row whose end is open. */
-static inline void open_row(uint64_t word, int64_t start, const Known *known, const char *facts)
-{
-    Row *row = row_of(word);
-    __atomic_store_n(&row->begin, word, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    row->start_ns = start;
-    row->step = (uint32_t)hot.now->step;
-    memcpy(row->ids, known->ids, sizeof row->ids);
-    memcpy(&row->thread_id, facts, FACTS_SIZE);
-    __atomic_store_n(&row->end, word, __ATOMIC_RELEASE);
 }
 
 /* Calls the module as torch's own Module.__call__ would. */
@@ -245,40 +165,25 @@ static inline PyObject *call_module(PyObject *const *args, size_t nargsf, PyObje
     return PyObject_Vectorcall(hot.original, args, nargsf, kwnames);
 }
 
-/* Hands a module that is to be hooked to Python; -1 where an interrupt has come meanwhile. */
-static int hook_module(
-    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
-    int64_t now)
+/* What a call was given, as a tuple and a dictionary, both NULL where they cannot be made. */
+int pack_arguments(
+    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject **rest, PyObject **named)
 {
-    PyObject *key = PyLong_FromVoidPtr(args[0]);
-    PyObject *hooked = key == NULL ? NULL : PyDict_GetItemWithError(hot.hooked, key);
-    Py_XDECREF(key);
-    if (hooked == NULL)
-        return PyErr_Occurred() ? note_fault() : 0;
-    Py_INCREF(hooked);
     Py_ssize_t positional = PyVectorcall_NARGS(nargsf) - 1;
-    PyObject *rest = PyTuple_New(positional), *named = PyDict_New(), *done = NULL;
-    int is_whole = rest != NULL && named != NULL;
-    for (Py_ssize_t at = 0; is_whole && at < positional; at++) {
-        Py_INCREF(args[at + 1]);
-        PyTuple_SET_ITEM(rest, at, args[at + 1]);
-    }
+    *rest = PyTuple_New(positional);
+    *named = PyDict_New();
+    int is_whole = *rest != NULL && *named != NULL;
+    for (Py_ssize_t at = 0; is_whole && at < positional; at++)
+        PyTuple_SET_ITEM(*rest, at, Py_NewRef(args[at + 1]));
     for (Py_ssize_t at = 0; is_whole && kwnames != NULL && at < PyTuple_GET_SIZE(kwnames); at++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, at);
-        is_whole = PyDict_SetItem(named, name, args[positional + 1 + at]) == 0;
+        is_whole = PyDict_SetItem(*named, name, args[positional + 1 + at]) == 0;
     }
-    if (is_whole) {
-        PyObject *hook = hot.hook;
-        Py_INCREF(hook);
-        done = PyObject_CallFunction(
-            hook, "OOOOnL", hooked, rest, named, result, depth, (long long)now);
-        Py_DECREF(hook);
+    if (!is_whole) {
+        Py_CLEAR(*rest);
+        Py_CLEAR(*named);
     }
-    Py_XDECREF(rest);
-    Py_XDECREF(named);
-    Py_DECREF(hooked);
-    Py_XDECREF(done);
-    return done == NULL ? note_fault() : 0;
+    return is_whole ? 0 : -1;
 }
 
 /* The call has ended by an exception, which goes on to the caller. */
@@ -301,7 +206,7 @@ static void note_failure(Py_ssize_t depth, uint64_t word, int64_t start)
 }
 
 /* Has Python look at the memory in use; -1 where an interrupt has come meanwhile. */
-static int take_sample(void)
+int take_sample(void)
 {
     PyObject *sample = hot.sample;
     Py_INCREF(sample); /* it may stop the recording */
@@ -309,12 +214,6 @@ static int take_sample(void)
     Py_DECREF(sample);
     Py_XDECREF(done);
     return done == NULL ? note_fault() : 0;
-}
-
-/* Whether the recording in which a call has begun still goes on; else its ring is not mapped. */
-static inline int goes_on(uint64_t installed)
-{
-    return hot.installed == installed && hot.is_installed;
 }
 
 /* The module has returned: completes its row; -1 where an interrupt has come meanwhile. */
@@ -325,14 +224,10 @@ static inline int complete(
     int64_t now = clock_ns();
     if (now > hot.now->due_ns && take_sample() != 0)
         return -1;
-    Row *row = goes_on(installed) ? row_of(word) : NULL;
-    if (row != NULL && row->begin == word) {
-        row->duration_ns = now - start;
-        row->allocated_bytes = hot.now->bytes;
-        __atomic_store_n(&row->end, word + DONE, __ATOMIC_RELEASE);
-    }
-    if (hot.is_installed && PyDict_GET_SIZE(hot.hooked) != 0)
-        return hook_module(args, nargsf, kwnames, result, depth, now);
+    if (goes_on(installed))
+        close_row(word, now - start);
+    if (is_hooking())
+        return attach_call(args, nargsf, kwnames, result, depth, now);
     return 0;
 }
 
@@ -352,20 +247,15 @@ static PyObject *call(
         return hot.python(function, args, nargsf, kwnames);
     const Known *known = find(args[0]);
     Py_ssize_t depth = thread->depth;
-    PyObject *facts = thread->facts;
-    if (known == NULL || facts == NULL || !PyList_CheckExact(facts)
-        || PyList_GET_SIZE(facts) != MAX_DEPTH + 1)
+    const char *facts = facts_at(thread->facts, depth);
+    if (known == NULL || facts == NULL)
         return hot.python(function, args, nargsf, kwnames);
     if (!known->is_recorded)
         return call_module(args, nargsf, kwnames);
-    facts = PyList_GET_ITEM(facts, depth < MAX_DEPTH ? depth : MAX_DEPTH);
-    if (!PyBytes_CheckExact(facts) || PyBytes_GET_SIZE(facts) != FACTS_SIZE)
-        return hot.python(function, args, nargsf, kwnames);
 
-    uint64_t installed = hot.installed, word = hot.words->next;
-    hot.words->next = word + 4;
+    uint64_t installed = hot.installed, word = next_word();
     int64_t start = clock_ns();
-    open_row(word, start, known, PyBytes_AS_STRING(facts));
+    open_row(word, start, known->ids, facts);
     thread->depth = depth + 1;
     Py_INCREF(thread);
     PyObject *result = call_module(args, nargsf, kwnames);
@@ -426,10 +316,10 @@ static int check_layout(PyObject *layout)
 
 static void forget(void)
 {
-    hot.epoch++;
-    if (hot.epoch == 0) { /* entries of 2^32 changes ago would be valid again */
-        memset(hot.cache, 0, sizeof hot.cache);
-        hot.epoch = 1;
+    cache.epoch++;
+    if (cache.epoch == 0) { /* entries of 2^32 changes ago would be valid again */
+        memset(cache.entries, 0, sizeof cache.entries);
+        cache.epoch = 1;
     }
 }
 
@@ -442,10 +332,9 @@ static void leave(void)
     ((PyFunctionObject *)hot.function)->vectorcall = hot.python;
     PyBuffer_Release(&hot.ring);
     forget();
+    leave_backward();
     Py_CLEAR(hot.known);
-    Py_CLEAR(hot.hooked);
     Py_CLEAR(hot.state_of_thread);
-    Py_CLEAR(hot.hook);
     Py_CLEAR(hot.sample);
     Py_CLEAR(hot.failed);
     Py_CLEAR(hot.fault);
@@ -455,8 +344,8 @@ static void leave(void)
 }
 
 PyDoc_STRVAR(install_doc,
-"install(*, function, original, is_direct, layout, ring, words, now, known, hooked, hook,\n"
-"        state_of_thread, sample, note_failure, fault)\n--\n\n"
+"install(*, function, original, is_direct, layout, ring, words, now, known, state_of_thread,\n"
+"        sample, note_failure, fault)\n--\n\n"
 "Have calls of a Python function be run by this module.\n\n"
 "Raises:\n"
 "    ValueError: The layout of a row or the size of the ring is another than that known here.\n"
@@ -465,15 +354,15 @@ PyDoc_STRVAR(install_doc,
 static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {
-        "function", "original", "is_direct", "layout", "ring", "words", "now", "known", "hooked",
-        "hook", "state_of_thread", "sample", "note_failure", "fault", NULL};
-    PyObject *function, *original, *layout, *ring, *words, *now, *known, *hooked, *hook;
+        "function", "original", "is_direct", "layout", "ring", "words", "now", "known",
+        "state_of_thread", "sample", "note_failure", "fault", NULL};
+    PyObject *function, *original, *layout, *ring, *words, *now, *known;
     PyObject *state_of_thread, *sample, *failed, *fault;
     int is_direct;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "$O!OpOOO!O!O!O!OOOOO", names, &PyFunction_Type, &function, &original,
+            args, kwargs, "$O!OpOOO!O!O!OOOO", names, &PyFunction_Type, &function, &original,
             &is_direct, &layout, &ring, words_type, &words, moment_type, &now, &PyDict_Type, &known,
-            &PyDict_Type, &hooked, &hook, &state_of_thread, &sample, &failed, &fault))
+            &state_of_thread, &sample, &failed, &fault))
         return NULL;
     if (hot.is_installed || PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_RuntimeError, "the C recorder serves one recording at a time");
@@ -495,8 +384,6 @@ static PyObject *install(PyObject *Py_UNUSED(module), PyObject *args, PyObject *
     hot.words = (Words *)Py_NewRef(words);
     hot.now = (Moment *)Py_NewRef(now);
     hot.known = Py_NewRef(known);
-    hot.hooked = Py_NewRef(hooked);
-    hot.hook = Py_NewRef(hook);
     hot.state_of_thread = Py_NewRef(state_of_thread);
     hot.sample = Py_NewRef(sample);
     hot.failed = Py_NewRef(failed);
@@ -571,14 +458,6 @@ static PyObject *row_cost(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignor
     }
     return PyFloat_FromDouble((double)best / ROWS);
 }
-
-/* What _cut_files.c offers. */
-extern const char protect_doc[], unprotect_doc[], cuts_doc[], stand_aside_doc[], stand_before_doc[];
-PyObject *protect(PyObject *module, PyObject *args);
-PyObject *unprotect(PyObject *module, PyObject *address);
-PyObject *cuts(PyObject *module, PyObject *address);
-PyObject *stand_aside(PyObject *module, PyObject *ignored);
-PyObject *stand_before(PyObject *module, PyObject *ignored);
 
 static PyMethodDef functions[] = {
     {"install", (PyCFunction)(void (*)(void))install, METH_VARARGS | METH_KEYWORDS, install_doc},
@@ -664,12 +543,16 @@ static int thread_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Thread *)self)->facts);
+    Py_VISIT(((Thread *)self)->backward_facts);
+    Py_VISIT(((Thread *)self)->carrier);
     return 0;
 }
 
 static int thread_clear(PyObject *self)
 {
     Py_CLEAR(((Thread *)self)->facts);
+    Py_CLEAR(((Thread *)self)->backward_facts);
+    Py_CLEAR(((Thread *)self)->carrier);
     return 0;
 }
 
@@ -678,6 +561,7 @@ static void thread_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     thread_clear(self);
+    free_open((Thread *)self);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -685,6 +569,11 @@ static void thread_dealloc(PyObject *self)
 static PyMemberDef thread_members[] = {
     {"depth", T_PYSSIZET, offsetof(Thread, depth), 0, "Module calls it is inside of."},
     {"facts", T_OBJECT_EX, offsetof(Thread, facts), 0, "What of a row is its own, by depth."},
+    {"passes", T_PYSSIZET, offsetof(Thread, passes), 0, "Backward passes it is inside of."},
+    {"floor", T_PYSSIZET, offsetof(Thread, floor), 0,
+     "How many modules' passes belong to passes around the innermost one."},
+    {"backward_facts", T_OBJECT_EX, offsetof(Thread, backward_facts), 0,
+     "As `facts`, of rows of the backward pass."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -722,6 +611,7 @@ PyMODINIT_FUNC PyInit__native(void)
     name_compiled = PyUnicode_InternFromString("_compiled_call_impl");
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || name_call_impl == NULL || name_compiled == NULL
+        || add_backward_types(module) != 0 || PyModule_AddFunctions(module, backward_functions) != 0
         || add_type(module, &words_spec, &words_type) != 0
         || add_type(module, &moment_spec, &moment_type) != 0
         || add_type(module, &thread_spec, &thread_type) != 0) {

@@ -58,16 +58,23 @@ class PlainMoment:
 
 
 class PlainThread:
-    """What one thread is in the middle of: the part of it that a module call needs.
+    """What one thread is in the middle of: the part of it that rows of modules need.
 
     Attributes:
         depth: Module calls it is inside of.
         facts: What of an opened row is the thread's own, packed, by depth.
+        passes: Backward passes that it is inside of.
+        floor: How many of the modules whose backward pass is under way in it belong to passes
+            around the innermost one.
+        backward_facts: As `facts`, of rows of the backward pass.
     """
 
-    __slots__ = ("depth", "facts")
+    __slots__ = ("backward_facts", "depth", "facts", "floor", "passes")
     depth: int
     facts: list[bytes]
+    passes: int
+    floor: int
+    backward_facts: list[bytes]
 
 
 if TYPE_CHECKING or IN_C is None:

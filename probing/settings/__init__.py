@@ -144,8 +144,8 @@ class Settings:
     overhead: float = _setting(
         "PROBING_OVERHEAD",
         1.0,
-        "Percent of a step that recording may cost: backward passes of the smallest modules"
-        " are left out first, then these modules.",
+        "Percent of a step that recording may cost; `status` says where it costs more. Without the"
+        " C part, backward passes of the smallest modules are left out first, then these modules.",
     )
     batch_rows: int = _setting(
         "PROBING_BATCH_ROWS",

@@ -22,7 +22,7 @@ OVERHEAD = Table(
         STEP,
         DURATION._replace(doc="How long the step took."),
         seconds("cost_s", "What recording has cost of that.", closing=True),
-        number("share", "`cost_s` by `duration`; the setting `overhead` bounds it.", closing=True),
+        number("share", "`cost_s` by `duration`; see the setting `overhead`.", closing=True),
         count("rows", "Rows that the step has in python.torch_trace.", closing=True),
         count(
             "backward_modules",
@@ -32,7 +32,7 @@ OVERHEAD = Table(
         count(
             "thinned",
             "The smallest modules, left out of this step's record; `probing ENDPOINT status`"
-            " names them.",
+            " names them. 0 where the C part records.",
             closing=True,
         ),
         FAILED,

@@ -30,5 +30,5 @@ def measure(effort: float) -> Iterator[Measure]:
             unit="x",
             values=ratios,
             interval=bootstrap_median(ratios),
-            note=f"{found['calls']} hooked calls a step",
+            note=f"{found['calls']} hooked modules",
         )

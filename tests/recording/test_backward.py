@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import probing
+from probing.ring import native
 from tests.harness.targets import Target
 
 pytestmark = pytest.mark.torch
@@ -27,6 +28,7 @@ KINDS: dict[str, dict[str, int]] = {
     "twice": dict.fromkeys(LAYERS, 2),
     "many_outputs": {"rnn": 1, "split": 1},
     "in_parallel": {"Layers": 1, **LAYERS},
+    "watched": LAYERS,
 }
 WHOLE = {"retained": 2, "several_losses": 2, "twice": 2}
 
@@ -34,11 +36,11 @@ WHOLE = {"retained": 2, "several_losses": 2, "twice": 2}
 @pytest.fixture
 def ran(
     program: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[Any, Ask]]:
+) -> Callable[..., tuple[Any, Ask]]:
     """Runs one kind; returns when modules slept, and whom to ask for the record."""
 
-    def run(kind: str) -> tuple[Any, Ask]:
-        target = program("backward", kind, PROBING="1")
+    def run(kind: str, **settings: str) -> tuple[Any, Ask]:
+        target = program("backward", kind, PROBING="1", **settings)
         target.wait_for_output("ready")
         monkeypatch.setenv("PROBING_HOME", str(target.home))
         process = probing.connect(target.pid)
@@ -49,7 +51,7 @@ def ran(
     return run
 
 
-@pytest.mark.parametrize("kind", ["user_hooks", "compiled"])
+@pytest.mark.parametrize("kind", ["user_hooks", "compiled", "compiled_backward"])
 def test_gradients_are_those_of_torch(kind: str, ran: Callable[[str], tuple[Any, Ask]]) -> None:
     """The program itself compares them bit for bit."""
     _, ask = ran(kind)
@@ -76,6 +78,34 @@ def test_each_call_has_one_row(kind: str, ran: Callable[[str], tuple[Any, Ask]])
             w for w in whole if w["start_ns"] <= row["start_ns"] and row["end_ns"] <= w["end_ns"]
         ]
         assert len(around) == 1
+
+
+@pytest.mark.skipif(native.IN_C is None, reason="the C part is not built for this Python")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("tree", "shared", "several_losses"),
+        *(
+            pytest.param(kind, marks=pytest.mark.nightly)
+            for kind in (*KINDS, "user_hooks", "compiled")
+            if kind not in {"shared", "several_losses"}
+        ),
+    ],
+)
+def test_both_ways_write_the_same_rows(kind: str, ran: Callable[..., tuple[Any, Ask]]) -> None:
+    """In C and in Python the same passes begin, in the same order, and end in the same one."""
+    found = []
+    for way in ("1", "0"):
+        _, ask = ran(kind, PROBING_NATIVE=way)
+        rows = ask(
+            "SELECT module, class, root, depth, recomputed, training, failed,"
+            " rank() OVER (ORDER BY start_ns) AS begun,"
+            " rank() OVER (ORDER BY start_ns + duration_ns) AS ended FROM python.torch_trace"
+            " WHERE stage = 'backward' AND step = 2 ORDER BY seq"
+        )
+        found.append(rows)
+    assert len(found[0]) > 1
+    assert found[0] == found[1]
 
 
 def test_time_is_given_to_the_module_that_takes_it(ran: Callable[[str], tuple[Any, Ask]]) -> None:

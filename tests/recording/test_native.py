@@ -33,7 +33,7 @@ FEATURES = (
 ROWS = (
     "SELECT thread_id IN (SELECT max(thread_id) FROM python.steps) AS main, step, module, class,"
     " root, stage, depth, recomputed, training, failed, duration_ns IS NULL AS is_open,"
-    " count(*) AS n FROM python.torch_trace GROUP BY ALL ORDER BY ALL"
+    " count(*) AS n FROM python.torch_trace WHERE stage <> 'backward' GROUP BY ALL ORDER BY ALL"
 )
 
 
@@ -106,8 +106,7 @@ layout = tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE)
 given = dict(
     function=call, original=call, is_direct=False, layout=layout,
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(), known={},
-    hooked={}, hook=print, state_of_thread=lambda: None, sample=print, note_failure=print,
-    fault=print,
+    state_of_thread=lambda: None, sample=print, note_failure=print, fault=print,
 )
 
 def refused(**other):
@@ -171,7 +170,7 @@ ring = memoryview(bytearray(HEADER_SIZE + 64 * 64))
 IN_C.install(
     function=call, original=lambda self: "by C", is_direct=False,
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
-    ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)}, hooked={}, hook=print,
+    ring=ring, words=Words(4), now=Moment(), known={id(module): bytes(12)},
     state_of_thread=lambda: state, sample=lambda: None, note_failure=print, fault=print,
 )
 IN_C.run(is_on=True)
@@ -194,11 +193,14 @@ from probing.tables import TORCH_TRACE
 class State(IN_C.Thread):
     __slots__ = ()
 
+class Tensor:
+    grad_fn = object()
+
 class Module:
     def forward(self):
         if sys.argv[1] == "failed":
             raise ValueError
-        return object()
+        return Tensor()
 
 def call(self):
     return "by Python"
@@ -218,13 +220,22 @@ given = dict(
     function=call, original=Module.forward, is_direct=False,
     layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
     ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
-    known={id(module): bytes(12)}, hooked={id(module): 1}, hook=lambda *args: None,
+    known={id(module): bytes(12)},
     state_of_thread=lambda: state, sample=lambda: None, note_failure=failed,
     fault=lambda: faults.append(1),
 )
-if sys.argv[1] != "failed":
+hooking = dict(
+    tensor=Tensor, hook=lambda gradient, place=None: None, hooked={},
+    make=lambda key: IN_C.Hooked(bytes(12), "0:name"), carrier=object, is_mode_on=lambda: False,
+    without_modes=print, fault=lambda: faults.append(1),
+)
+if sys.argv[1] in hooking:
+    hooking[sys.argv[1]] = interrupt
+elif sys.argv[1] != "failed":
     given[sys.argv[1]] = interrupt
 IN_C.install(**given)
+IN_C.hook_backward(**hooking)
+IN_C.run_backward(is_on=True)
 IN_C.run(is_on=True)
 before = sys.getrefcount(module), sys.getrefcount(state)
 try:
@@ -243,7 +254,9 @@ IN_C.uninstall()
     ("place", "context", "told"),
     [
         ("sample", "None", "[('KeyboardInterrupt', 1, 4)]"),
-        ("hook", "None", "[('KeyboardInterrupt', 1, 4)]"),
+        ("make", "None", "[('KeyboardInterrupt', 1, 4)]"),
+        ("carrier", "None", "[('KeyboardInterrupt', 1, 4)]"),
+        ("is_mode_on", "None", "[('KeyboardInterrupt', 1, 4)]"),
         ("failed", "ValueError()", "[('ValueError', 1, 4)]"),
         ("state_of_thread", "None", "[]"),
     ],

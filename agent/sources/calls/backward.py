@@ -166,7 +166,7 @@ class BackwardPasses:
             if self._timer is not None:
                 self._timer.entered(begun.word, thread.root_ids, DEVICE_BACKWARD, 0)
         recording.spent_ns += time.perf_counter_ns() - entered
-        thread.floor = len(thread.backward)
+        thread.floor = self._modules.count(thread)
         thread.passes += 1
 
     def _begin_counted(

@@ -1,7 +1,8 @@
 """Keeps what recording costs within its share of a step.
 
 Rules of this file: runs in the training thread, between two steps, and only now and then: then the
-rows of the last step are read back. What is left out of the record is always known by name.
+rows of the last step are read back. What is left out of the record is always known by name. Where
+the C part records, nothing is: then all that is done here is to write down what it has cost.
 
 Caches decide what recording costs: between two module calls, the training's own work drives ours
 out of them, and the same code takes several times what it takes in a loop. So all is timed where it
@@ -35,7 +36,7 @@ _CALL_PER_ROW_IN_C = 4.0
 _CALL_PER_EXIT = 1.5
 """It costs so many times what the wrapper does from the module's return on, where the caches have
 forgotten both: 1.2 to 1.9 were measured. Where they have not, it is the loop that counts."""
-_AROUND_HOOKS = 1.3
+_AROUND_HOOKS, _AROUND_HOOKS_IN_C = 1.3, 2.0
 """Hooks cost a step so many times what their own clock says (`tests.benchmarks hooks`)."""
 _NEW = 0.5
 """What the last step counts for in a mean cost."""
@@ -82,13 +83,10 @@ class Budget:
         backward: ModuleBackward,
         overhead: RingWriter,
         share: float,
-        *,
-        in_c: Any = None,
     ) -> None:
         """Begin without any module's backward pass.
 
         Args:
-            in_c: The C part, where it records the module calls.
             overhead: The ring of probing.overhead.
             share: The part of a step that recording may cost, 0.01 being one percent.
         """
@@ -98,11 +96,11 @@ class Budget:
         self.thinned: tuple[str, ...] = ()
         self.calls_ns = self.hooks_ns = self.rest_ns = 0.0
         self._backward_calls = self._spent_ns = self._rest_ns = 0
+        self._in_c = (0, 0, 0, 0)  # what the C part has counted so far
         self._exits = self._exits_ns = 0
         self._rests: deque[int] = deque(maxlen=_EVERY)  # of the steps since the last plan
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
-        self._in_c = in_c
         self._overhead = overhead
         self._closing_at = overhead.places_of(*_CLOSING)
         self._recording = recording
@@ -118,8 +116,9 @@ class Budget:
         """A training step has ended, whose rows lie between two words."""
         self._learn_costs()
         self._write(first, last, took_ns)
-        self._steps += 1
-        self._choose(first, last, took_ns)
+        if self._backward.in_c is None:
+            self._steps += 1
+            self._choose(first, last, took_ns)
 
     def _learn_costs(self) -> None:
         """See what the clocks have added up since the last step."""
@@ -127,6 +126,9 @@ class Budget:
         rest, self._rest_ns = recording.spent_ns - self._rest_ns, recording.spent_ns
         self.rest_ns = rest
         self._rests.append(rest)
+        if backward.in_c is not None:
+            self._learn_hooks_in_c(backward.in_c)
+            return
         spent, self._spent_ns = backward.spent_ns - self._spent_ns, backward.spent_ns
         self.hooks_ns = _AROUND_HOOKS * spent
         if self._backward_calls:
@@ -138,13 +140,21 @@ class Budget:
             self.row_ns += (each - self.row_ns) * (1.0 if is_first else _NEW)
             self._exits, self._exits_ns = backward.exits, backward.exits_ns
         if not self.row_ns:
-            self.row_ns = self._least_row_ns = self._first_row_ns()
+            self.row_ns = self._least_row_ns = _ROW_PER_LOOP * _time_of_a_loop()
 
-    def _first_row_ns(self) -> float:
-        """What a recorded call is taken to cost before the first is timed; in C, for good."""
-        if self._in_c is not None:
-            return float(_CALL_PER_ROW_IN_C * self._in_c.row_cost())
-        return _ROW_PER_LOOP * _time_of_a_loop()
+    def _learn_hooks_in_c(self, in_c: Any) -> None:
+        """See what the C part has done since the last step: every module is hooked."""
+        self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
+        costs = in_c.backward_costs()
+        rows, hooks, timed, ns = (
+            now - before for now, before in zip(costs, self._in_c, strict=True)
+        )
+        if timed:
+            each = _AROUND_HOOKS_IN_C * ns / timed
+            self.hook_ns += (each - self.hook_ns) * (_NEW if self.hook_ns else 1.0)
+        self._in_c, self._backward_calls = costs, rows
+        self.hooks_ns = hooks * self.hook_ns
+        self.hooked = len(self._backward.hooked)
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
         """Write down what the step has cost."""
@@ -175,7 +185,7 @@ class Budget:
         if self._is_sample:
             self._names.leave_out([])
             hooked = {key: self._make(key) for key in self._hookable()}
-        elif self._steps == self._next_plan - 2 and self._in_c is None:
+        elif self._steps == self._next_plan - 2:
             hooked = dict.fromkeys(self._hookable(), self._backward.timed) | self._chosen
         else:
             hooked = self._chosen

@@ -11,6 +11,9 @@ A hook costs far more than its own instructions, which autograd's work has drive
 caches: the fewer, the better. torch's own ``Tensor.register_hook`` makes
 a dictionary and a handle for each tensor. What is done here instead is what it does inside: one
 dictionary per module, made once, is handed to each node (``_register_hook_dict``).
+
+Where the C part records calls, it does all of this as well, for every module; what stands here in
+Python writes the same rows, for an installation without it.
 """
 
 from __future__ import annotations
@@ -18,23 +21,22 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....ring.format import DONE, HEADER_SIZE
 from ....safety.guard import Guard
 from ..memory.sampler import MemorySampler
 from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
-from ..torch_types import Node
 from . import dynamo
 from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
+from .graph_nodes import nodes_of, sequence_nr
+from .module_names import ModuleNames
 
 Hook = Callable[[Any], None]
 
 _SPARE_CARRIERS = 8
 _MOST_BEGUN = 4096
-_MOST_TENSORS = 4
-"""How many of a module's outputs, and of its inputs, are looked at."""
 
 
 class Hooked:
@@ -87,8 +89,10 @@ class ModuleBackward:
     """Hooks the graphs that modules make.
 
     Attributes:
-        hooked: By ``id(module)``: the modules whose graphs are hooked now.
-        spent_ns: What hooking and the hooks have taken so far, by their own clocks.
+        hooked: By ``id(module)``: the modules whose graphs are hooked now. C adds each one that it
+            meets; None for one whose backward is the whole pass.
+        in_c: The C part, once graphs are hooked by it.
+        spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
         timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
             the wrapper does once the module has returned, for the rest could not be timed without
             another look at the clock in every call.
@@ -96,17 +100,23 @@ class ModuleBackward:
         exits_ns: How long those took, together.
     """
 
-    def __init__(self, recording: Recording, memory: MemorySampler) -> None:
-        self.hooked: dict[int, Hooked] = {}
+    def __init__(self, recording: Recording, memory: MemorySampler, names: ModuleNames) -> None:
+        self.hooked: dict[int, Any] = {}
+        self.in_c: Any = None
         self.spent_ns = 0
         self.timed = Hooked(b"", "")
         self.exits = self.exits_ns = 0
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._memory = memory
+        self._names = names
         self._carriers = _Carriers()
         self._is_on = False
         self._timer: DeviceTimes | None = None
+        # A mode of torch would see what is asked of a tensor; not every torch can tell.
+        core = self._torch._C
+        self._is_mode_on = getattr(core, "_is_torch_function_mode_enabled", lambda: False)
+        self._unseen: Any = core.DisableTorchFunction
         # Made in a thread of no dispatch modes, which would see it being made.
         self._spare = [self._make_carrier() for _ in range(_SPARE_CARRIERS)]
         self._elsewhere: list[list[_Open]] = []  # of the threads that work for a pass of another
@@ -115,27 +125,65 @@ class ModuleBackward:
     def start(self) -> None:
         """Hook from now on."""
         hooks: tuple[Any, ...] = self._make_hooks(Hooked(b"", ""))
-        dynamo.leave_out_with_calls([hook.__code__ for hook in hooks])
+        called: tuple[Any, ...] = (self._make_met, self._take_carrier, self._attach_unseen)
+        dynamo.leave_out_with_calls([hook.__code__ for hook in (*hooks, *called)])
         self._is_on = True
+        if self.in_c is not None:
+            self.in_c.run_backward(is_on=True)
 
     def stop(self) -> None:
         """Hook no more; hooks that are in place do nothing."""
         self._is_on = False
+        if self.in_c is not None:
+            self.in_c.run_backward(is_on=False)
         self.hooked.clear()
+
+    def hand_to_c(self, in_c: Any) -> None:
+        """Have graphs hooked by the C part, which records the calls, from now on."""
+        self.in_c = in_c
+        in_c.hook_backward(
+            tensor=self._torch.Tensor,
+            hook=_hook_for_compilers,
+            hooked=self.hooked,
+            make=self._make_met,
+            carrier=self._take_carrier,
+            is_mode_on=self._is_mode_on,
+            without_modes=self._attach_unseen,
+            fault=self.guard.fault,
+        )
+        in_c.run_backward(is_on=self._is_on)
+        self.time_by(self._timer)
+
+    def met(self, module: int) -> None:
+        """The wrapper records calls of a module by itself, past the C part, which hooks all."""
+        if self.in_c is not None and module not in self.hooked:
+            self.hooked[module] = self._make_met(module)
+
+    def met_all(self) -> None:
+        """The same of every module, while the device is timed: then all calls are the wrapper's."""
+        if self.in_c is not None and self._timer is not None:
+            for module in list(self._names.known):
+                self.met(module)
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have passes timed on the device from now on, or no more."""
         self._timer = timer
+        if self.in_c is not None:
+            entered, left = (None, None) if timer is None else (timer.entered, timer.left)
+            self.in_c.time_backward(entered, left)
+            self.met_all()
 
-    def make(self, ids: bytes, path: str) -> Hooked:
+    def make(self, ids: bytes, path: str) -> Any:
         """A module that can be put into `hooked`."""
+        if self.in_c is not None:
+            return self.in_c.Hooked(ids, path)
         hooked = Hooked(ids, path)
         hooked.starts[0], hooked.ends[0] = self._make_hooks(hooked)
         return hooked
 
     def attach(  # noqa: PLR0917 - called at every hooked call
         self,
-        hooked: Hooked,
+        hooked: Any,
         args: tuple[object, ...],
         kwargs: dict[str, object],
         result: object,
@@ -151,33 +199,63 @@ class ModuleBackward:
         if hooked is self.timed:
             self.exits += 1
             self.exits_ns += start - returned_ns
-            return
-        outputs = self._nodes(result)
+        elif self._is_mode_on():
+            self._attach_unseen(hooked, args, kwargs, result, depth)
+        elif self.in_c is not None:
+            self.in_c.attach(hooked, args, kwargs, result, depth)
+        else:
+            self._attach(hooked, args, kwargs, result, depth)
+            self.spent_ns += time.perf_counter_ns() - start
+
+    def _attach_unseen(
+        self,
+        hooked: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
+        depth: int,
+    ) -> None:
+        """The same, while modes of torch would see it."""
+        with self._unseen():
+            attach = self._attach if self.in_c is None else self.in_c.attach
+            attach(hooked, args, kwargs, result, depth)
+
+    def _attach(
+        self,
+        hooked: Hooked,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
+        depth: int,
+    ) -> None:
+        """The same, in Python."""
+        outputs = nodes_of(result, self._torch.Tensor)
         if not outputs:
             return
         carriers = self._carriers
         carrier, begun = carriers.tensor, carriers.begun
         if carrier is None:
-            carrier = self._spare.pop() if self._spare else self._make_carrier()
-            carriers.tensor = carrier
+            carrier = carriers.tensor = self._take_carrier()
         if len(begun) > _MOST_BEGUN:
             begun.clear()
         hooked.depth = depth
         carrier._backward_hooks = hooked.starts
         for node in outputs:
             node._register_hook_dict(carrier)
-        inputs = self._nodes(args) or self._nodes(kwargs)
+        inputs = nodes_of(args, self._torch.Tensor) or nodes_of(kwargs, self._torch.Tensor)
         if inputs:
             # The last that the pass comes to: the first that was made.
-            last = min(inputs, key=_sequence_nr) if len(inputs) > 1 else inputs[0]
+            last = min(inputs, key=sequence_nr) if len(inputs) > 1 else inputs[0]
             if last not in outputs and last._sequence_nr() not in begun:
                 carrier._backward_hooks = hooked.ends
                 last._register_hook_dict(carrier)
         begun.update([node._sequence_nr() for node in outputs])
-        self.spent_ns += time.perf_counter_ns() - start
 
     def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
         """A pass has ended, and with it whatever it had begun."""
+        if self.in_c is not None:
+            self.in_c.close_backward(thread, floor, is_outermost)
+            return
         if not (self.hooked or thread.backward or self._elsewhere):
             return
         now = time.perf_counter_ns()
@@ -190,33 +268,28 @@ class ModuleBackward:
 
     def innermost(self, thread: ThreadState) -> bytes | None:
         """The numbers of the innermost module whose backward pass is under way; None without."""
+        if self.in_c is not None:
+            ids: bytes | None = self.in_c.backward_inside(thread)
+            return ids
         stacks = [thread.backward[thread.floor :], *reversed(self._elsewhere)]
         return next((stack[-1].hooked.ids for stack in stacks if stack), None)
 
-    def _nodes(self, value: Any) -> list[Any]:
-        """The nodes of the first few tensors in what a module was given or gave."""
-        if type(value) is self._torch.Tensor:
-            node = value.grad_fn
-            return [] if node is None else [node]
-        found: list[Any] = []
-        self._collect(value, found, levels=2)
-        return found
+    def count(self, thread: ThreadState) -> int:
+        """How many modules' backward passes are under way in a thread."""
+        if self.in_c is not None:
+            return int(self.in_c.backward_count(thread))
+        return len(thread.backward)
 
-    def _collect(self, value: object, found: list[object], *, levels: int) -> None:
-        """Add the nodes of the tensors in a container, or in those within it."""
-        values: Iterable[Any] = ()
-        if isinstance(value, tuple | list):
-            values = value
-        elif isinstance(value, dict):
-            values = value.values()
-        for item in values:
-            if len(found) == _MOST_TENSORS:
-                break
-            if type(item) is self._torch.Tensor:
-                if item.grad_fn is not None:
-                    found.append(item.grad_fn)
-            elif levels > 1:
-                self._collect(item, found, levels=levels - 1)
+    def _make_met(self, key: int) -> Any:
+        """What hooks a module that the C part has met; None where the whole pass is its."""
+        ids = self._names.known.get(key)
+        if not ids or ids in self._names.with_parameters:
+            return None
+        return self.make(ids, self._names.place_of(key))
+
+    def _take_carrier(self) -> Any:
+        """What a thread hands hooks to nodes by."""
+        return self._spare.pop() if self._spare else self._make_carrier()
 
     def _make_carrier(self) -> Any:
         """A tensor that nothing is computed with."""
@@ -304,7 +377,8 @@ class ModuleBackward:
         self.spent_ns += time.perf_counter_ns() - now
 
 
-def _sequence_nr(node: Node) -> int:
-    """When a node was made."""
-    number: int = node._sequence_nr()
-    return number
+def _hook_for_compilers(_gradient: object, _place: object = None) -> None:
+    """What a hook of the C part is to whoever compiles a backward pass: nothing.
+
+    C runs in its place; a pass that is compiled as a whole is one row, as a compiled module is.
+    """

@@ -40,7 +40,7 @@ class ModuleNames:
         with_parameters: The numbers of roots that have parameters.
         on_change: Called when what is known of a module is no longer what it was.
         owners: By ``id(module)``: the root of a module that is called past the root's own call.
-        on_forget: Called with the identity of a module that has died.
+        on_forget: Called with the identity of a module that has died, or goes by another name.
         guard: Counts what fails as a module dies, which Python would print.
     """
 
@@ -140,10 +140,12 @@ class ModuleNames:
         self._references[key] = reference
         self.paths[key] = name
         self._left_out.pop(key, None)
-        is_new = key not in self.known
+        before = self.known.get(key)
         self.known[key] = packed
-        if not is_new:
+        if before is not None:
             self.on_change()
+            if before != packed:
+                self.on_forget(key)  # whatever was made with its old name
         return packed
 
     def _forget(self, reference: _Reference) -> None:

@@ -152,8 +152,6 @@ class ModuleCalls:
                 words=trace.words,
                 now=self._recording.now,
                 known=self._names.known,
-                hooked=self._backward.hooked,
-                hook=self._backward.attach,
                 state_of_thread=lambda: threads.state,
                 sample=self._memory.sample,
                 note_failure=self._failed_in_c,
@@ -164,6 +162,7 @@ class ModuleCalls:
         else:
             self._has_handed = True
             self._names.on_change = self._in_c.changed
+            self._backward.hand_to_c(self._in_c)
             self._in_c.run(is_on=True)
 
     def _failed_in_c(self, depth: int, word: int, start: int) -> None:
@@ -180,7 +179,7 @@ class ModuleCalls:
             self._note_failure,
             self.guard.run,
             self._fault,
-            self._names.learn_inside,
+            self._learn_inside,
             self._backward.attach,
             self._memory.sample,
             self._recording.trace.still_holds,
@@ -205,7 +204,7 @@ class ModuleCalls:
         moment = recording.now
         hooked, hook = self._backward.hooked, self._backward.attach
         fault, enter_root, leave_root = self._fault, self._enter_root, self._leave_root
-        learn_inside, run, fail = self._names.learn_inside, self.guard.run, self._note_failure
+        learn_inside, run, fail = self._learn_inside, self.guard.run, self._note_failure
         next_word, slot_mask, slot_scale = trace.next_word, trace.slot_mask, trace.slot_scale
         buffer, close_at = trace.buffer, trace.layout.close_offset
         still_holds, lap_ns = trace.still_holds, trace.lap_ns
@@ -300,9 +299,11 @@ class ModuleCalls:
         ids = self._names.known.get(id(module))
         if ids is None:
             ids = self._names.learn_call(module)
+            self._backward.met_all()
             self._recording.roots.add(self._names.root_of(module))
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
+        self._backward.met(id(module))
         thread.root = module
         thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
@@ -322,6 +323,12 @@ class ModuleCalls:
             if self._recording.observation is not None:
                 self._recording.observation.root_called(module, self._recording.step)
         self._recording.spent_ns += time.perf_counter_ns() - start
+        return ids
+
+    def _learn_inside(self, module: Module, root: Module) -> bytes:
+        """Name a module that was met inside of a root."""
+        ids = self._names.learn_inside(module, root)
+        self._backward.met(id(module))
         return ids
 
     def _called(self, module: Module, ids: bytes, samples: int | None) -> RootCall:

@@ -84,11 +84,8 @@ class ThreadState(Thread):
     """What one thread is in the middle of.
 
     Attributes:
-        depth: Module calls it is inside of.
         recomputing: Whether it runs forward code inside a backward pass.
         root: The outermost module being called.
-        facts: By depth, up to `MAX_DEPTH`: thread, stage, depth, both flags and no closing
-            columns, packed.
         is_agents: Whether it is one of the agent's own threads, whose calls are no progress.
         is_apart: Whether it works on a copy of the model, and is to leave no record.
         is_evaluating: Whether it is inside a call of a root that is evaluation.
@@ -98,11 +95,9 @@ class ThreadState(Thread):
         session: The recording session in which it has been let in; 0 before the first.
         root_ids: The numbers of the last root with parameters that it called, packed.
         spans: Spans of the script that it is inside of.
-        passes: Backward passes that it is inside of.
-        backward: The modules whose backward pass is under way in it, the outermost first.
-        floor: How many of those belong to passes around the innermost one.
+        backward: The modules whose backward pass is under way in it, the outermost first; C keeps
+            those of its own.
         fresh: How many of those have begun since one ended.
-        backward_facts: As `facts`, of rows of the backward pass.
         collective_facts: The thread and what follows it in an opened row of a collective, packed:
             of one that is waited for at once, and of an asynchronous one.
     """
@@ -110,9 +105,7 @@ class ThreadState(Thread):
     __slots__ = (
         "_all_facts",
         "backward",
-        "backward_facts",
         "collective_facts",
-        "floor",
         "fresh",
         "is_agents",
         "is_apart",
@@ -120,7 +113,6 @@ class ThreadState(Thread):
         "is_in_collective",
         "native_id",
         "optimizing",
-        "passes",
         "recomputing",
         "root",
         "root_ids",

@@ -45,8 +45,8 @@ def _cost(report: StatusReport) -> str:
     if report.share <= limit:
         return f"{cost}, within {words} {basis}"
     return (
-        f"{cost}, more than {words} {basis}: only module calls can be left out, and in steps so"
-        " short what is done once in each takes more than that by itself"
+        f"{cost}, more than {words} {basis}: in steps so short, what is not left out of the record"
+        " takes more than that"
     )
 
 

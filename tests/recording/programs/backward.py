@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 PLAIN_CALL = nn.Module._wrapped_call_impl
@@ -205,6 +206,44 @@ def user_hooks() -> tuple[nn.Module, Callable[[nn.Module], None]]:
 def compiled() -> tuple[nn.Module, Callable[[nn.Module], None]]:
     def run(model: nn.Module) -> None:
         torch.compile(model, backend="aot_eager")(example()).sum().backward()
+
+    return Layers(), run
+
+
+def compiled_backward() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """The backward pass is compiled as a whole, and nothing of ours breaks its graph."""
+    from torch._dynamo import compiled_autograd, utils
+
+    def run(model: nn.Module) -> None:
+        with compiled_autograd._enable(torch.compile(backend="eager")):
+            model(example()).square().sum().backward()
+        assert not utils.counters["graph_break"]
+        assert utils.counters["compiled_autograd"]["captures"] > 0
+
+    return Layers(), run
+
+
+class _Mode(TorchFunctionMode):
+    """Sees what is asked of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def watched() -> tuple[nn.Module, Callable[[nn.Module], None]]:
+    """A mode of torch sees no node being asked for."""
+
+    def run(model: nn.Module) -> None:
+        with _Mode() as mode:
+            out = model(example())
+        assert len(mode.seen) > 2
+        assert not [name for name in mode.seen if "grad_fn" in name or "_backward_hooks" in name]
+        out.square().sum().backward()
 
     return Layers(), run
 

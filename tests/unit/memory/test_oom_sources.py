@@ -83,14 +83,9 @@ class Watched:
         self.recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
         self.recording.training_thread = self.recording.threads.state.native_id
         sampler = MemorySampler(accelerator)
-        backward = ModuleBackward(self.recording, sampler)
-        self.ooms = Ooms(
-            self.recording,
-            ModuleNames(names, self.recording.models),
-            backward,
-            accelerator,
-            OomRings(*rings),
-        )
+        modules = ModuleNames(names, self.recording.models)
+        backward = ModuleBackward(self.recording, sampler, modules)
+        self.ooms = Ooms(self.recording, modules, backward, accelerator, OomRings(*rings))
         self.ooms.start()
 
     def fail(self) -> None:

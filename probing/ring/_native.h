@@ -1,0 +1,188 @@
+/* What the files of the C part share: rows, the state of a moment and of a thread, and ways into
+ * Python.
+ *
+ * Rules of this file: nothing in it is seen outside of the C part. All of it is used under the
+ * interpreter lock. */
+
+#ifndef PROBING_NATIVE_H
+#define PROBING_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+#include <time.h>
+
+#define HEADER_SIZE 16384
+#define MAX_DEPTH 255
+#define DONE 1
+#define FACTS_SIZE 24 /* the thread's part of a row, down to the columns that close it */
+#define IDS_SIZE 12
+
+/* A row of python.torch_trace; `install` compares it with the layout that Python declares. */
+typedef struct {
+    uint64_t begin;
+    int64_t start_ns;
+    uint32_t step;
+    uint8_t ids[IDS_SIZE];
+    uint32_t thread_id;
+    uint8_t stage, depth, recomputed, training;
+    int64_t duration_ns;
+    int64_t allocated_bytes;
+    uint64_t end;
+} Row;
+
+_Static_assert(sizeof(Row) == 64, "a row has no holes");
+_Static_assert(offsetof(Row, end) - offsetof(Row, thread_id) == FACTS_SIZE, "nor have its facts");
+
+/* Gives rows their numbers: "words", each four more than the last. */
+typedef struct {
+    PyObject_HEAD
+    uint64_t next;
+} Words;
+
+/* What is the same for all calls of a moment. */
+typedef struct {
+    PyObject_HEAD
+    long long step;
+    long long due_ns;
+    long long bytes;
+} Moment;
+
+/* A module whose backward pass is under way. */
+typedef struct {
+    struct Place *place;
+    uint64_t word;
+    uint64_t installed;
+    int64_t start_ns;
+} Open;
+
+/* What one thread is in the middle of: the part of it that rows need. */
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t depth;
+    PyObject *facts; /* by depth: FACTS_SIZE bytes each */
+    Py_ssize_t passes, floor;
+    PyObject *backward_facts; /* the same, of rows of the backward pass */
+    PyObject *carrier;        /* by which hooks are handed to nodes */
+    uint64_t *begun;          /* numbers of nodes at which the backward of a module begins */
+    Open *open;               /* modules whose backward pass is under way, the outermost first */
+    Py_ssize_t count, room;   /* of those */
+    Py_ssize_t fresh;         /* how many of them have begun since one ended */
+} Thread;
+
+/* What a recording has given to the C part. */
+typedef struct {
+    PyObject *function;    /* what stands in for Module.__call__ */
+    PyObject *original;    /* torch's own; kept, for calls that outlast the recording */
+    PyObject *known;       /* dict: id(module) -> bytes */
+    PyObject *state_of_thread;
+    PyObject *sample, *failed, *fault;
+    Words *words;
+    Moment *now;
+    Py_buffer ring;
+    uint64_t slot_mask;    /* of row numbers */
+    uint64_t installed;    /* how often; 0: never. Calls under way know theirs */
+    int is_installed;
+    int is_direct;         /* torch's own is what we can do ourselves */
+    vectorcallfunc python; /* the function as it is without us */
+} Hot;
+
+extern Hot hot;
+extern PyTypeObject *thread_type;
+
+static inline int64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline Row *row_of(uint64_t word)
+{
+    return (Row *)((char *)hot.ring.buf + HEADER_SIZE) + ((word >> 2) & hot.slot_mask);
+}
+
+static inline uint64_t next_word(void)
+{
+    uint64_t word = hot.words->next;
+    hot.words->next = word + 4;
+    return word;
+}
+
+/* Writes a row whose end is open. */
+static inline void open_row(uint64_t word, int64_t start, const uint8_t *ids, const char *facts)
+{
+    Row *row = row_of(word);
+    __atomic_store_n(&row->begin, word, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    row->start_ns = start;
+    row->step = (uint32_t)hot.now->step;
+    memcpy(row->ids, ids, sizeof row->ids);
+    memcpy(&row->thread_id, facts, FACTS_SIZE);
+    __atomic_store_n(&row->end, word, __ATOMIC_RELEASE);
+}
+
+/* Completes it, unless another one has come in its place. */
+static inline void close_row(uint64_t word, int64_t took)
+{
+    Row *row = row_of(word);
+    if (row->begin != word)
+        return;
+    row->duration_ns = took;
+    row->allocated_bytes = hot.now->bytes;
+    __atomic_store_n(&row->end, word + DONE, __ATOMIC_RELEASE);
+}
+
+/* Whether the recording in which a call has begun still goes on; else its ring is not mapped. */
+static inline int goes_on(uint64_t installed)
+{
+    return hot.installed == installed && hot.is_installed;
+}
+
+/* Whether what is raised is no fault of ours but meant for the program: Ctrl-C, in most cases. */
+static inline int is_interrupt(void)
+{
+    return !PyErr_ExceptionMatches(PyExc_Exception);
+}
+
+/* A thread's facts for calls of a depth; NULL where they are not as they should be. */
+static inline const char *facts_at(PyObject *facts, Py_ssize_t depth)
+{
+    if (facts == NULL || !PyList_CheckExact(facts) || PyList_GET_SIZE(facts) != MAX_DEPTH + 1)
+        return NULL;
+    PyObject *found = PyList_GET_ITEM(facts, depth < MAX_DEPTH ? depth : MAX_DEPTH);
+    if (!PyBytes_CheckExact(found) || PyBytes_GET_SIZE(found) != FACTS_SIZE)
+        return NULL;
+    return PyBytes_AS_STRING(found);
+}
+
+/* What _native.c offers. */
+int handle(PyObject *callable, PyObject *const *args, size_t count, int again);
+int note_fault_by(PyObject *fault);
+int take_sample(void);
+int pack_arguments(
+    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject **rest, PyObject **named);
+Thread *find_thread(PyThreadState *state);
+
+/* What _backward.c offers. */
+extern PyMethodDef backward_functions[];
+int add_backward_types(PyObject *module);
+void leave_backward(void);
+int is_hooking(void);
+int attach_call(
+    PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
+    int64_t now);
+void free_open(Thread *thread);
+
+/* What _cut_files.c offers. */
+extern const char protect_doc[], unprotect_doc[], cuts_doc[], stand_aside_doc[], stand_before_doc[];
+PyObject *protect(PyObject *module, PyObject *args);
+PyObject *unprotect(PyObject *module, PyObject *address);
+PyObject *cuts(PyObject *module, PyObject *address);
+PyObject *stand_aside(PyObject *module, PyObject *ignored);
+PyObject *stand_before(PyObject *module, PyObject *ignored);
+
+#endif
