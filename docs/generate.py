@@ -24,7 +24,8 @@ import click
 from markdown_parts import anchor, docstring, first_paragraph, first_sentence, grid, page, prose
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
-from probing.cli.group import probing as cli
+from probing.cli.command import examples_of, usage_path
+from probing.cli.group import TASKS, probing as cli
 from probing.cli.render.process.catalog import sql_type
 from probing.diagnosis.doctor.against import AGAINST_RULES
 from probing.diagnosis.doctor.examine import ALL_RULES
@@ -54,7 +55,7 @@ _TABLES_INTRO = (
 )
 _COMMON_FROM = 5  # as many tables share a column before it is explained apart from them
 _COMMON_INTRO = "Each table names which of these it has."
-_TARGET_OPTIONS = 5  # the first of those of `probing`: whom to ask, and how
+_TARGET_OPTIONS = 8  # the first of those of `probing`: whom to ask, and how
 _CLI_COMMON = "Every command but {} takes these, too, before or behind its name; each takes `-h`."
 _CLI_SHARED = "Options of several commands, each of which names those that it has:"
 _HTTP_INTRO = (
@@ -178,7 +179,7 @@ def cli_page() -> str:
     everywhere = _options(contexts[0])
     common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
     parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
-    parts.append(grid(("option", "meaning"), everywhere))
+    parts += [prose(cli.epilog), _tasks(), grid(("option", "meaning"), everywhere)]
     target_options = {*everywhere[:_TARGET_OPTIONS]}
     without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
     parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]
@@ -189,9 +190,20 @@ def cli_page() -> str:
         rows = _options(context)
         own = [row for row in rows if row not in everywhere and row not in common]
         parts += [grid(("option", "meaning"), own)] if own else []
+        examples = "\n".join(examples_of(context))
+        parts += [f"```text\n{examples}\n```"] if examples else []
         shared = ", ".join(row[0] for row in rows if row in common)
         parts += [f"Common: {shared}."] if shared else []
     return page([*parts, _WHICH_ERROR])
+
+
+def _tasks() -> str:
+    """The commands by what they are for."""
+    links = (
+        (task, ", ".join(f"[`{name}`](#{anchor(f'probing {name}')})" for name in commands))
+        for task, commands in TASKS.items()
+    )
+    return grid(("what for", "commands"), links)
 
 
 def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
@@ -212,7 +224,7 @@ def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
 
 def _usage(context: click.Context) -> str:
     """The usage line."""
-    words = (context.command_path, *context.command.collect_usage_pieces(context))
+    words = (usage_path(context), *context.command.collect_usage_pieces(context))
     return f"```text\n{' '.join(words)}\n```"
 
 

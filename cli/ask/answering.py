@@ -23,6 +23,8 @@ from .feed import Feed
 from .output import write_file
 from .time_limit import within
 
+_PLAN = ["explain_key", "explain_value"]
+"""The columns of the answer to EXPLAIN: a drawing of many lines."""
 _GRACE_S = 2.0
 """How long beyond its limit one process may take to say that its statement has ended."""
 
@@ -110,6 +112,9 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
     """The table of the first rows, and how many there are beside them."""
     from ..render.table import Heading, render_table
 
+    if schema.names == _PLAN:
+        plans = (value for batch in batches for value in batch.column(1).to_pylist())
+        return "".join(f"{plan}\n" for plan in plans)
     kept: list[list[str | None]] = []
     total = 0
     for batch in batches:
@@ -128,6 +133,6 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
         width=screen.width,
         color=screen.color,
         more_rows=total - len(kept),
-        all_by="--max-rows 0",
+        all_by="-n 0",
     )
     return f"{table}\n"

@@ -10,15 +10,17 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..ask.asking import Replies, show, tell_notes
+from ..command import AskCommand
+from ..options import style_option
 from ..render.process.stacks import render_backtrace, render_folded
-from ..target import Target, asked_target, style_option, target_options
+from ..target import Target, asked_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import Backtrace
 
 
-@click.command("backtrace")
+@click.command("backtrace", cls=AskCommand)
 @target_options
 @click.option("--native", is_flag=True, help="Show C functions, too; this pauses the process.")
 @click.option("--locals", "with_locals", is_flag=True, help="Show local variables.")

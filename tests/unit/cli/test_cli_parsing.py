@@ -164,9 +164,9 @@ def test_time_limit_must_be_positive(limit: str) -> None:
 def test_text_may_begin_with_dashes() -> None:
     """SQL that opens with a comment is no option, with options before it and after it."""
     sql = "-- slowest\nSELECT 1"
-    _, command = parse("4242", "query", "--format", "csv", sql, "--max-rows", "3")
+    _, command = parse("4242", "query", "--format", "csv", sql, "-n", "3")
     assert command.params["sql"] == sql
-    assert (command.params["given"], command.params["max_rows"]) == ("csv", 3)
+    assert (command.params["given"], command.params["limit"]) == ("csv", 3)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_run_leaves_the_script_its_arguments(
     ("given", "output", "is_terminal", "chosen"),
     [
         (None, None, True, "table"),
-        (None, None, False, "jsonl"),
+        (None, None, False, "table"),
         ("csv", None, True, "csv"),
         ("arrow", None, False, "arrow"),
         (None, "a.PARQUET", True, "parquet"),
