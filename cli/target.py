@@ -168,7 +168,10 @@ def attach_option(function: F) -> F:
 
 def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[str, ...]) -> None:
     target = Target.of(ctx)
-    ctx.obj = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
+    ctx.obj = target = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
+    if target.endpoints and not ctx.resilient_parsing:
+        words = target.endpoints
+        terminal.ways.asked = shlex.quote(words[0]) if len(words) == 1 else target.words
 
 
 def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:

@@ -53,6 +53,7 @@ class Ways:
         color: ``auto``, ``always`` or ``never``.
         output: The file that takes the place of stdout.
         written: What is to be in it.
+        asked: The words that name whom the command asks, to stand in a hint for ``ENDPOINT``.
     """
 
     verbose: bool = False
@@ -60,6 +61,7 @@ class Ways:
     color: str = "auto"
     output: str | None = None
     written: list[bytes] = field(default_factory=list)
+    asked: str | None = None
 
 
 ways = Ways()
@@ -67,6 +69,7 @@ ways = Ways()
 
 _STAND_INS = "probing-stand-ins"
 _FEWEST_ROWS = 5
+_ANYBODY = "probing ENDPOINT "
 _PLAIN_CHARACTERS = {
     **dict.fromkeys("\u2500\u2550\u2013\u2014", "-"),
     **dict.fromkeys("\u2502\u251c", "|"),
@@ -216,7 +219,10 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
     Args:
         endpoint: Where it happened, when several were asked.
     """
-    _to_stderr(render_error(error, endpoint=endpoint, color=screen(sys.stderr).color))
+    text = render_error(error, endpoint=endpoint, color=screen(sys.stderr).color)
+    if ways.asked is not None:  # a hint is there to be pasted
+        text = text.replace(_ANYBODY, f"probing {escape_controls(ways.asked)} ")
+    _to_stderr(text)
 
 
 def _write(text: str) -> None:

@@ -93,11 +93,21 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Q
     if question.form == "table":
         chunks: Iterator[bytes] = iter([_table(schema, batches, question).encode()])
     else:
-        chunks = _writer(question)(schema, batches)
+        chunks = _writer(question)(schema, _telling_of_none(batches, question.form))
     if question.output is None:
         terminal.write_chunks(chunks)
     else:
         write_file(question.output, chunks)
+
+
+def _telling_of_none(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[pa.RecordBatch]:
+    """The batches; that there is no row is told where the format writes nothing for that."""
+    total = 0
+    for batch in batches:
+        total += batch.num_rows
+        yield batch
+    if not total and form == "jsonl":
+        terminal.note("the answer has no rows")
 
 
 def _writer(question: Question) -> Writer:

@@ -18,6 +18,7 @@ from ..target import Target, asked_target, target_options
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import Backtrace
+    from ..terminal import Screen
 
 
 @click.command("backtrace", cls=AskCommand)
@@ -44,10 +45,12 @@ def command(
 ) -> None:
     """Show the stack of every thread, and what it waits for.
 
-    The main thread comes first. Reads like a Python traceback: outermost frame first, the line
-    being executed last. When the process does not answer, its stacks are read from outside, and
-    the first line says so; of a process that has ended, the last that is known is shown. The
-    format `folded` is the one that flame graph tools read: one line per stack.
+    Reads like a Python traceback: outermost frame first, the line being executed last, and the main
+    thread below the others. Runs of frames of torch and the standard library are one line each,
+    and so are threads without work; -v shows all frames of all threads. When the process does not
+    answer, its stacks are read from outside, and the first line says so; of a process that has
+    ended, the last that is known is shown. The format `folded` is the one that flame graph tools
+    read: one line per stack.
 
     The stacks of several processes are merged: equal ones are shown once, with the ranks that are
     there, the odd ones first. Threads of pools without work are left out of that.
@@ -75,13 +78,17 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
         return process.backtrace(native=native, locals=with_locals)
 
     if style != "folded":
-        return show(target, style, ask, lambda found, _: render_backtrace(found))
+        return show(target, style, ask, _render)
     replies = Replies(target, ask)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         root = () if target.is_single else (reply.endpoint,)
         terminal.write(render_folded(reply.value, root=root))
     return replies.exit_code
+
+
+def _render(found: Backtrace, screen: Screen) -> str:
+    return render_backtrace(found, is_whole=terminal.ways.verbose, color=screen.color)
 
 
 def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:

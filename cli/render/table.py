@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -114,8 +115,18 @@ def render_table(
         lines.append(f"… {plural(more_rows, 'more row')}; {all_by} shows all")
     if drawing.hidden:
         shown = plural(len(drawing.hidden), "more column")
-        lines.append(f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}")
+        words = f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}"
+        lines += _wrapped(words, width)
     return "\n".join(lines)
+
+
+def _wrapped(words: str, width: int | None) -> list[str]:
+    """A line below the table, broken between words."""
+    if width is None:
+        return [words]
+    return textwrap.wrap(
+        words, max(width, _NARROWEST), subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[int]:

@@ -325,7 +325,7 @@ def test_shell_completes(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["4242", "query", "SELECT", "1"], "query takes its text as one argument, and '1' is left"),
-        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing ENDPOINT eval "..."`'),
+        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing 4242 eval "..."`'),
         (["list", "4242"], "list takes no further argument, but '4242' was given."),
         (["localhost", "status"], "a host needs its port, as in localhost:9741"),
         (["node1.example.com", "status"], "a host needs its port, as in node1.example.com:9741"),

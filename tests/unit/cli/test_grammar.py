@@ -187,3 +187,27 @@ def test_every_command_stands_in_one_task() -> None:
     """The help lists each once, by what it is for."""
     names = [name for commands in TASKS.values() for name in commands]
     assert sorted(names) == sorted(set(names)) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        (["999999998"], "999999998"),
+        (["-t", "a b"], "'a b'"),
+        (["-t", "1", "-t", "2"], "-t 1 -t 2"),
+    ],
+)
+def test_a_hint_names_whom_the_command_asks(
+    words: list[str], who: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an error says to type can be pasted: the endpoint stands where it was typed before."""
+    assert run([*words, "tables", "stepz"]) == UsageError.exit_code
+    assert f"`probing {who} tables` lists all tables." in capsys.readouterr().err
+
+
+def test_a_hint_without_an_endpoint_says_where_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody was named, so nobody is made up."""
+    assert run(["stragglers"]) == UsageError.exit_code
+    assert "`probing ENDPOINT stragglers ...`" in capsys.readouterr().err
