@@ -36,7 +36,7 @@ from .actions.pending import Kept
 from .eval.evaluator import Evaluator
 from .eval.stream import sender_of, stream_results
 from .live.encode import encode_live
-from .live.live import live_rows, rows_in_thread
+from .live.live import TAKES_A_WHILE, live_rows, rows_in_thread
 from .live.question import LiveQuestion
 from .on_demand.arming import Arming
 from .on_demand.memory_recording import MemoryRecordings
@@ -273,8 +273,9 @@ class Handlers:
             training=self._agent.training,
             wait_s=_seconds(request, "wait_s"),
             patient=flag(request, "patient"),
+            only_random=flag(request, "only_random"),
         )
-        if question.wait_s is None:
+        if question.wait_s is None and question.table not in TAKES_A_WHILE:
             return self._told_rows(live_rows(question))
         answer = asyncio.wrap_future(rows_in_thread(question))
         try:

@@ -14,9 +14,11 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from .. import __name__ as _PACKAGE  # noqa: N812
+from ..safety import forks
 from .recording.safe_points import AGENT_THREAD_PREFIX
 
-_KEPT_MODULE = f"{_PACKAGE}.agent.forks"
+_KEPT_MODULE = forks.__name__
+_OWNED_MODULE = f"{_PACKAGE}.agent.sources.accelerator.owned"
 _PATIENCE_S = 5.0
 _SERVER_PACKAGES = frozenset(
     {
@@ -139,7 +141,10 @@ def unload() -> None:
 
     What still runs, or is referred to, lives on as long as that; nothing more is imported by it.
     """
-    if not is_used_elsewhere():
-        for name in list(sys.modules):
-            if _is_ours(name) and name != _KEPT_MODULE:
-                del sys.modules[name]
+    if is_used_elsewhere():
+        return
+    owned = sys.modules.get(_OWNED_MODULE)
+    kept = {_KEPT_MODULE, *([_OWNED_MODULE] if owned is not None and owned.is_needed() else [])}
+    for name in list(sys.modules):
+        if _is_ours(name) and name not in kept:
+            del sys.modules[name]

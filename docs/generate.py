@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from markdown_parts import anchor, docstring, first_paragraph, first_sentence, grid, page, prose
+from markdown_parts import anchor, bullets, docstring, first_paragraph, grid, page, prose
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.command import examples_of, usage_path
@@ -48,87 +48,72 @@ DOCS = Path(__file__).resolve().parent
 
 
 _TABLES_INTRO = (
-    "The tables about the job are in the schema `python`, those about probing itself in `probing`."
-    " A *recorded* table is kept in a file that outlives the process, so it answers whatever state"
-    " the process is in. A *live* table is computed when it is asked for. `NULL` means: not"
-    " measured."
+    "The schema `python` is about the job, `probing` about probing itself. A *recorded* table is a"
+    " file that outlives the process and answers in any state of it. A *live* table is computed"
+    " when it is asked for. `NULL` means: not measured, not known, or nothing there. A column whose"
+    " name ends in `_s`, `_ns` or `_bytes` is in that unit."
 )
+_UNIT_ENDINGS = {"s": "_s", "ns": "_ns", "bytes": "bytes"}
 _COMMON_FROM = 5  # as many tables share a column before it is explained apart from them
-_COMMON_INTRO = "Each table names which of these it has."
 _TARGET_OPTIONS = 8  # the first of those of `probing`: whom to ask, and how
-_CLI_COMMON = "Every command but {} takes these, too, before or behind its name; each takes `-h`."
-_CLI_SHARED = "Options of several commands, each of which names those that it has:"
+_CLI_COMMON = "All but {} take these, too, before or behind their names; each takes `-h`."
+_CLI_SHARED = "Options of several commands:"
 _HTTP_INTRO = (
-    "The agent serves these on its unix socket and, when asked to, on TCP (then with the token in"
-    " `Authorization: Bearer TOKEN`). Bodies are JSON; the rows of a query travel as an Arrow IPC"
-    " stream. A GET changes nothing. `GET /v1/openapi.json` says the same to programs."
+    "Served on the agent's unix socket and, if asked for, on TCP (with `Authorization: Bearer"
+    " TOKEN`). Bodies are JSON, rows an Arrow IPC stream. A GET changes nothing. `GET"
+    " /v1/openapi.json` says the same to programs."
 )
-_BODIES_INTRO = "A `?` after a member: it may be left out. A `?` after its type: it may be null."
+_BODIES_INTRO = "`member?` may be left out; `type?` may be null."
 _HTTP_ERRORS = (
     'An error has the same body on every route: `{"error": {"code", "status", "exit_code",'
     ' "message", "help", "detail"}}`. The codes are listed in [Errors](errors.md).'
 )
 _RELIABILITY_INTRO = (
-    "Every fault of this list is caused on purpose by a test, and what comes of it is compared with"
-    " the promise. `sh tests/run.sh -m fault -s` does it, and prints a line for each case: the"
-    " fault, what is expected, what was got. The figures are those of the run that is kept in"
-    " `docs/reliability.json`; `--record-faults` writes it anew. All but S2 and S3, which"
-    " are `scripts/nightly`'s, take some minutes."
+    "A test causes each of these faults and compares what comes of it with the promise: `sh"
+    " tests/run.sh -m fault -s` (S2 and S3: `scripts/nightly`). The figures are those of"
+    " `docs/reliability.json`, which `--record-faults` writes."
 )
 _FINDINGS_INTRO = (
-    "What [`probing ENDPOINT doctor`](../how-to/doctor.md) looks for: each rule with its"
-    " thresholds, what to do, and the command that shows more. The gravest of a group comes first."
+    "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
+    " the most that a finding can be, what it goes by, and what to do. A finding prints the command"
+    " that shows more, often a query of the columns that it goes by."
 )
-_WHICH_ERROR = "Which error leaves with which code: [Errors](errors.md)."
+_STATEMENT = ' query "'
+_WHICH_ERROR = "Errors and their codes: [Errors](errors.md)."
 
 
 def tables_page() -> str:
     """Every table and column."""
-    parts = [
-        "# Tables",
-        _TABLES_INTRO,
-        grid(
-            ("table", "kind", "meaning"),
-            (
-                (f"[`{t.full_name}`](#{anchor(t.full_name)})", t.kind, first_sentence(t.doc))
-                for t in TABLES
-            ),
-        ),
-    ]
+    parts = ["# Tables", _TABLES_INTRO]
+    for kind in ("recorded", "live"):
+        links = (f"[{t.full_name}](#{anchor(t.full_name)})" for t in TABLES if t.kind == kind)
+        parts.append(f"{kind.capitalize()}: {', '.join(links)}.")
     rows = {table: [_column(c) for c in table.columns] for table in TABLES}
     places = collections.Counter(row for of_one in rows.values() for row in of_one)
     common = [row for row, tables in places.items() if tables >= _COMMON_FROM]
     first = {row: table for table in reversed(TABLES) for row in rows[table] if row not in common}
-    parts += ["## Common columns", _COMMON_INTRO, _columns(common)]
+    parts += ["## Common columns", bullets(common)]
     for table in TABLES:
         parts += [f"## {table.full_name}", f"*{table.kind.capitalize()}.* {table.doc}"]
-        parts.append(_columns([row for row in rows[table] if first.get(row) is table]))
+        parts.append(bullets(row for row in rows[table] if first.get(row) is table))
         for other in TABLES[: TABLES.index(table)]:
-            link = f"[`{other.full_name}`](#{anchor(other.full_name)})"
+            link = f"[{other.full_name}](#{anchor(other.full_name)})"
             shared = [row for row in rows[table] if first.get(row) is other]
             parts.append(_names(f"As in {link}", shared))
         parts.append(_names("Common", [row for row in rows[table] if row in common]))
     return page(parts)
 
 
-def _column(column: Column) -> tuple[str, ...]:
-    """A column and what it means."""
-    kind = sql_type(column)
-    return (
-        f"`{column.name}`",
-        f"{kind}, {column.unit}" if column.unit else kind,
-        _column_doc(column),
-    )
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns and what they mean, if there are any."""
-    return grid(("column", "type", "meaning"), rows) if rows else ""
+def _column(column: Column) -> tuple[str, str]:
+    """A column with its type, and what it means."""
+    unit = column.unit
+    shown = f", {unit}" if unit and not column.name.endswith(_UNIT_ENDINGS.get(unit, " ")) else ""
+    return f"`{column.name}` {sql_type(column)}{shown}", _column_doc(column)
 
 
 def _names(what: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Columns that another place of the page explains."""
-    return f"{what}: {', '.join(row[0] for row in rows)}." if rows else ""
+    return f"{what}: {', '.join(row[0].split()[0] for row in rows)}." if rows else ""
 
 
 def _column_doc(column: Column) -> str:
@@ -143,24 +128,18 @@ def settings_page() -> str:
     intro = (
         "Settings are environment variables, read once when the process starts."
         " `probing ENDPOINT config` shows what is in force and where it comes from;"
-        " `probing ENDPOINT config NAME=VALUE` changes those marked *live* in the running process."
-        " A variable whose name begins with `PROBING_` and is none of these changes nothing; the"
-        " agent says so on stderr at its start, and `status` and `config` do, with the nearest"
-        " name."
+        " `config NAME=VALUE` changes those marked *live* in the running process, by the name"
+        " without `PROBING_`, in small letters. An unknown `PROBING_` variable changes nothing; the"
+        " agent names it on stderr as it starts, and `status` and `config` the nearest name."
     )
-    rows = (
-        (
-            f"`{s.env}`",
-            f"`{s.name}`",
-            s.type,
-            _default(s),
-            "yes" if s.live else "no",
-            s.doc,
-        )
-        for s in SETTINGS
-    )
-    head = ("variable", "name", "type", "default", "live", "meaning")
-    return page(["# Settings", intro, grid(head, rows)])
+    return page(["# Settings", intro, bullets((_setting(s), s.doc) for s in SETTINGS)])
+
+
+def _setting(setting: Setting) -> str:
+    """A setting's variable, type and default, and whether it can change."""
+    other = "" if setting.env == f"PROBING_{setting.name.upper()}" else f", `{setting.name}`"
+    live = ", *live*" if setting.live else ""
+    return f"`{setting.env}` ({setting.type}, {_default(setting)}{other}{live})"
 
 
 def _default(setting: Setting) -> str:
@@ -179,17 +158,17 @@ def cli_page() -> str:
     everywhere = _options(contexts[0])
     common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
     parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
-    parts += [prose(cli.epilog), _tasks(), grid(("option", "meaning"), everywhere)]
+    parts += [prose(cli.epilog), _tasks(), bullets(everywhere)]
     target_options = {*everywhere[:_TARGET_OPTIONS]}
     without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
     parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]
-    parts.append(grid(("option", "meaning"), common))
+    parts.append(bullets(common))
     for context in contexts[1:]:
         depth = "##" if context.parent is contexts[0] else "###"
         parts += [f"{depth} {context.command_path}", prose(context.command.help), _usage(context)]
         rows = _options(context)
         own = [row for row in rows if row not in everywhere and row not in common]
-        parts += [grid(("option", "meaning"), own)] if own else []
+        parts.append(bullets(own))
         examples = "\n".join(examples_of(context))
         parts += [f"```text\n{examples}\n```"] if examples else []
         shared = ", ".join(row[0] for row in rows if row in common)
@@ -223,9 +202,11 @@ def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
 
 
 def _usage(context: click.Context) -> str:
-    """The usage line."""
-    words = (usage_path(context), *context.command.collect_usage_pieces(context))
-    return f"```text\n{' '.join(words)}\n```"
+    """The usage line, where there are arguments."""
+    pieces = context.command.collect_usage_pieces(context)
+    if pieces == [context.command.options_metavar]:
+        return ""
+    return f"`{' '.join((usage_path(context), *pieces))}`"
 
 
 def _options(context: click.Context) -> list[tuple[str, str]]:
@@ -242,19 +223,19 @@ def http_page() -> str:
         _HTTP_INTRO,
         _HTTP_ERRORS,
         "## Routes",
-        grid(
-            ("route", "request", "answer", "meaning"),
-            (
-                (f"`{r.method} {r.path}`", _body(r.request), _answer(r), r.doc)
-                for r in (*ROUTES, *NODE_ROUTES)
-            ),
-        ),
+        bullets((_route(r), r.doc) for r in (*ROUTES, *NODE_ROUTES)),
         "## Bodies",
         _BODIES_INTRO,
     ]
     for name in sorted(set(schemas) - {"Error"}):
         parts += _body_section(_wire_class(name), schemas[name])
     return page(parts)
+
+
+def _route(route: Route) -> str:
+    """A route, with what it takes and gives."""
+    takes = f" {_body(route.request)}" if route.request is not None else ""
+    return f"`{route.method} {route.path}`{takes} → {_answer(route)}"
 
 
 def _wire_class(name: str) -> type[Any]:
@@ -293,11 +274,13 @@ def _answer(route: Route) -> str:
 def _body_section(cls: type[Any], schema: dict[str, Any]) -> list[str]:
     """One body: what it is, and its members."""
     meanings = _attribute_docs(cls)
-    lines = []
-    for name, member in schema["properties"].items():
-        mark = "" if name in schema["required"] else "?"
-        meaning = f": {meanings[name]}" if name in meanings else ""
-        lines.append(f"- `{name}{mark}`, {_json_type(member)}{meaning}")
+    members = {
+        name: f"`{name}{'' if name in schema['required'] else '?'}` {_json_type(member)}"
+        for name, member in schema["properties"].items()
+    }
+    lines = [f"- {term}: {meanings[name]}" for name, term in members.items() if name in meanings]
+    plain = [term for name, term in members.items() if name not in meanings]
+    lines += [f"- {', '.join(plain)}"] if plain else []
     return [f"### {cls.__name__}", first_paragraph(cls), "\n".join(lines)]
 
 
@@ -330,23 +313,22 @@ def _attribute_docs(cls: type[Any]) -> dict[str, str]:
 def errors_page() -> str:
     """Every error."""
     intro = (
-        "Every error is one sentence, and where there is one, a second that says what to do next."
-        " Programs go by the code; the [command line](cli.md) leaves with the exit code;"
-        " over [HTTP](http.md) the error travels by the status."
+        "An error is one sentence, and often a second that says what to do next. Programs go by"
+        " the code, the [command line](cli.md) by the exit code, [HTTP](http.md) by the status."
+        " Each line: code, class (and its parent), HTTP status, exit code."
     )
     classes = [cls for cls in error_classes() if cls is not ProbingError]
     classes.sort(key=lambda cls: [base.__name__ for base in reversed(cls.__mro__)])
     rows = (
-        (f"`{c.code}`", _class_of(c), str(c.status), str(c.exit_code), _error_doc(c))
-        for c in classes
+        (f"`{c.code}` {_class_of(c)}, {c.status}, {c.exit_code}", _error_doc(c)) for c in classes
     )
-    return page(["# Errors", intro, grid(("code", "class", "HTTP", "exit", "meaning"), rows)])
+    return page(["# Errors", intro, bullets(rows)])
 
 
 def _class_of(cls: type[ProbingError]) -> str:
     """The class of an error, and what else catches it."""
     parent = cls.__mro__[1]
-    return f"`{cls.__name__}`" + ("" if parent is ProbingError else f", a `{parent.__name__}`")
+    return f"`{cls.__name__}`" if parent is ProbingError else f"`{cls.__name__}({parent.__name__})`"
 
 
 def _error_doc(cls: type[ProbingError]) -> str:
@@ -376,15 +358,15 @@ def findings_page() -> str:
 
 def _rule_section(rule: Rule) -> str:
     """One rule."""
+    command = "" if _STATEMENT in rule.next else f"`{rule.next.replace('probing ENDPOINT ', '')}`"
+    more = ", ".join(filter(None, (command, f"<{rule.source}>" if rule.source else "")))
     lines = [
         rule.symptom,
-        f"- Looked at: {rule.evidence}",
-        f"- At most *{rule.certainty}*.",
-        *((f"- Fix: {rule.fix}",) if rule.fix else ()),
-        f"- More: `{rule.next}`",
-        *((f"- Source: <{rule.source}>",) if rule.source else ()),
+        f"*{rule.certainty.capitalize()}*, by: {rule.evidence}",
+        f"Fix: {rule.fix}" if rule.fix else "",
+        f"More: {more}." if more else "",
     ]
-    return "\n".join([f"### {rule.name}", "", lines[0], "", *lines[1:]])
+    return f"### {rule.name}\n\n" + "\n".join(filter(None, lines))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -23,11 +23,6 @@ def first_paragraph(cls: type[Any]) -> str:
     return " ".join(docstring(cls).partition("\n\n")[0].replace("``", "`").split())
 
 
-def first_sentence(text: str) -> str:
-    """A text up to its first full stop that ends a sentence."""
-    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
-
-
 def prose(text: str | None) -> str:
     """A help text as Markdown: paragraphs of one line, blocks marked by click kept as code."""
     paragraphs = inspect.cleandoc(text or "").split("\n\n")
@@ -51,6 +46,11 @@ def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head)]
     lines += [tuple(_cell(text) for text in row) for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def bullets(rows: Iterable[tuple[str, str]]) -> str:
+    """A Markdown list of terms and what they mean."""
+    return "\n".join(f"- {term}: {meaning}".replace("``", "`") for term, meaning in rows)
 
 
 def _cell(text: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -303,10 +303,23 @@ def rows(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tuple[s
     for fault in FAULTS:
         cases = cases_of(results, fault)
         kept = sum(case.is_kept for case in cases)
-        figures = "; ".join(
-            f"{case.name}: {case.got} ({case.expected})"
-            for case in cases
-            if case.expected.startswith("<=")
+        told.append(
+            (fault.id, fault.what, fault.promise, f"{kept} of {len(cases)}", _figures(cases))
         )
-        told.append((fault.id, fault.what, fault.promise, f"{kept} of {len(cases)}", figures))
     return told
+
+
+def _figures(cases: Sequence[Case]) -> str:
+    """The figures that have limits; of those of one kind the least and the largest."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        if case.expected.startswith("<="):
+            kind = case.name.rpartition(": ")[2], case.expected
+            kinds.setdefault(kind, []).append(case.got)
+    told = []
+    for (name, limit), figures in kinds.items():
+        figures.sort(key=lambda figure: float(figure.split()[0]))
+        least = f"{figures[0].split()[0]} .. " if len(figures) > 1 else ""
+        times = f", {len(figures)} times" if len(figures) > 1 else ""
+        told.append(f"{name}{times}: {least}{figures[-1]} ({limit})")
+    return "; ".join(told)

@@ -15,6 +15,8 @@ set -eu
 cd "$(dirname "$0")/.."
 TESTS_ROOT=$(pwd -P)
 export TESTS_ROOT
+# Thousands of processes import the same files: each would compile them anew.
+unset PYTHONDONTWRITEBYTECODE
 failed=
 
 check() {

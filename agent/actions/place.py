@@ -28,7 +28,7 @@ def wait_applied(
         How long that was waited for, how long it took, and whether it was at the call of a model.
 
     Raises:
-        ActTimedOut: The training came to no end of a step.
+        ActTimedOut: The training did not reach the end of a step.
         ActRefused: Nobody wants it any more, or the work has refused.
     """
     from ..sources.actions.rendezvous import Rendezvous

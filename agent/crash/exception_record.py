@@ -1,6 +1,6 @@
 """What is written down about an unhandled exception.
 
-Rules of this file: runs when a process is about to end, perhaps for want of memory: it imports
+Rules of this file: runs when a process is about to end, perhaps out of memory: it imports
 nothing, changes nothing of the exception, and bounds all that it keeps. Nor may anything here make
 a class or call `exec` (a dataclass and a named tuple do): that would have Python forget that it is
 ending by KeyboardInterrupt, and exit with 1 instead of by SIGINT. So what is made here are

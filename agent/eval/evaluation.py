@@ -218,7 +218,7 @@ class Evaluation:
                 return "agent thread"
             if time.monotonic() - self._started > self.limit_s:
                 raise EvalTimedOut(
-                    f"the training came to no safe point within {self.limit_s:g} s and is not"
+                    f"the training did not reach a safe point within {self.limit_s:g} s and is not"
                     " provably stuck, so the code was not run. --now runs it without a safe point,"
                     " which can crash the training."
                 )

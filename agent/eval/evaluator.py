@@ -1,4 +1,4 @@
-"""Takes code that was sent, and keeps account of what is in hand.
+"""Takes code that was sent, and keeps account of what is pending and running.
 
 Rules of this file: starts the threads that evals run in, as many at once as the settings allow, and
 ends them when the agent goes. Every eval is written down before it begins, see `eval_record`.
@@ -68,7 +68,7 @@ class Evaluator:
 
         Raises:
             RequestTooLarge: The code is too long.
-            Busy: As many evals are in hand as may be.
+            Busy: As many evals are pending as may be.
         """
         limit = self._limit(request.timeout_s)
         return self._begin(
@@ -83,7 +83,7 @@ class Evaluator:
         Raises:
             BadRequest: So often it cannot be run.
             RequestTooLarge: The code is too long.
-            Busy: As many evals are in hand as may be.
+            Busy: As many evals are pending as may be.
         """
         if not (request.every >= 1 and 1 <= request.times <= MOST_TIMES):
             raise BadRequest(f"an eval is repeated from 1 to {MOST_TIMES} times, every 1 or more")
@@ -95,7 +95,7 @@ class Evaluator:
         )
 
     def jobs(self) -> EvalJobs:
-        """What is in hand."""
+        """The pending and running evals."""
         with self._lock:
             in_hand = sorted(self._in_hand.items())
         return EvalJobs(jobs=tuple(_job(number, one) for number, one in in_hand))
@@ -104,7 +104,7 @@ class Evaluator:
         """Interrupt an eval, or do not run it at all.
 
         Raises:
-            NoSuchJob: It is not in hand.
+            NoSuchJob: It is neither pending nor running.
         """
         with self._lock:
             one = self._in_hand.get(number)
@@ -168,7 +168,7 @@ class Evaluator:
 
 
 def _job(number: int, one: _InHand) -> EvalJob:
-    """What a client is told of an eval in hand."""
+    """What a client is told of a pending or running eval."""
     place = one.work.place()
     job = _job_of(number, one, place)
     return one.work.told(job) if isinstance(one.work, Evaluation) else job

@@ -18,6 +18,7 @@ from ...stacks.text import rows_of
 from ...tables import (
     BACKTRACE,
     DATALOADERS,
+    DEVICE_CHECKS,
     ENVIRONMENT,
     FLIGHT_RECORDER,
     HOST_MEMORY,
@@ -44,6 +45,10 @@ from .question import LiveQuestion
 
 if TYPE_CHECKING:
     from ..sources.storage.memory_look import Moment
+
+
+TAKES_A_WHILE = frozenset({DEVICE_CHECKS.name})
+"""Tables that are computed in a thread of their own however they are asked: a driver may hang."""
 
 
 def live_rows(question: LiveQuestion) -> LiveRows:
@@ -125,7 +130,7 @@ def _memory(question: LiveQuestion) -> LiveRows:
 def _memory_segments(question: LiveQuestion) -> LiveRows:
     from ..sources.storage.memory_tables import segments_of
 
-    return segments_of(question.training.segments())
+    return segments_of(question.training.segments(), question.training.pinned_memory())
 
 
 def _leaks(question: LiveQuestion) -> LiveRows:

@@ -51,7 +51,7 @@ class Fits(OneAtATime["Fitting"]):
         Raises:
             BadRequest: It asks for no positive number.
             FitRefused: The steps of the training cannot be seen.
-            Busy: Another prediction is in hand.
+            Busy: Another prediction is under way.
         """
         for name in ("batch", "seq", "layers"):
             value = getattr(request, name)
@@ -168,7 +168,7 @@ class Fitting(ThreadJob[FitAnswer]):
         while not visit.is_held():
             if stillness.closes_way(visit):
                 return
-            self._check_time("the training came to no end of a step")
+            self._check_time("the training did not reach the end of a step")
             visit.wait_held(_POLL_S)
 
     def _check(self) -> None:
@@ -178,7 +178,7 @@ class Fitting(ThreadJob[FitAnswer]):
             FitTimedOut: There is none, or nobody waits any more.
         """
         if self._is_cancelled.is_set() or time.monotonic() > self._hold_end:
-            self._check_time("the simulation of two steps came to no end")
+            self._check_time("the simulation of two steps did not end")
             raise FitTimedOut(
                 f"the simulation of two steps took longer than the {LONGEST_HOLD_S:.0f} s for which"
                 " a training is held at most",

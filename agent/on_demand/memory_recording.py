@@ -59,7 +59,7 @@ class MemoryRecordings:
         Raises, by the future:
             BadRequest: It asks for no number of steps or events.
             ProfileRefused: The ends of steps cannot be seen here.
-            Busy: A profile is in hand.
+            Busy: A profile is under way.
         """
         return in_thread("memory", lambda: self._changed(request))
 
@@ -85,7 +85,7 @@ class MemoryRecordings:
         Raises:
             BadRequest: It asks for no number of steps or events.
             ProfileRefused: The ends of steps cannot be seen here.
-            Busy: A profile is in hand.
+            Busy: A profile is under way.
         """
         _check(request.steps, request.entries)
         training = watched(self._training(), ProfileRefused)

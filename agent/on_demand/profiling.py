@@ -45,7 +45,7 @@ class Profiles(OneAtATime["Profiling"]):
         Raises:
             BadRequest: It asks for no number of steps.
             ProfileRefused: The ends of steps cannot be seen here.
-            Busy: Another profile is in hand.
+            Busy: Another profile is under way.
         """
         if not 1 <= request.steps <= MOST_STEPS:
             raise BadRequest(f"the number of steps must be from 1 to {MOST_STEPS}")
@@ -55,7 +55,7 @@ class Profiles(OneAtATime["Profiling"]):
         return self.begin(Profiling(profile, training, lambda: save_trace(profile, path), limit_s))
 
     def progress(self) -> ProfileProgress:
-        """How far the profile in hand is."""
+        """How far the profile under way is."""
         profiling = self.job
         if profiling is None or profiling.future.done() or not profiling.is_of_time:
             return ProfileProgress(state="idle")

@@ -79,7 +79,7 @@ class AwaitedTraining(NoTraining):
         self.pause()
 
     def ended_by(self, error: BaseException) -> None:
-        """The process ends before its first step: for want of memory, that is worth a record."""
+        """The process ends before its first step: out of memory, that is worth a record."""
         if isinstance(error, _MAY_BE_OUT_OF_MEMORY):
             from ..sources.out_of_memory.errors import read_oom
 

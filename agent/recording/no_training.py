@@ -88,6 +88,13 @@ class NoTraining:
         """There is no accelerator."""
         return None
 
+    def pinned_memory(self) -> None:
+        """Nor is anything pinned for one."""
+
+    def check_devices(self) -> tuple[()]:
+        """None is known to be in use."""
+        return ()
+
     def allocator_history(self) -> dict[str, Any] | None:
         """Nor a history of its allocator."""
         return None

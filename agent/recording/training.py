@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ring.native import IN_C
@@ -35,7 +35,7 @@ from ...tables import (
     STEPS,
     TORCH_TRACE,
 )
-from ..sources.accelerator import Accelerator, Cuda, CudaHistory
+from ..sources.accelerator import Accelerator, Cuda, CudaHistory, PinnedMemory
 from ..sources.calls.at_work import TorchAtWork
 from ..sources.calls.backward import BackwardPasses
 from ..sources.calls.budget import Budget
@@ -219,7 +219,7 @@ class TorchTraining:
             self._collectives,
             self._device_times,
             self._devices,
-            Checkpoints(self._recording, self._rings[16]),
+            Checkpoints(self._recording, self._rings[16], accelerator),
         )
         for source in self._sources:
             source.guard.on_fault = source.guard.on_fault or trace.count_dropped
@@ -419,6 +419,14 @@ class TorchTraining:
     def segments(self) -> list[dict[str, Any]] | None:
         """What the accelerator's allocator has reserved; None when none is in use."""
         return self._accelerator.segments()
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """What torch has pinned of the host's memory; None when no accelerator is in use."""
+        return self._accelerator.pinned_memory()
+
+    def check_devices(self) -> Sequence[tuple[str, bool | None, float | None, str | None]]:
+        """Have the devices in use compute something; none when none is."""
+        return self._accelerator.check_devices()
 
     def allocator_history(self) -> dict[str, Any] | None:
         """What the accelerator's allocator remembers; None where it keeps no history."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _optimizer_option = click.option(
     "--optimizer", metavar="NAME",
-    help="Only the one of this name or number, as in python.optimizers; all otherwise.",
+    help="Only this name or number, as in python.optimizers; else all.",
 )  # fmt: skip
 _model_option = click.option(
-    "--model", metavar="NAME", help="The model that is meant, where there are several."
+    "--model", metavar="NAME", help="Which model, where there are several."
 )
 
 
@@ -32,12 +32,10 @@ _model_option = click.option(
 def command() -> None:
     """Change something in the running training, safely.
 
-    Each action is applied by the training thread itself, between two steps, whole or not at all; it
-    says what it has changed and from what, and how long the training stood still for it. When no
-    step ends within --timeout, as in a training that hangs, nothing is changed. Ranks of one job
-    apply it at the same step, all of them or none. `act list` shows
-    the last ones, `act undo` takes one back; python.actions has all that ever were. What is in
-    force, such as clipping, ends when the agent leaves.
+    The training thread applies each action between two steps, whole or not at all; the answer says
+    what changed, from what, and how long the training paused. When no step ends within --timeout,
+    nothing is changed. Ranks of one job apply it at the same step, all or none. What is in force,
+    such as clipping, ends when the agent leaves. python.actions keeps all of them.
     """
 
 
@@ -63,10 +61,9 @@ def lr(
 ) -> None:
     """Set or scale the learning rate of every optimizer so that it stays.
 
-    Base rates of the optimizer's schedulers are changed with it, so that LambdaLR or OneCycleLR do
-    not take it back. A script that sets the rate itself at each step is found out at the next two
-    steps; --hold stands up to that. Undone, a rate is what it would be by now without the action;
-    one that the script has overwritten meanwhile is left as it is.
+    The schedulers' base rates change with it. A script that sets the rate itself at each step is
+    found out at the next two steps; --hold overrides it. Undone, the rate is what it would be by
+    now; one that the script has overwritten is left.
     """
     from ...messages.act import Lr
 
@@ -84,8 +81,8 @@ def lr(
 def clip(context: click.Context, *, max_norm: str, optimizer: str | None, style: str) -> None:
     """Clip the norm of all gradients before every optimizer step, from now on.
 
-    With a gradient scaler it is the norm of the unscaled gradients. Gradients whose norm is not
-    finite are left as they are.
+    With a gradient scaler, that of the unscaled gradients. Gradients that are not finite are left
+    as they are.
     """
     from ...messages.act import Clip
 
@@ -111,10 +108,9 @@ def checkpoint(
 ) -> None:
     """Write a checkpoint that is of one step, whole, and read back.
 
-    It holds models, optimizers, schedulers, gradient scaler, the random number generators, the step
-    and how many batches have been given. A relative PATH is of the process's working directory,
-    not of yours; the answer names the file. It appears there when it is complete, and has been read
-    by torch.load(weights_only=True). `probing file checkpoint` shows what is in one.
+    It holds models, optimizers, schedulers, gradient scaler, random number generators, the step and
+    the batches given. A relative PATH is of the process's working directory. The file appears when
+    it is complete and read back by torch.load(weights_only=True).
 
     Under DDP rank 0 writes. A sharded training (FSDP, DeepSpeed, tensor parallelism) is refused.
     """
@@ -153,14 +149,12 @@ def nan_guard(
 ) -> None:
     """Look at loss and gradients before every optimizer step, for NaN and infinity.
 
-    warn writes a row of python.nan_steps. skip also has the optimizer leave everything as it is,
-    and sets the gradients to 0. raise raises probing.nan_guard.NonFiniteStep in the training, in
-    the place of the step; with --consecutive it skips those before. Nothing is printed in the
-    training; `status` counts. It waits for the device once per step.
+    warn writes a row of python.nan_steps. skip also skips the step and zeroes the gradients. raise
+    raises probing.nan_guard.NonFiniteStep in the training; with --consecutive it skips those
+    before. `status` counts. It waits for the device once per step.
 
-    Steps that a gradient scaler leaves out because of an overflow do not come here. Under DDP all
-    ranks must be asked by one command, and skip the same steps; skip is refused where each rank
-    has a part of the gradients.
+    Steps skipped by a gradient scaler do not come here. Under DDP all ranks must be asked by one
+    command; skip is refused where each rank has a part of the gradients.
     """
     from ...messages.act import NanGuard
 
@@ -179,10 +173,9 @@ def keep_layers(
 ) -> None:
     """Run only the first N of the model's repeated blocks, to debug the rest faster.
 
-    The blocks are the modules of one class that stand one behind the other in a ModuleList or
-    Sequential. The others give back a copy of their input; that is refused unless a step has shown
-    that input and output are shaped alike. Their parameters get no gradient, so that torch's
-    optimizers leave them as they are. `act undo` has all blocks run again.
+    Blocks are consecutive modules of one class in a ModuleList or Sequential. The others return a
+    copy of their input, refused unless a step showed equal shapes. Their parameters get no
+    gradient, so torch's optimizers leave them.
     """
     from ...messages.act import KeepLayers
 
@@ -204,8 +197,8 @@ def skip_attention(
 ) -> None:
     """Have every attention but one give back a copy of its input.
 
-    What follows computes with values of the right shape that mean nothing, connected to the graph:
-    enough to debug with long sequences. Refused, and undone, as keep-layers is.
+    What follows computes with meaningless values of the right shape, connected to the graph.
+    Refused, and undone, as keep-layers is.
     """
     from ...messages.act import SkipAttention
 

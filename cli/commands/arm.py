@@ -45,15 +45,13 @@ def command(
 ) -> None:
     """Record in the next training steps what is not recorded all the time.
 
-    `arm nan` finds the first module that makes values which are not finite, forwards or backwards:
-    from the next step on it looks at what every module is given and gives, for --steps steps or
-    until the end of the step with a finding. Where the weights were not finite before, it says so,
-    and since when. The rows stay in python.numerics. While it is armed
-    every module waits for its device, so the training is slower; its numbers stay the same.
+    `arm nan` finds the first module that makes values which are not finite, forwards or backwards,
+    within --steps steps; or says that the weights were not finite before, and since when. The rows
+    stay in python.numerics. Each look waits for the device, so steps are slower; numbers stay the
+    same.
 
-    `arm gradients` writes python.gradients; `gradients` does so, too, and shows them. `arm leak`
-    watches for storages that stay, as `leak` does. `arm` alone shows what is armed. Ctrl-C ends it;
-    --timeout is the time that any one step may take.
+    `arm gradients` writes python.gradients, `arm leak` watches as `leak` does. `arm` alone shows
+    what is armed. Ctrl-C ends it; --timeout is the time for one step.
     """
     target = asked_target(context)
     if what is None and (off or no_wait):

@@ -25,14 +25,12 @@ from ..target import target_options, target_with
 def command(context: click.Context, *, endpoint: str | None, method: str) -> None:
     """Put the agent into a running Python process.
 
-    The process needs no preparation and is not restarted; it is held for a few milliseconds at
-    most. From then on every command works on it as if it had been started with PROBING=1, and
-    a training is recorded from its next step on. A process that has an agent already is left as
-    it is. `probing detach PID` takes the agent out again.
+    The process is held for a few milliseconds at most. From then on every command works, and a
+    training is recorded from its next step on. `probing detach PID` takes the agent out again.
 
-    Of the ways in, auto takes the best that is open. remote-exec: the interpreter's own, Python
-    3.14 and newer. thread: a thread that waits in a system call is borrowed to start a new one.
-    pending: the code is queued for the interpreter's next safe point.
+    auto takes the first method that is open. remote-exec: Python's own, 3.14 and newer. thread: a
+    thread in a system call is borrowed to start a new one. pending: the code is queued for the
+    interpreter's next safe point.
     """
     target = target_with(context, endpoint)
     code = show(

@@ -45,15 +45,13 @@ def command(
 ) -> None:
     """Show the stack of every thread, and what it waits for.
 
-    Reads like a Python traceback: outermost frame first, the line being executed last, and the main
-    thread below the others. Runs of frames of torch and the standard library are one line each,
-    and so are threads without work; -v shows all frames of all threads. When the process does not
-    answer, its stacks are read from outside, and the first line says so; of a process that has
-    ended, the last that is known is shown. The format `folded` is the one that flame graph tools
-    read: one line per stack.
+    Innermost frame last, as in a traceback, and the main thread last. Runs of frames of torch and
+    the standard library are one line each, and so are idle threads; -v shows all. When the process
+    does not answer, stacks are read from outside; of an ended process the last known ones are
+    shown. `folded` is for flame graph tools: one line per stack.
 
-    The stacks of several processes are merged: equal ones are shown once, with the ranks that are
-    there, the odd ones first. Threads of pools without work are left out of that.
+    Equal stacks of several processes are shown once, with their ranks, the odd ones first, without
+    idle pool threads.
     """
     target = asked_target(context)
     is_merged = snapshots > 1 or lines or not (each or with_locals or target.is_single)

@@ -33,9 +33,8 @@ _OTHER_LINES = 4
 def command(context: click.Context, *, setting: str | None, limit: int | None, style: str) -> None:
     """Show or change the settings.
 
-    Lists the settings of the process with value and where it comes from; with -v also what each
-    means. NAME shows one; NAME=VALUE changes one in the running process, where it can be changed
-    at run time.
+    Lists them with value and source; -v also with their meaning. NAME shows one; NAME=VALUE changes
+    one that can change at run time.
     """
     from ...settings import find
     from ..render.process.settings import render_settings

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, style: str) -> None:
     """Show the data loaders, their workers, and who keeps the training waiting.
 
-    For every iterator of a `torch.utils.data.DataLoader` that is alive: what it was made with,
-    how long its batches are waited for, and each worker's pid, state, processor time and memory.
-    When a batch has been waited for longer than a second, one sentence names the worker whose
-    turn it is and where that worker is, and its stack follows.
+    For every live iterator of a `torch.utils.data.DataLoader`: its settings, waits for batches, and
+    each worker's pid, state, processor time and memory. For a batch waited for longer than a
+    second, where the worker is whose turn it is.
     """
     from ...diagnosis.dataloading import report_on
     from ..render.training.dataloaders import render_loaders

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, endpoint: str | None, keep_record: bool) -> None:
     """Take the agent out of a process.
 
-    Its hooks, threads, sockets and mappings go, and the record with them unless --keep-record is
-    given. Works for every agent, however it came in. The job goes on.
+    Hooks, threads, sockets and mappings go, and the record unless --keep-record is given. The job
+    goes on.
     """
     target = target_with(context, endpoint)
     context.exit(

@@ -32,18 +32,16 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 def command(context: click.Context, *, runs: tuple[str, ...], parameters: bool, style: str) -> None:
     """Show what differs between two runs of a script, or between the ranks of a job.
 
-    `probing diff RUN RUN` compares the second run with the first; so does `probing RUN diff RUN`.
-    A RUN is whatever names one process, also one that has ended: a pid, a run folder. Compared is
-    what is on record, and the training is held for nothing: the set-up (python.environment), then
-    speed by phase and module, memory, and losses at the same steps. What came of it is told first,
-    with what most likely explains it. A step's level is the median of the means of 8 steps in a
-    row, its 99 % interval by a moving block bootstrap; the first steps and those with a checkpoint,
-    after an evaluation or under a question are left out.
+    `probing diff RUN RUN` compares the second run with the first; a RUN is a pid or run folder,
+    live or ended. Compared from the record are the set-up (python.environment), speed by phase and
+    module, memory, and losses at the same steps; the likeliest explanation comes first. A step's
+    level is the median of the means of 8 consecutive steps, its 99 % interval by a moving block
+    bootstrap, without the first steps and those with a checkpoint, after an evaluation or under a
+    question.
 
-    `probing -t all diff`, without a RUN, compares ranks, the odd ones first: checksums of the bits
-    of each parameter, taken by all ranks after the same step; settings and python.environment.
-    Shards of a parameter differ by their nature and are left out. Of a secret no more is told than
-    that it differs.
+    `probing -t all diff` compares ranks, the odd ones first: checksums of each parameter after the
+    same step, settings and python.environment. Shards are left out; of a secret only that it
+    differs.
     """
     if runs:
         _compare_runs(_two_runs(Target.of(context), runs), Target.of(context), style)

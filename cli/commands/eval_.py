@@ -80,26 +80,22 @@ def command(
 ) -> None:
     """Run Python code in the process.
 
-    Prints what the code prints, then the value of a last expression. CODE is given as an
-    argument, with -f FILE, or as - to read it from stdin. It sees the names of the training
-    script, and runs while the training stands still between two steps, so that it may touch
-    models and optimizers; a training that makes no progress is looked at as it is. --now does not
-    wait for either. When the code raises, its traceback goes to stderr and the exit code is 1.
+    Prints what the code prints, then the value of a last expression. CODE is an argument, -f FILE,
+    or - for stdin. It runs while the training is held between two steps; one that makes no progress
+    is looked at as it is. --now waits for neither. A raised exception goes to stderr, with exit
+    code 1.
 
-    Names are those of the script first, then the locals of the functions that the training thread
-    is in, then what probing knows: model, optimizer, scheduler, scaler, train_loader, batch, loss,
-    step, rank, trainer. Names that the code assigns are its own: the next eval sees them, the
-    script does not, and one that the script has stays there as it is. With --assign an assignment
-    changes the local that has the name, else a global. Objects are the live ones either way.
+    Names are the script's, then locals of the training thread's functions, then what probing knows:
+    model, optimizer, scheduler, scaler, train_loader, batch, loss, step, rank, trainer. Assigned
+    names are seen by the next eval, not by the script; --assign changes the local of that name,
+    else a global. Objects are live either way.
 
-    A process that is stuck in C code which keeps the interpreter lock can run nothing. --unsafe
-    borrows the very thread that keeps it: a last look before the process is killed, because the
-    call it is in may end early, and half-changed data of that call is the code's to meet.
+    --unsafe borrows the thread that keeps the interpreter lock in C code: a last look before the
+    process is killed, since its call may end early with half-changed data.
 
-    Of several processes equal results are shown once, with the ranks that gave them, the odd ones
-    first. All ranks of a job run the code at one step, so that it may begin collectives; where they
-    have no step in common each runs it by itself, and a note says why. Code that one rank runs by
-    itself is kept out of collectives, which would hang the job.
+    All ranks of a job run the code at one step, so it may begin collectives; without a common step
+    each runs it alone, and a note says why. Code of one rank alone is kept out of collectives,
+    which would hang the job. Equal results are shown once.
     """
     from ..ask.syntax import find_syntax_error
 

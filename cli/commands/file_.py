@@ -34,8 +34,8 @@ def command(context: click.Context) -> None:
 def memory_viz(*, file: str, output: str | None) -> None:
     """Draw a memory snapshot as a page that needs no network: what was in use, when, and by whom.
 
-    FILE is a snapshot of `memory --snapshot` or of torch's own. It is read as data: a file that
-    would run code as it is opened is refused.
+    FILE is a snapshot of `memory --snapshot` or of torch. It is read as data; a file that would run
+    code is refused.
     """
     from ..ask.output import write_file
     from ..render.memory.recording_page import render_page
@@ -53,8 +53,7 @@ def memory_viz(*, file: str, output: str | None) -> None:
 def diff(*, before: str, after: str) -> None:
     """Compare two memory snapshots: by category and by place in the program.
 
-    The places are files and functions, without lines, so that an edit of the program between the
-    two does not matter. The largest difference at the peak comes first.
+    Places are files and functions, without lines. The largest difference at the peak comes first.
     """
     from ...allocations import compare, shared_devices
     from ..render.memory.recording import render_difference
@@ -76,8 +75,7 @@ def diff(*, before: str, after: str) -> None:
 def checkpoint(*, file: str, style: str) -> None:
     """Show what is in a checkpoint: keys, shapes, dtypes, bytes, values that are not finite.
 
-    FILE is one of torch.save, by `act checkpoint` or by anybody. It is read as data, without torch:
-    nothing that it holds is run, and classes of a script are only named.
+    FILE is any file of torch.save. It is read as data, without torch: nothing in it is run.
     """
     from ...diagnosis.checkpoints import read_checkpoint
     from ..render.training.checkpoint import render_checkpoint

@@ -65,19 +65,16 @@ def command(
 ) -> None:
     """Predict the memory of a step in another shape, without running it.
 
-    The agent waits for one whole step, copies the model and its optimizers without their data, and
-    runs the step on the copy: forward, a loss made as the training makes its own, backward, and
-    optimizer. The training stands still for that, some seconds at most, and its numbers stay the
-    same. The peak counts what tensors take, those that variables keep of the last step among them;
-    what the process needs beside them is measured. The prediction for the step as it is is checked:
-    against what the accelerator has measured, on the CPU against a step that is recorded for it.
+    The agent watches one step, copies the model and its optimizers without their data, and runs the
+    step on the copy, with the training held for some seconds. The peak counts tensors, those that
+    variables keep among them; what the process needs beside them is measured. The prediction for
+    the present step is checked against a measured one.
 
-    --max looks for the largest batch that fits, which takes several such runs, and shows how to
-    keep the samples of a step by accumulating gradients.
+    --max looks for the largest batch that fits, and shows how to keep the samples of a step by
+    accumulating gradients.
 
-    --from-measured is for models that cannot be copied, such as those that are compiled or sharded:
-    a step is recorded, on an accelerator its allocator's figures are read, and what grows with the
-    batch is scaled.
+    --from-measured is for models that cannot be copied, such as compiled or sharded ones: what a
+    recorded step took is scaled with the batch.
     """
     target = asked_target(context)
     limit = None if memory is None else parse_size(memory)

@@ -37,11 +37,10 @@ _OTHER_LINES = 9
 def command(context: click.Context, *, steps: int, limit: int | None, style: str) -> None:
     """Show the gradient of every parameter in the next training steps.
 
-    As the optimizer is about to use it, after unscaling and clipping: its norm (also that before
-    clipping), its largest value, NaN and infinite elements, zeros, and how much the step changed
-    the weights. The worst come first: those that are not finite, then the largest; the last line
-    says how large all are together, beside the steps before. The rows stay in
-    python.gradients. For these steps the training waits for its device; Ctrl-C ends it.
+    As the optimizer is about to use it: norm (also before clipping), largest value, NaN, infinite
+    and zero elements, and how much the step changed the weights. Those that are not finite come
+    first, then the largest; last, the norm of all beside the steps before. The rows stay in
+    python.gradients. The training waits for its device; Ctrl-C ends it.
     """
     from ...diagnosis.arming import sample_gradients
     from ..render.training.gradients import render_gradients

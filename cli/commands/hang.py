@@ -26,15 +26,13 @@ _GRAVEST_FIRST = ("hang", "crashed", "slow")
 def command(context: click.Context, *, check: bool, limit: int, style: str) -> None:
     """Say why a job hangs, which rank is the cause, and where that rank is.
 
-    Looks twice at the record of each rank, about a second apart, and once at its stack, in whatever
-    state it is: live, hung, stopped or dead. It takes part in no collective and needs no rank's
-    help. Ranks that only wait for others are told apart from those that they wait for. A slow job
-    is not called hung: that takes 10 s without progress, or five times the median step, unless the
-    cause is certain. A rank that writes, reads or computes meanwhile, as the kernel counts it, is
-    slow and does not hang. Of one process it says what that waits for.
+    Looks twice at each rank's record, a second apart, and once at its stack, in whatever state it
+    is. It issues no collectives and needs no rank's help. A hang takes 10 s without progress, or
+    five median steps, unless the cause is certain. A rank that writes, reads or computes meanwhile
+    is slow.
 
-    Ends with 0, whatever the verdict. With `--check` that is: 0 all is well, 1 a job hangs, 6 a job
-    has crashed, 7 a job is slow; of several jobs, the gravest of these in the order 1, 6, 7.
+    The exit code is 0. With `--check`: 0 all is well, 1 a hang, 6 a crash, 7 a slow job; of several
+    jobs, the gravest in the order 1, 6, 7.
     """
     from ...diagnosis.hang.diagnosis import diagnose
     from ..render.ranks.hang import render_verdicts

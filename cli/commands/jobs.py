@@ -23,12 +23,10 @@ from ..target import asked_target, target_options
 def command(
     context: click.Context, *, action: str | None, number: int | None, limit: int, style: str
 ) -> None:
-    """Show the evals in hand, or cancel one.
+    """Show pending and running evals, or cancel one.
 
-    An eval is in hand from when it is sent until its code has come back: while it waits for a safe
-    point, while it runs, and also when its time is up and it could not be interrupted, because it
-    was in C code. `jobs cancel ID` interrupts one at its next line of Python. python.evals has all
-    that ever were.
+    Also those whose time is up, but which could not be interrupted in C code. `jobs cancel ID`
+    interrupts one at its next line of Python. python.evals has all that ever were.
     """
     target = asked_target(context)
     if action is not None and number is None:

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, limit: int, style: str) -> None:
     """Show tokens beside labels of the next batch that the training reads.
 
-    Looks at the next batch of a DataLoader, or the next call of the model, whichever has tokens
-    with a label for each. Says how many labels are trained on and how many are ignored (-100),
-    which samples are ignored entirely, and whether labels are the tokens themselves or shifted by
-    one. Where the script has a tokenizer among its global names, its texts stand beside the
-    numbers. The format `text` shows runs of ignored and trained labels, `table` every token.
+    Looks at the next batch of a DataLoader, or call of the model, that has tokens with a label
+    each: how many labels are trained on and ignored (-100), samples that are ignored entirely, and
+    whether labels are shifted. A tokenizer among the script's globals gives texts. `text` shows
+    runs of labels, `table` every token.
     """
     from ..render.training.labels import render_label_table, render_labels
 

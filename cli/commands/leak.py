@@ -36,15 +36,13 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     """Show whether the training's memory grows, and what keeps it.
 
-    Watches the next steps: as each one ends, every storage of every tensor is counted, so that one
-    kept number per step is found. What came in several steps and never went is shown with who
-    refers to it, and the commonest mistakes by name, with what to write instead. Beside it stands
-    what the recorded figures do for as long as the record goes back: flat, a staircase or a slope.
-    --by module adds up every storage by its module, and --by phase tells by how much the memory in
-    use is larger at the end of each phase of a step, from python.memory.
+    As each of the next steps ends, every storage of every tensor is counted. What came in several
+    steps and never went is shown with who refers to it, and common mistakes with what to write
+    instead. Beside it stands the recorded series: flat, a staircase or a slope. --by module adds up
+    storages by module; --by phase tells how much larger memory is at the end of each phase.
 
-    What is kept once in many steps takes more --steps. The training is held for a moment at the end
-    of each of these steps; Ctrl-C ends it.
+    What is kept once in many steps takes more --steps. The training is held for a moment at each;
+    Ctrl-C ends it.
     """
     from ...diagnosis.leaking import find_leaks
     from ..render.memory.leak import render_leak

@@ -31,13 +31,12 @@ def command(
     """List the processes with an agent.
 
     Shows pid, rank, state (training, idle, stopped, not answering, attaching, no agent, dead), the
-    current training step, how long ago it began, and the command. A process is only asked
-    whether it can answer; all else comes from its record. With --all the Python processes without
-    an agent follow: whether they have loaded torch, and whether `probing attach` would work.
+    current training step, how long ago it began, and the command, from the record. --all adds
+    Python processes without an agent: whether they have loaded torch, and whether `probing attach`
+    would work.
 
-    With --job there is a line for every rank that the job should have; neighbours that are nowhere
-    to be seen share one. -t says where to look (an @HOSTFILE, a node server, and so on), else this
-    machine and PROBING_JOB_DIR are looked through.
+    --job has a line for every rank that the job should have. -t says where to look (an @HOSTFILE, a
+    node server, and so on), else on this machine and in PROBING_JOB_DIR.
     """
     if job is not None:
         _list_job(Target.of(context), job, style)

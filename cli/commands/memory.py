@@ -34,7 +34,7 @@ _TWO_COMMANDS = "`memory --record on`, and once something was recorded `memory -
 )  # fmt: skip
 @click.option(
     "--referrers", is_flag=True,
-    help="Look for who refers to the largest tensors, as they are when a step ends.",
+    help="Find what refers to the largest tensors, at the end of a step.",
 )  # fmt: skip
 @click.option(
     "--line", is_flag=True,
@@ -68,21 +68,20 @@ def command(
 ) -> None:
     """Show where the memory is: parameters, gradients, activations and the rest.
 
-    What a storage is used for follows from who holds it. Two moments are seen: the end of a step,
-    and the next backward pass as it begins, when all activations are there; the training stands
-    still for some tens of milliseconds at each. Where no step comes within ten seconds, or within
-    --timeout SECONDS if that is given, what is there now is shown.
+    By who holds it, at the end of a step and as the next backward pass begins; the training is held
+    for some tens of milliseconds at each. Where no step comes within ten seconds, or --timeout
+    SECONDS, it shows current memory.
 
-    --record on begins to record every allocation: an accelerator's allocator then keeps the newest
-    100 000 events, each with its Python stack, until --record off; on the CPU torch.profiler
-    watches the next --steps steps. --snapshot FILE writes what was recorded, or else records
-    --steps steps first, to a file that https://pytorch.org/memory_viz and `probing file memory-viz`
-    open. --at-step N waits for that step and records it; --when CONDITION waits until it holds of a
-    step that has ended, then records the next, or writes an accelerator's history of before.
-    What was recorded last is also in python.alloc_events and python.alloc_blocks.
+    --record on records every allocation: an accelerator's allocator keeps the newest 100 000 events
+    with Python stacks until --record off; on the CPU torch.profiler watches the next --steps steps.
+    --snapshot FILE writes what was recorded, or else records --steps steps first, for
+    https://pytorch.org/memory_viz and `probing file memory-viz`. --at-step N records that step;
+    --when CONDITION waits for a step that meets it, and records the next, or writes an
+    accelerator's history of before. python.alloc_events and python.alloc_blocks have the last
+    recording.
 
-    --gc, --empty-cache and --reset-peaks change something there, at the end of a step: with --line,
-    a line of before and one of after are printed, else the report follows.
+    --gc, --empty-cache and --reset-peaks act at the end of a step: with --line, a line before and
+    one after are printed, else the report follows.
     """
     target = asked_target(context)
     wanted = cleanings(gc=gc, empty_cache=empty_cache, reset_peaks=reset_peaks)

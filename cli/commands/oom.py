@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, number: int | None, limit: int, style: str) -> None:
     """Show what was there when memory ran out, and what to do.
 
-    What was asked for and what was free, in which phase, step and module, what the tensors were
-    used for, what grew before, and suggestions with what each follows from. Errors that the script
-    recovers from count, too. Of a process that has ended, give the run folder (`probing list
-    --dead`): it also says whether the process was killed, and what speaks for the kernel having
-    done that for want of memory.
+    What was asked for and free, in which phase, step and module, what tensors were used for, what
+    grew before, and suggestions with their reasons, also for errors that the script survived. Of an
+    ended process (its run folder) it also says whether the kernel OOM killer ended it, and what
+    speaks for that.
     """
     from ...diagnosis.out_of_memory import report_on
     from ..render.memory.oom import render_oom

@@ -58,18 +58,16 @@ def command(
 ) -> None:
     """Show what the time of some training steps is spent on.
 
-    From the end of the step in progress on, torch.profiler runs for --steps steps in the training
-    thread: kinds of work, operators and kernels, modules, and the gaps in which nothing runs; of an
-    accelerator kernels by module, launches, and what its queues do at once. The figures stay in
-    python.kernels. Ctrl-C ends it with the step in progress. --timeout is the time that any one
-    step may take.
+    torch.profiler runs for --steps steps in the training thread, from the end of the step in
+    progress: kinds of work, operators and kernels, modules, and gaps; of an accelerator kernels by
+    module, launches, and queues. The figures stay in python.kernels. Ctrl-C ends it with the step
+    in progress. --timeout is the time for one step.
 
     --sampling HZ asks py-spy instead, for --seconds seconds: which Python code the threads are in.
-    It changes nothing in the process, needs no agent, and works on one that hangs.
+    It needs no agent, and works on a hang.
 
     Formats: `chrome` for Perfetto and chrome://tracing, `speedscope` for speedscope.app,
-    `flamegraph.html` for a page that needs nothing else; they show modules and operators, or
-    functions.
+    `flamegraph.html` for a page of its own.
     """
     from ..reports.profiling import ask_for_samples, ask_for_steps
 

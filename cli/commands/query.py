@@ -67,20 +67,19 @@ def command(
 ) -> None:
     """Ask the tables with SQL.
 
-    Runs one statement and prints its rows. SQL is given as an argument, as FILE.sql, with -f FILE,
-    as - to read it from stdin, or as @NAME: `probing query @` lists the saved questions. SHOW
-    TABLES lists the tables, DESCRIBE steps the columns of one; FROM steps needs no schema. The
-    statement is DuckDB's SQL; it can only read. -p step=100 puts 100 in the place of $step.
+    Runs one read-only statement of DuckDB's SQL and prints its rows. SQL is an argument, FILE.sql,
+    -f FILE, - for stdin, or @NAME, one of the saved questions that `probing query @` lists. -p
+    step=100 puts 100 in the place of $step. SHOW TABLES lists the tables, DESCRIBE steps the
+    columns of one; FROM steps needs no schema.
 
     Over several processes (`-t all`, `-t job:NAME`, `-t rank:0-63`, several -t) every table begins
-    with the columns rank, host, pid and job, and the statement runs over the rows of all of them as
-    over one database; a statement that names them runs over one process, too. Who does not answer
-    is left out and told on stderr, and the exit code is that of the first such failure.
+    with the columns rank, host, pid and job, and the statement runs over the rows of all as over
+    one database. Who does not answer is left out and told on stderr; the exit code is that of the
+    first such failure.
 
-    In json and jsonl, NULL is null; NaN and the infinities, which JSON lacks, are the strings
-    "NaN", "Infinity" and "-Infinity", and decimals are strings; binary values are base64, times
-    ISO 8601. A file FILE.arrow is an Arrow IPC file, FILE.arrows and a pipe get an Arrow IPC
-    stream.
+    In json and jsonl, NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity",
+    decimals are strings, binary values base64, times ISO 8601. FILE.arrow is an Arrow IPC file,
+    FILE.arrows and a pipe get an Arrow IPC stream.
     """
     if sql == "@" and path is None:
         _list_questions()

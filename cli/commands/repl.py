@@ -19,10 +19,9 @@ from ..target import asked_target, attach_option, target_options
 def command(context: click.Context) -> None:
     """Open a Python prompt in the process.
 
-    What is typed runs in the process as `eval` runs it: between two steps of the training, with the
-    names of the script. Names that are assigned stay, and _ is the last value. `%help` shows what
-    else there is: `%sql`, `%bt`, `%jobs`. Several prompts may be open at once. Where standard input
-    is no terminal, its lines are run one after the other, and the exit code is 1 when any failed.
+    Lines run as by `eval`. Assigned names stay, and _ is the last value. `%help` shows what else
+    there is: `%sql`, `%bt`, `%jobs`. Without a terminal, lines of standard input are run in turn,
+    with exit code 1 when any failed.
     """
     from ..prompt.prompt import PlainReader, Prompt, Reader
 

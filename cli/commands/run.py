@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Run a script with the agent inside.
 
-    The same as PROBING=1 python SCRIPT ARGS, and works where the package's start-up hook is not
-    installed. With -m it runs a module. Everything after the name belongs to the script.
+    The same as PROBING=1 python SCRIPT ARGS, also where the package's start-up hook is not
+    installed. Everything after the name belongs to the script.
     """
     refuse_target(context)
     _check(words)

@@ -33,13 +33,12 @@ from ..target import refuse_target
 def command(context: click.Context, /, *, allow_eval: bool, **words: str | None) -> None:
     """Answer for every process of this machine.
 
-    A node server: one process beside the trainings, which answers for all of them over TCP, so
-    that they need neither port nor token. Its address stands for all of its processes: `probing -t
-    node1:9741 backtrace`. What they have recorded it reads from their files, so it answers for one
-    that hangs, is stopped or has ended, too; eval and live tables it passes on to their agents. It
-    watches for stalls, see the table probing.stalls. Every request needs a token: that in the file
-    node.token of the run directory may do everything, that in node.read_token may only read. It
-    runs until Ctrl-C; the first agent of a machine starts one itself where PROBING_NODE=1 is set.
+    A node server: one process that answers over TCP for all trainings beside it, which need neither
+    port nor token. Its address stands for all: `probing -t node1:9741 backtrace`. Records are read
+    from files, also of a process that hangs or has ended; eval and live tables go to the agents. It
+    watches for stalls (probing.stalls). A token is needed: node.token of the run directory for
+    everything, node.read_token for reading. It runs until Ctrl-C; PROBING_NODE=1 has the first
+    agent of a machine start one.
     """
     refuse_target(context)
     argv = [sys.executable, "-m", "probing.cluster.node"]

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 def command(context: click.Context, *, style: str) -> None:
     """Show what the agent records, and what that costs.
 
-    Every source of the record: whether it is on, how many rows it has written and lost, what it
-    costs in a step, and what it leaves out to stay within the setting `overhead`. Where an
-    accelerator is in use, what that does. A process that does not answer, or has ended, still tells
-    what its files hold.
+    For every source: whether it is on, rows written and lost, its cost per step, and what it leaves
+    out for the setting `overhead`; what an accelerator does. A process that does not answer, or has
+    ended, still tells what its files hold.
     """
     from ..render.process.status import render_status
     from ..reports.status_report import report_on

@@ -24,12 +24,10 @@ from ..target import asked_target, target_options
 def command(context: click.Context, *, steps: int, style: str) -> None:
     """Say which ranks hold up the others, and in what.
 
-    A rank that waits is no culprit: it came first. Compared is each rank's own time per step,
-    without what it spent blocked in collectives, and the order in which ranks enter collectives.
-    A straggler needs more than its like in at least half of the steps. Hosts' clocks are aligned
-    by the ends of collectives; nothing is sent between the ranks. Where accelerators do the
-    collectives, times are by their clocks, in the steps that all ranks have timed there. Without a
-    straggler it is told how far the ranks are apart.
+    Waiting ranks are no stragglers: compared is each rank's own time per step, without time blocked
+    in collectives, and the order in which ranks enter collectives. A straggler needs more than its
+    like in at least half of the steps. Clocks are aligned by the ends of collectives; nothing is
+    sent between ranks. Where accelerators do the collectives, their clocks count.
     """
     from ...cluster.ranks.gather_times import gather_times
     from ...cluster.ranks.stragglers import find_stragglers

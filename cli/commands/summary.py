@@ -32,9 +32,8 @@ _SHARE_OF_LIMIT = 0.8
 def command(context: click.Context, *, depth: int, style: str) -> None:
     """Show the model: its modules with parameters, shapes and FLOPs.
 
-    The shapes are those of the model's next call in the training itself: nothing is run for them,
-    and they are left out when no call comes within ten seconds, or within --timeout SECONDS if that
-    is given. FLOPs are those of that call; `≥` stands before a sum that may be too small, since a
+    Shapes and FLOPs are those of the model's next call in the training, left out when none comes
+    within ten seconds, or --timeout SECONDS. `≥` stands before a sum that may be too small, since a
     module's own code may compute more than the layers in it whose formula is known.
     """
     target = asked_target(context)

@@ -35,10 +35,8 @@ _OTHER_LINES = 4
 def command(context: click.Context, *, table: str | None, limit: int | None, style: str) -> None:
     """List the tables and their columns.
 
-    Shows for each table the rows held and what it is; with -v also the age of the oldest row, the
-    rows written and lost, and the whole meaning. With TABLE, list its columns with type, unit and
-    meaning. A recorded table is kept in the
-    process's run folder and outlives it; a live one is made when it is asked.
+    Shows rows held and meaning; -v also the age of the oldest row, rows written and lost. TABLE
+    lists its columns. A recorded table outlives the process; a live one is made when it is asked.
     """
     target = asked_target(context)
     chosen = None if table is None else find_table(table)

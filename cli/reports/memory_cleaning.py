@@ -65,16 +65,16 @@ def clean_and_show(target: Target, wanted: tuple[str, ...], *, out: bool) -> int
 _GC = click.option(
     "--gc",
     is_flag=True,
-    help="First collect garbage there, at the end of a step, and tell what that freed.",
+    help="First collect garbage, at the end of a step, and tell what that freed.",
 )
 _EMPTY_CACHE = click.option(
     "--empty-cache",
     is_flag=True,
-    help="First give back what is allocated there and not in use: the cache of the accelerator's"
-    " allocator; on the CPU, what the C library holds free.",
+    help="First free what is allocated and not in use: the accelerator's cache; on the CPU,"
+    " what the C library holds.",
 )
 _RESET_PEAKS = click.option(
     "--reset-peaks",
     is_flag=True,
-    help="Have the device's peaks begin anew there: those that the script itself reads, too.",
+    help="Restart the device's peaks, also for the script.",
 )

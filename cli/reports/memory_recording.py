@@ -159,8 +159,8 @@ _RECORD_OPTION = click.option(
 _SNAPSHOT_OPTION = click.option(
     "--snapshot",
     metavar="FILE",
-    help="Write what was recorded, or else record some steps first. In a folder, the file gets a"
-    " name of its own.",
+    help="Write what was recorded, or else record some steps first. A folder gets a file with"
+    " a name of its own.",
 )
 _AT_STEP_OPTION = click.option(
     "--at-step",
@@ -172,8 +172,8 @@ _AT_STEP_OPTION = click.option(
 _WHEN_OPTION = click.option(
     "--when",
     metavar="CONDITION",
-    help="With --snapshot: wait for a step of which it holds, in SQL over python.steps, as"
-    " 'loss > 10'.",
+    help="With --snapshot: wait for a step that meets it, in SQL over python.steps, as 'loss"
+    " > 10'.",
 )
 _STEPS_OPTION = click.option(
     "--steps",

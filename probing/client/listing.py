@@ -177,7 +177,7 @@ def _loss(folder: ProcessFolder) -> tuple[str, ...]:
 
 
 def _memory(folder: ProcessFolder, state: State) -> tuple[str, ...]:
-    """Whether the kernel is about to kill a process for want of memory."""
+    """Whether the OOM killer is about to kill a process."""
     warning = None if state == "dead" else near_limit(folder.pid)
     return () if warning is None else (warning,)
 

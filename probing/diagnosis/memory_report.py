@@ -13,7 +13,7 @@ from typing import Any
 from ..client.base import Process
 from ..messages.common import REFERRERS
 from ..messages.limits import WAIT_S
-from ..tables import CATEGORIES, MOMENTS
+from ..tables import CATEGORIES, MOMENTS, PINNED
 from .activation_theory import Transformer, transformer_in
 from .advice import Advice, Usage, advise_on_usage
 from .arming import arm_and_wait
@@ -214,7 +214,7 @@ def usage_of(device: Device, newest: Mapping[str, Row], segments: Sequence[Row])
     row = newest.get(device.name)
     if row is None and device.name == "cpu":  # what the host has stands in every row
         row = next(iter(newest.values()), None)
-    own = [segment for segment in segments if segment["device"] == device.name]
+    own = [one for one in segments if one["device"] == device.name and one["pool"] != PINNED]
     held = ("parameters", "buffers")
     now = [one for one in device.categories.get(MOMENTS[0], ()) if one["category"] in held]
     return Usage(

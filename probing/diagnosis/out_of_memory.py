@@ -1,4 +1,4 @@
-"""What a process's record says about errors for want of memory.
+"""What a process's record says about out-of-memory errors.
 
 Rules of this file: operator's side; asks what any `Process` answers, so that a live process and the
 run folder of a dead one give the same report.
@@ -62,7 +62,7 @@ _RESIDENT = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomReport:
-    """An error for want of memory, or the end of a process that may have been one.
+    """An out-of-memory error, or the end of a process that may have been one.
 
     Attributes:
         errors: How many errors are on record.

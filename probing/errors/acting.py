@@ -21,7 +21,7 @@ class ActRefused(Refused):
 
 
 class ActTimedOut(TimedOut):
-    """The training came to no place between two steps; nothing was changed."""
+    """The training did not reach a step boundary in time; nothing was changed."""
 
     code = "act_timed_out"
     status = 504
@@ -34,7 +34,7 @@ class ActTimedOut(TimedOut):
             ended: How many steps have ended meanwhile.
             why: Why none of them was the one that ranks had agreed on.
         """
-        came = "the training came to no end of a step"
+        came = "the training did not reach the end of a step"
         if ended:
             came = f"the step that the ranks had agreed on was not among the {ended} that ended"
         reason = f": {why}" if why else ""

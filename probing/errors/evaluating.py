@@ -36,20 +36,20 @@ class NoSuchFrame(UsageError):
 
 
 class NoSuchJob(UsageError):
-    """No eval of that number is in hand."""
+    """No eval of that number is pending or running."""
 
     code = "no_such_job"
     help = "`probing PID jobs` lists those that are; python.evals has all that were."
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"no eval {number} is in hand.")
+        super().__init__(f"there is no pending or running eval {number}.")
 
 
 class EvalCancelled(Refused):
     """Code was not run, because it was cancelled before its turn came."""
 
     code = "eval_cancelled"
-    help = "`probing PID jobs` shows what is in hand; python.evals says who has run what."
+    help = "`probing PID jobs` shows pending and running evals; python.evals keeps all."
     status = 409
 
     def __init__(self, why: str) -> None:
@@ -64,7 +64,7 @@ class NoStepCame(TimedOut):
     help = "`probing PID backtrace` shows where the training is; --timeout SECONDS waits longer."
 
     def __init__(self, limit_s: float) -> None:
-        super().__init__(f"the training came to no end of a step within {limit_s:g} s.")
+        super().__init__(f"the training did not reach the end of a step within {limit_s:g} s.")
 
 
 class EvalTimedOut(TimedOut):

@@ -117,7 +117,7 @@ class SqlWorkerDied(SqlError):
 
 
 class SqlWorkerRests(SqlError):
-    """The helper process for SQL has ended too often of late to be started again at once."""
+    """The SQL worker crashed repeatedly; it restarts after a pause."""
 
     code = "sql_worker_rests"
     status = 503

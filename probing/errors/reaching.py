@@ -101,8 +101,8 @@ class ConnectionLost(Unreachable):
 
     code = "connection_lost"
     help = (
-        "Its process may have just ended, or hold as many connections as it may: try again; or it"
-        " wants to be asked as https://."
+        "Its process may have just ended, or be at its limit of connections: try again; or the"
+        " server requires https://."
     )
 
     def __init__(self, address: str) -> None:

@@ -60,8 +60,8 @@ class ArmTimedOut(TimedOut):
     ) -> None:
         why = f" ({'; '.join(notes)})" if notes else ""
         super().__init__(
-            f"the training came to no end of a step within {seconds:g} s{why}; {done} of {steps}"
-            " steps are done, and the rest was called off."
+            f"the training did not reach the end of a step within {seconds:g} s{why};"
+            f" {done} of {steps} steps are done, and the rest was called off."
         )
 
 
@@ -86,7 +86,9 @@ class ProfileTimedOut(TimedOut):
     )
 
     def __init__(self, seconds: float, what: str) -> None:
-        super().__init__(f"the training came to no end of a step within {seconds:g} s, so {what}.")
+        super().__init__(
+            f"the training did not reach the end of a step within {seconds:g} s, so {what}."
+        )
 
 
 class NoBatch(TimedOut):

@@ -37,7 +37,7 @@ class UsageError(ProbingError):
 
 
 class Unreachable(ProbingError):
-    """There is nobody at the endpoint who could answer."""
+    """Nothing answers at the endpoint."""
 
     code = "unreachable"
     status = 503

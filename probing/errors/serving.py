@@ -65,14 +65,14 @@ class RequestTimedOut(TimedOut):
 
 
 class Busy(Unreachable):
-    """The agent has as many requests in hand as it may."""
+    """The agent is at its limit of concurrent requests."""
 
     code = "busy"
     status = 503
     help = "Try again in a moment."
 
     def __init__(self, what: str, limit: int) -> None:
-        super().__init__(f"the agent already has {limit} {what} in hand.")
+        super().__init__(f"the agent already has {limit} {what} under way.")
 
 
 class NoThread(Unreachable):

@@ -46,7 +46,7 @@ class CgroupPaths(NamedTuple):
         return None if used is None else max(0, used - (cached or 0))
 
     def oom_kills(self) -> int | None:
-        """How many of its processes the kernel has killed for want of memory."""
+        """How many of its processes the kernel OOM killer has killed."""
         return parse_oom_kills(read_text(self.events))
 
 

@@ -20,7 +20,7 @@ class Lr:
     Attributes:
         value: The rate of every parameter group.
         scale: What every rate is multiplied by.
-        hold: Put it in place before each optimizer step, and the script's own back after it.
+        hold: Set it before each optimizer step, and the script's own after it.
         optimizer: Only of the optimizer of this name or number; None for all.
     """
 
@@ -50,7 +50,7 @@ class Checkpoint:
     Attributes:
         path: The file; a relative one is of the process's working directory.
         force: Whether it may take the place of another file.
-        copy_first: Let the training go on once everything has been copied, and write then.
+        copy_first: Copy, let the training go on, then write.
     """
 
     path: str
@@ -74,8 +74,7 @@ class NanGuard:
     Attributes:
         do: One of `GUARD_ACTIONS`.
         consecutive: With ``raise``, at which bad step in a row it is raised, those before being
-            skipped; with the others, from which on ``status`` advises to go back to a checkpoint.
-            None for the default.
+            skipped; else from which on ``status`` advises to go back to a checkpoint.
         optimizer: Only of the optimizer of this name or number; None for all.
     """
 
@@ -131,8 +130,8 @@ class ActRequest:
     """One action to be applied between two steps of the training.
 
     Attributes:
-        timeout_s: How long the end of a step may be waited for.
-        ranks: How many ranks of a job are asked for the same, to be applied at one step of all.
+        timeout_s: The longest wait for the end of a step.
+        ranks: How many ranks of a job apply it at one step.
     """
 
     timeout_s: TimeLimit | None = None
@@ -177,9 +176,8 @@ class Act:
         state: One of `ACTION_STATES`; None while it is waited for.
         step: The step before which it was applied, if one is counted.
         changes: What it has changed.
-        notes: What the person should know beside that.
-        waited_s: How long the end of a step was waited for.
-        pause_s: How long the training stood still for it.
+        waited_s: The wait for the end of a step.
+        pause_s: How long the training was held.
         age_s: How long ago it was asked for.
         undo: Whether it can be undone now.
     """
@@ -232,8 +230,8 @@ class Commit:
     """Where a rank is to apply what it has prepared, or that it shall not.
 
     Attributes:
-        position: The place is after the first step that ends at this position or beyond, on every
-            rank the same one; None to give it up.
+        position: The place is after the first step that ends at this position or beyond; None to
+            give it up.
         more: How many steps later.
     """
 

@@ -37,7 +37,7 @@ class SnapshotRequest:
     """What has been recorded, or else the next steps.
 
     Attributes:
-        steps: How many steps to record if there is no recording; only on the CPU.
+        steps: How many steps to record if nothing is; only on the CPU.
         entries: How many events to keep of those, the newest.
         timeout_s: How long to wait for the end of any one step.
         first_step: The first step to record; None for the next. Only on the CPU.
@@ -54,15 +54,14 @@ class RecordStatus:
     """How the recording of allocations stands.
 
     Attributes:
-        how: ``allocator`` where that of the accelerator keeps the history; ``profiler`` on the
-            CPU, where torch.profiler sees it.
+        how: ``allocator`` (the accelerator's) or ``profiler`` (torch.profiler, on the CPU).
         state: ``off``; ``waiting`` for the end of a step; ``running``; ``ending`` while it is
             written; ``recorded`` when it is over and no snapshot has been taken of it;
             ``refused``, then `reason` says why.
         steps: How many steps at most; None where there is no limit.
         done: How many of them have been recorded.
         entries: How many events are kept.
-        step_s: What a recorded step takes, on average; None where that is not known.
+        step_s: What a recorded step takes, on average.
         plain_step_s: What the step before took.
     """
 

@@ -16,15 +16,14 @@ class Card:
     Attributes:
         start_time: Clock ticks after boot at which the process started.
         pid_namespace: Inode of the pid namespace that `pid` belongs to.
-        listen: ``host:port`` of its TCP listener, if it has one; with ``https://`` before it where
-            that is encrypted.
+        listen: Its TCP listener: ``host:port`` or ``https://host:port``.
         problems: What the agent could not do, one sentence each.
         job: What its job is called, see `probing.cluster.launchers`.
-        attempt: How often the launcher had started the job anew.
+        attempt: How often the launcher had restarted the job.
         parent: The process that has started it.
-        error_file: Where torchrun has it write the exception that ends it, if it does.
-        launcher_log: The file that the standard error of its parent goes to, where it is a rank.
-        fingerprint: SHA-256 of the certificate that its TCP listener shows, if it has one.
+        error_file: Where torchrun has it write the exception that ends it.
+        launcher_log: The file of its parent's standard error, where it is a rank.
+        fingerprint: SHA-256 of its TCP listener's certificate.
     """
 
     pid: int

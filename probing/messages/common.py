@@ -66,8 +66,8 @@ class QueryRequest:
     """One SQL statement.
 
     Attributes:
-        timeout_s: The client's time limit; the agent's own applies when it is shorter.
-        max_rows: The most rows the client wants; the agent's own limit applies when smaller.
+        timeout_s: The client's time limit; the agent's applies if shorter.
+        max_rows: The most rows wanted; the agent's limit applies if smaller.
     """
 
     sql: str
@@ -97,7 +97,7 @@ class ProfileRequest:
     """Some steps of the training to profile.
 
     Attributes:
-        steps: How many, from the end of the step in progress on.
+        steps: How many.
         timeout_s: How long to wait for the end of any one step.
     """
 
@@ -120,7 +120,6 @@ class Armed:
         last_step: The last one, or that of the finding; None before it.
         still_s: How long ago a step has ended.
         reason: Why it failed.
-        notes: What the reader should know.
     """
 
     what: str
@@ -145,11 +144,11 @@ class ArmedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileProgress:
-    """How far the profile in hand is.
+    """How far the profile under way is.
 
     Attributes:
-        state: ``idle`` when none is, or not yet; ``waiting`` for the end of a step; ``running``;
-            ``ending`` while its result is written; ``refused`` or ``cancelled`` until that is told.
+        state: ``idle``; ``waiting`` for the end of a step; ``running``; ``ending`` while its result
+            is written; ``refused`` or ``cancelled`` until that is told.
         steps: How many steps were asked for.
         done: How many of them have been profiled.
     """
@@ -176,7 +175,7 @@ class SettingsAnswer:
     """All settings of a process.
 
     Attributes:
-        unknown: A sentence for each variable of its environment that only looks like a setting.
+        unknown: A sentence for each variable that only looks like a setting.
     """
 
     settings: tuple[SettingValue, ...]
@@ -248,11 +247,7 @@ class TablesAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRows:
-    """The rows of one live table, column names beside them.
-
-    Attributes:
-        note: What the reader should know about them, if anything.
-    """
+    """The rows of one live table, column names beside them."""
 
     table: str
     columns: tuple[str, ...]

@@ -20,7 +20,7 @@ class Appointment:
     """All ranks of a job are to run code at one step.
 
     Attributes:
-        meeting: What the requests to all of them have in common, and no others.
+        meeting: The same in the requests to all of them.
         ranks: How many are asked.
     """
 
@@ -34,13 +34,12 @@ class EvalRequest:
 
     Attributes:
         now: Do not wait for a safe point of the training.
-        thread: The thread whose locals it sees, by name or by number in the kernel; None for the
-            training thread.
-        frame: The one frame of it whose locals it sees, 0 being the innermost of the script's;
-            None for all of them.
-        session: What the lines of one prompt have in common: ``_`` is the last value of such.
+        thread: The thread whose locals it sees, by name or kernel number; None for the training
+            thread.
+        frame: The frame whose locals it sees, 0 the innermost of the script's; None for all.
+        session: The same for all lines of one prompt, which share ``_``.
         assign: Whether what it assigns goes into the script.
-        together: Where other ranks run it, too; else it may enter no collective.
+        together: Where other ranks run it, too; else it may issue no collective.
     """
 
     code: str
@@ -75,7 +74,7 @@ class RepeatRequest:
     Attributes:
         every: At the end of every so many steps.
         times: How often.
-        timeout_s: How long each wait for a step, and each run, may take.
+        timeout_s: The longest wait for a step, and run.
         thread: As of an `EvalRequest`.
         frame: The same.
         assign: The same.
@@ -96,18 +95,18 @@ class EvalResult:
 
     Attributes:
         output: What the code printed.
-        value: The last expression as text, unless it is None.
-        error: The traceback of the exception that ended it, if one did.
+        value: The last expression as text.
+        error: The traceback of the exception that ended it.
         error_type: The class name of that exception.
-        omitted_bytes: Bytes printed beyond the limit, which were not kept.
+        omitted_bytes: Bytes printed beyond the limit.
         duration_s: How long the code ran.
         waited_s: How long it waited for a safe point.
-        where: ``safe point`` when training was held meanwhile, else ``agent thread``.
+        where: ``safe point`` if the training was held, else ``agent thread``.
         step: The training step at that moment, if one is counted.
-        thread: The thread whose locals it saw, by name; None where there was none.
-        left: The names of threads that it has left running.
-        hidden: The names of the script that it has assigned and that are as they were.
-        notes: What became of it since, as of a rate that the next step has put back.
+        thread: The thread whose locals it saw, by name.
+        left: Threads that it has left running.
+        hidden: Names that it assigned and that the script still has as they were.
+        notes: What became of it, such as a rate that the next step put back.
     """
 
     output: str
@@ -127,19 +126,19 @@ class EvalResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalJob:
-    """An eval in hand.
+    """A pending or running eval.
 
     Attributes:
         number: Which it is, counted from 1; `python.evals` has it as ``eval_id``.
         who: Who has sent it.
         code: Its beginning.
-        state: ``waiting`` for a safe point; ``running``; ``left behind`` when its time is up and
-            it cannot be interrupted where it is.
-        age_s: How long it has been in hand.
+        state: ``waiting`` for a safe point; ``running``; ``left behind`` when it could not be
+            interrupted in time.
+        age_s: How long ago it was sent.
         place: The line that it executes; None while it waits.
         where: As of an `EvalResult`; None while it waits.
         meeting: As of an `Appointment`; None without one.
-        prepared: Where the rank is, once it waits to be told the place.
+        prepared: Where the rank is, once it waits for the place.
         apart: Why it has no place in common with the others.
     """
 
@@ -157,14 +156,14 @@ class EvalJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalJobs:
-    """All evals in hand, the oldest first."""
+    """All pending and running evals, the oldest first."""
 
     jobs: tuple[EvalJob, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest:
-    """End an eval in hand."""
+    """End a pending or running eval."""
 
     number: int
 

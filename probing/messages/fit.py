@@ -78,18 +78,17 @@ class FitAnswer:
         micro_batches: Backward passes for each step of the optimizer.
         blocks: The path of the list of identical blocks, if there is one.
         block_class: The class of those blocks.
-        config_field: What in the model's own configuration gives their number, if that is known.
+        config_field: The field of the model's configuration with their number.
         loss: The operations that make the loss, as they were simulated.
-        measured_bytes: What the device's allocator has measured as the most in use; on a CPU, what
-            a step took of which every allocation was recorded; None where that was not done.
+        measured_bytes: The peak by the device's allocator; on a CPU, of a step with every
+            allocation recorded.
         fixed_bytes: What the process needs beside its tensors.
-        room_bytes: How much this process may have in all; None where that is not known.
+        room_bytes: How much this process may have in all.
         room: What sets that limit, in words.
-        held_s: How long the training stood still for the prediction.
-        notes: What the reader should know.
-        basis: What it rests on, where that is measured steps; None where the step was simulated.
-        shapes: How many sizes of batches were measured; None where it was simulated.
-        miss: By how much it misses, at most, what was measured of another size; None without one.
+        held_s: How long the training was held.
+        basis: What it rests on, if on measured steps.
+        shapes: How many batch sizes were measured.
+        miss: By how much it misses, at most, what was measured of another size.
     """
 
     model: str

@@ -17,7 +17,7 @@ class NodeMember:
         is_alive: Whether it runs.
         state: What it does, as in `probing list`.
         step: The training step that it is in, or had last finished.
-        stalled_s: How long it has made no progress although it should; None while it does.
+        stalled_s: How long it has made no progress although it should.
     """
 
     key: str

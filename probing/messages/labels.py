@@ -30,7 +30,7 @@ class LabelledSample:
     Attributes:
         sample: Its place in the batch.
         length: How many labels it has in all.
-        tokens: Token numbers; as many as there are, where labels are not one for each token.
+        tokens: Token numbers.
         labels: Their labels; -100 where ignored.
     """
 
@@ -66,9 +66,8 @@ class LabelsAnswer:
         same: The share of trained labels that are the token at their own place.
         next: The share of those that are the token after it.
         previous: The share of those that are the token before it.
-        shift: ``equal``, ``shifted by one``, ``shifted backwards`` or ``unrelated``; None where
-            there is nothing to compare.
-        tokenizer: The class of the tokenizer that gave the texts, if there is one.
+        shift: ``equal``, ``shifted by one``, ``shifted backwards`` or ``unrelated``.
+        tokenizer: The class of the tokenizer that gave the texts.
         texts: Of the tokens and labels that are shown.
         shown: The samples that were asked for.
     """

@@ -100,8 +100,8 @@ ROUTES: tuple[Route, ...] = (
         access="read",
         request=wire.QueryRequest,
         answer="arrow",
-        doc="Run one read-only SQL statement in the SQL worker. An answer that was cut says so in"
-        " the metadata `probing.truncated` of its schema.",
+        doc="Run one read-only SQL statement. An answer that was cut says so in"
+        " `probing.truncated` of its schema's metadata.",
     ),
     Route(
         name="eval",
@@ -110,7 +110,7 @@ ROUTES: tuple[Route, ...] = (
         access="eval",
         request=wire.EvalRequest,
         answer=wire.EvalResult,
-        doc="Run Python code in the process: at the next safe point while training makes progress.",
+        doc="Run Python code in the process, at the next safe point while training makes progress.",
     ),
     Route(
         name="eval_commit",
@@ -119,7 +119,7 @@ ROUTES: tuple[Route, ...] = (
         access="eval",
         request=eval_wire.EvalCommit,
         answer=eval_wire.EvalCommit,
-        doc="Say at which step code is run that all ranks of a job run, or that it is run alone.",
+        doc="Say at which step the ranks of a job run code, or that it is run alone.",
     ),
     Route(
         name="backtrace",
@@ -128,8 +128,7 @@ ROUTES: tuple[Route, ...] = (
         access="read",
         answer=wire.Backtrace,
         flags=(Flag(name="locals", doc="Also short texts of the local variables."),),
-        doc="The stack of every thread; with `?locals=true` also short texts of the local"
-        " variables.",
+        doc="The stack of every thread; with `?locals=true` texts of local variables.",
     ),
     Route(
         name="labels",
@@ -147,8 +146,8 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=wire.ProfileRequest,
         answer="trace",
-        doc="Run torch.profiler over the next steps of the training. Closing the connection ends it"
-        " at the end of the step in progress.",
+        doc="Run torch.profiler over the next steps. Closing the connection ends it at the"
+        " end of the step in progress.",
     ),
     Route(
         name="profile_progress",
@@ -156,7 +155,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/profile",
         access="read",
         answer=wire.ProfileProgress,
-        doc="How far the profile in hand is.",
+        doc="How far the profile under way is.",
     ),
     Route(
         name="arm",
@@ -165,8 +164,7 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=wire.ArmRequest,
         answer=wire.ArmedAnswer,
-        doc="Record something in the next steps of the training, or end that. The answer comes at"
-        " once.",
+        doc="Record something in the next steps, or end that. The answer comes at once.",
     ),
     Route(
         name="armed",
@@ -190,7 +188,14 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/live/{table}",
         access="read",
         answer=wire.LiveRows,
-        flags=(Flag(name="patient", doc="Wait even while the training makes no progress at all."),),
+        flags=(
+            Flag(name="patient", doc="Wait even while the training makes no progress at all."),
+            Flag(
+                name="only_random",
+                doc="Of `parameter_checksums` only the states of random generators: no parameter is"
+                " read, and the training stands still for a moment only.",
+            ),
+        ),
         times=(
             Seconds(
                 name="wait_s",
@@ -226,8 +231,7 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=wire.DetachRequest,
         answer=wire.Detached,
-        doc="Take the agent out of the process. The answer comes first; then everything of the"
-        " agent goes, this server with it.",
+        doc="Take the agent out of the process, after the answer.",
     ),
     Route(
         name="record",
@@ -253,8 +257,8 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=allocation_wire.SnapshotRequest,
         answer="allocations",
-        doc="The allocations that were recorded; where none were, those of the next steps. Closing"
-        " the connection ends what was begun for it.",
+        doc="The recorded allocations, else those of the next steps. Closing the connection"
+        " ends what was begun for it.",
     ),
     Route(
         name="fit",
@@ -263,8 +267,8 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=wire.FitRequest,
         answer=wire.FitAnswer,
-        doc="Predict the peak of memory of a training step in another shape, on a copy of the model"
-        " without data. The training is held for it at the end of a step.",
+        doc="Predict the peak memory of a step in another shape, on a copy of the model"
+        " without data, with the training held.",
     ),
     Route(
         name="repeat",
@@ -273,7 +277,7 @@ ROUTES: tuple[Route, ...] = (
         access="eval",
         request=eval_wire.RepeatRequest,
         answer="results",
-        doc="Run Python code at the end of every so many steps. A line comes for each run; closing"
+        doc="Run Python code at the end of every so many steps, a line for each run; closing"
         " the connection ends it.",
     ),
     Route(
@@ -282,7 +286,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/jobs",
         access="read",
         answer=eval_wire.EvalJobs,
-        doc="The evals in hand.",
+        doc="The pending and running evals.",
     ),
     Route(
         name="cancel",
@@ -291,7 +295,7 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=eval_wire.CancelRequest,
         answer=eval_wire.EvalJobs,
-        doc="Interrupt an eval, or do not run it at all; the answer is what is still in hand.",
+        doc="Interrupt an eval, or do not run it; answers what is left.",
     ),
     Route(
         name="complete",
@@ -310,9 +314,8 @@ ROUTES: tuple[Route, ...] = (
         request=act_wire.ActRequest,
         writes=act_wire.writes_file,
         answer=act_wire.Act,
-        doc="Change something in the training, in its own thread and between two steps; exactly"
-        " one action. The answer comes when it has been applied. Over TCP a `checkpoint` needs what"
-        " an eval needs: it writes a file where the request says.",
+        doc="Change something in the training, between two steps; exactly one action,"
+        " answered when applied. Over TCP a `checkpoint` needs what an eval needs.",
     ),
     Route(
         name="act_prepare",
@@ -322,8 +325,8 @@ ROUTES: tuple[Route, ...] = (
         request=act_wire.ActRequest,
         writes=act_wire.writes_file,
         answer=act_wire.Prepared,
-        doc="Begin with an action that several ranks are to apply at one step of all. The answer"
-        " comes when this rank could; `commit` says where.",
+        doc="Prepare an action that several ranks apply at one step. The answer comes when"
+        " this rank could; `commit` says where.",
     ),
     Route(
         name="act_commit",
@@ -332,8 +335,7 @@ ROUTES: tuple[Route, ...] = (
         access="change",
         request=act_wire.Commit,
         answer=act_wire.Commit,
-        doc="Say where a prepared action is applied, or give it up; refused where it is too late."
-        " What comes of it is among the actions.",
+        doc="Say where a prepared action is applied, or give it up; refused where it is too late.",
     ),
     Route(
         name="acts",
@@ -361,8 +363,8 @@ NODE_ROUTES: tuple[Route, ...] = (
         access="read",
         answer=job_wire.MembersAnswer,
         flags=(Flag(name="states", doc="Also what each of them does; asks them all for a sign."),),
-        doc="Only of a node server: every process of its machine, alive or ended. The routes of"
-        " each are at `/v1/ranks/{key}/...`, as `/v1/ranks/4242-81234567/query`.",
+        doc="Only of a node server: every process of its machine, alive or ended. The routes"
+        " of each are at `/v1/ranks/{key}/...`, as `/v1/ranks/4242-81234567/query`.",
     ),
     Route(
         name="union",
@@ -371,9 +373,9 @@ NODE_ROUTES: tuple[Route, ...] = (
         access="read",
         request=union_wire.UnionRequest,
         answer="arrow",
-        doc="Only of a node server: one SQL statement over one table of several of its processes,"
-        " in which `rank`, `host` and `pid` are the first columns. The schema's metadata tell, as"
-        " `probing.members`, what became of each process.",
+        doc="Only of a node server: one SQL statement over one table of several processes,"
+        " with `rank`, `host` and `pid` first. `probing.members` of the schema's metadata"
+        " tells what became of each.",
     ),
 )
 """What a node server answers for itself."""

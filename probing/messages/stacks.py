@@ -21,11 +21,11 @@ class Frame:
     """One frame of a stack.
 
     Attributes:
-        func: Qualified name of the function; of a module that the process died in, its name.
+        func: Qualified name of the function, or of the module that the process died in.
         file: Source file; the library of a native function.
         lineno: The line being executed; 0 where unknown.
-        line: The text of that line, where the source could be read.
-        kind: ``python``, ``native``, or ``module`` for a torch module whose call had not ended.
+        line: The text of that line.
+        kind: ``python``, ``native``, or ``module`` (a torch module whose call had not ended).
         locals: The local variables, if they were asked for.
     """
 
@@ -42,24 +42,21 @@ class Awaited:
     """What a thread waits for that another one has: a lock, an import, or the end of itself.
 
     Attributes:
-        kind: ``lock``, ``semaphore``, ``import``, ``thread``, ``task`` of a pool of threads that
-            one of them runs, ``queued`` for a task that none has begun with, ``any`` for several
-            tasks of which one will do, ``process`` for one of a pool of processes, ``coroutine``
-            of an event loop; or what some thread is to tell: ``event``, ``condition``,
+        kind: ``lock``, ``semaphore``, ``import``, ``thread``, ``task`` that a thread of a pool
+            runs, ``queued`` if none has begun it, ``any`` of several tasks, ``process`` of a pool,
+            ``coroutine`` of an event loop; or what a thread is to tell: ``event``, ``condition``,
             ``barrier``, ``item`` of a queue, ``room`` in one, ``queue`` to be worked off,
             ``future``.
         what: In words: ``the lock self._lock``, ``the import of module x``, ``thread x to end``,
             ``the task upload``.
-        holder_id: The kernel number of the thread that has it, or that a queued task waits for;
-            None where that is not known.
-        since: The line at which that has taken it, or at which its code would give what is waited
-            for: ``train.py:40 in save``.
+        holder_id: The kernel number of the thread that has it, or that a queued task waits for.
+        since: The line that took it, or would give it: ``train.py:40 in save``.
         who: Where it is no thread of the process that is known, words about that which fit behind
             `what`: ``whose owner is not known``.
-        is_certain: Whether the thing itself or a block of code tells who has it; else it is likely.
-        is_settled: Whether the thread has slept all the time while that was looked at, so that
-            all of this was so at one moment.
-        has_limit: Whether the wait ends by itself after some time, or that is not known.
+        is_certain: Whether the object or a block of code tells who has it; else it is likely.
+        is_settled: Whether the thread slept throughout the look, so that all of this holds for one
+            moment.
+        has_limit: Whether the wait has a time limit, or that is not known.
     """
 
     kind: str
@@ -79,11 +76,11 @@ class ThreadStack:
     Attributes:
         thread_id: The thread's number in the kernel; 0 where unknown.
         state: The kernel's letter for its state.
-        cpu_s: Processor time used, in seconds; None where unknown.
-        holds_gil: Whether it holds the interpreter lock; None where unknown.
-        waiting: What it waits for or does, in words; None where unknown.
-        wchan: The function of the kernel that it sleeps in; None where unknown or awake.
-        awaits: What it waits for, where that is something that a thread has, and the agent looked.
+        cpu_s: Processor time used.
+        holds_gil: Whether it holds the interpreter lock.
+        waiting: What it waits for or does, in words.
+        wchan: The kernel function that it sleeps in.
+        awaits: What it waits for, if a thread has that, and the agent looked.
     """
 
     thread_id: int
@@ -131,10 +128,10 @@ class WorkDone:
     """What a process has done since it began, as the kernel counts it; None where it does not tell.
 
     Attributes:
-        time_s: When that was, on a clock of its machine that never goes back.
-        threads: What those of the job's own threads have read and written that were seen.
-        children_cpu_s: Processor time of the processes that it has started, and of theirs.
-        children_bytes: What those of them that run have read and written.
+        time_s: When that was, by a monotonic clock of its machine.
+        threads: What the job's own threads have read and written.
+        children_cpu_s: Processor time of its child processes, and of theirs.
+        children_bytes: What the running ones have read and written.
     """
 
     time_s: float
@@ -149,9 +146,8 @@ class Backtrace:
 
     Attributes:
         source: One of `probing.tables.STACK_SOURCES`: who took it.
-        note: What the reader should know about it, if anything.
-        work: What it has done so far: two of them tell whether it gets on.
-        tasks: What takes turns on its threads, where the agent looked.
+        work: What it has done so far: two looks tell whether it makes progress.
+        tasks: Tasks and greenlets on its threads, where the agent looked.
     """
 
     pid: int

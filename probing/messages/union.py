@@ -32,9 +32,9 @@ class UnionRequest:
 
     Attributes:
         table: The table's full name.
-        columns: What the statement reads of it, without the added columns.
-        sql: The statement; in it, the table begins with the added columns.
-        max_bytes: How large the answer may be before it is refused.
+        columns: What the statement reads, without the added columns.
+        sql: The statement over the table with the added columns.
+        max_bytes: The largest answer.
     """
 
     members: tuple[UnionMember, ...]

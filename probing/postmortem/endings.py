@@ -21,6 +21,9 @@ from .crashes import THREAD_EXCEPTION, describe, read_crash
 from .error_files import written_error
 from .launcher_logs import LauncherWord, launcher_word
 
+KILLED_BY_OOM = "Killed by the kernel OOM killer"
+"""How the sentence begins that says so."""
+_CGROUP_FULL, _MACHINE_FULL = "its cgroup reached its limit", "the machine's memory ran out"
 NEAR_LIMIT = 0.9
 """A cgroup whose memory was at this part of its limit was close to it."""
 NEAR_FULL = 0.95
@@ -48,7 +51,7 @@ class Ending:
         certain: What is certain, one sentence each.
         likely: What is likely, and what it follows from.
         was_killed: Whether it ended without a word: by SIGKILL, or without Python's knowledge.
-        by_memory: Whether that was for want of memory, for certain or likely.
+        by_memory: Whether it ran out of memory, for certain or likely.
         by_cgroup: Whether it was that of its cgroup.
         ended_ns: When, where an error of its own tells.
     """
@@ -63,7 +66,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelKill:
-    """A process that the kernel has killed for want of memory.
+    """A process killed by the kernel OOM killer.
 
     Attributes:
         is_cgroup: Whether it was the limit of a cgroup that was reached.
@@ -156,8 +159,8 @@ def judge(
     ]
     for kill in kills:
         if kill.pid == pid and kill.when_s >= started_s:
-            what = "its cgroup's limit was reached" if kill.is_cgroup else "the machine's ran out"
-            certain.append(f"The kernel killed it for want of memory: {what} ({kill.line}).")
+            why = _CGROUP_FULL if kill.is_cgroup else _MACHINE_FULL
+            certain.append(f"{KILLED_BY_OOM}: {why} ({kill.line}).")
             return Ending(
                 certain=tuple(certain), was_killed=True, by_memory=True, by_cgroup=kill.is_cgroup
             )
@@ -181,7 +184,7 @@ def _near_limit(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_LIMIT * limit:
         return []
     return [
-        f"The kernel killed it because its cgroup reached its limit: it held {size(used)} of"
+        f"{KILLED_BY_OOM}: {_CGROUP_FULL}. It held {size(used)} of"
         f" {size(limit)} in the last row on record (step {last['step']}, {last['phase']})."
     ]
 
@@ -215,13 +218,13 @@ def _near_full(rows: Sequence[Row]) -> list[str]:
     if used < NEAR_FULL * total:
         return []
     return [
-        f"The kernel killed it because the machine's memory ran out: {size(used)} of {size(total)}"
-        " were in use in the last row on record."
+        f"{KILLED_BY_OOM}: {_MACHINE_FULL}. {size(used)} of"
+        f" {size(total)} were in use in the last row on record."
     ]
 
 
 def kernel_kills(lines: Sequence[str]) -> list[KernelKill]:
-    """The processes that the kernel says it has killed for want of memory.
+    """The processes that the kernel says its OOM killer has killed.
 
     Args:
         lines: As /dev/kmsg gives them: `priority,number,microseconds,flags;text`.

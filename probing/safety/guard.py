@@ -21,7 +21,7 @@ def try_each(actions: Iterable[Callable[[], object]]) -> list[str]:
     for action in actions:
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - this is the one rim
+        except Exception as error:  # noqa: BLE001 - a failure of one must not keep the rest from running
             failed.append(f"{type(error).__name__}: {error}")
     return failed
 
@@ -50,14 +50,14 @@ class Guard:
                 self.on_fault()
             if self.faults == LIMIT:
                 self._switch_off()
-        except Exception:  # noqa: BLE001 - this is the one rim
+        except Exception:  # noqa: BLE001 - a fault of ours never reaches the training
             self.faults += 1
 
     def run(self, action: Callable[..., object], *args: object) -> None:
         """Call something that must not fail the caller."""
         try:
             action(*args)
-        except Exception:  # noqa: BLE001 - this is the one rim
+        except Exception:  # noqa: BLE001 - a fault of ours never reaches the training
             self.fault()
 
     @property

@@ -1,4 +1,4 @@
-"""The heads of answers: they tell nobody what they are made with.
+"""Strips version headers from HTTP responses.
 
 Rules of this file: runs on a server's event loop, and knows of aiohttp only what it offers. Whoever
 has no token is told no version, of us, of Python or of aiohttp: it names the attacks that fit.

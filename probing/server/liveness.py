@@ -1,4 +1,4 @@
-"""Shows other machines that this process lives, however it hangs.
+"""The liveness lock of a process in a shared run directory, held also during a hang.
 
 Rules of this file: the agent loads it at its start. A run directory may lie on a disk that several
 machines share, where no pid and no socket of another machine tells anything. A lock on a file does:

@@ -38,14 +38,14 @@ class Settings:
     mode: str = _setting(
         "PROBING",
         "off",
-        "`1` puts the agent into every Python process that imports torch, `all` into every Python"
-        " process, `0` (or unset) into none.",
+        "`1` puts the agent into every Python process that imports torch, `all` into every"
+        " Python process, `0` into none.",
     )
     disable: str = _setting(
         "PROBING_DISABLE",
         "",
-        "`1` switches all of probing off in a process: its start, by whatever asks for it,"
-        " `probing.start()` too, and attaching to it. Anything but `0`, `off`, `false`, `no` does.",
+        "`1` (anything but `0`, `off`, `false`, `no`) switches all of probing off in a"
+        " process: its start, `probing.start()`, and attaching.",
     )
     home: str = _setting(
         "PROBING_HOME",
@@ -55,67 +55,63 @@ class Settings:
     listen: str = _setting(
         "PROBING_LISTEN",
         "",
-        "`host:port` to listen on beside the unix socket; LOCAL_RANK is added to the port, and port"
-        " 0 takes a free one. Unset: no TCP. Every TCP request needs a token.",
+        "`host:port` to listen on beside the unix socket, plus LOCAL_RANK; port 0 takes a"
+        " free one. Unset: no TCP. Every TCP request needs a token.",
     )
     insecure_plaintext: bool = _setting(
         "PROBING_INSECURE_PLAINTEXT",
         default=False,
         doc="`1` allows PROBING_LISTEN on an address that other machines reach without a"
-        " certificate, and the command line to send its token to other machines so. Tokens, code"
-        " and answers then cross the network unencrypted, and whoever is named gets the token.",
+        " certificate, and the command line to send its token there. Tokens, code and"
+        " answers then cross the network unencrypted, and whoever is named gets the token.",
     )
     tls_cert: str = _setting(
         "PROBING_TLS_CERT",
         "",
-        "A PEM file with the certificate that TCP listeners show, and those that lead from it to an"
-        " authority. Unset: no encryption.",
+        "A PEM file with the certificate of TCP listeners and its chain. Unset: no encryption.",
     )
     tls_key: str = _setting(
         "PROBING_TLS_KEY",
         "",
-        "A PEM file with the certificate's key, without a pass phrase. Unset: it is in the file of"
-        " PROBING_TLS_CERT.",
+        "A PEM file with its key, without a pass phrase. Unset: in the file of PROBING_TLS_CERT.",
     )
     tls_ca: str = _setting(
         "PROBING_TLS_CA",
         "",
-        "For the command line: a PEM file with the certificates of authorities, or of servers"
-        " themselves, that are trusted. `host:port` then means `https://host:port`. Unset: the"
-        " authorities that the system trusts.",
+        "For the command line: a PEM file with trusted certificates of authorities or"
+        " servers. `host:port` then means `https://host:port`. Unset: the system's"
+        " authorities.",
     )
     tls_fingerprint: str = _setting(
         "PROBING_TLS_FINGERPRINT",
         "",
-        "For the command line: SHA-256 fingerprints, separated by commas, of the only certificates"
-        " that are trusted, whatever name and authority they have. `host:port` then means"
-        " `https://host:port`.",
+        "For the command line: SHA-256 fingerprints, separated by commas, of the only trusted"
+        " certificates. `host:port` then means `https://host:port`.",
     )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",
         default=False,
-        doc="`1` runs code that comes over TCP, and writes a checkpoint where such a request says."
-        " What comes over the unix socket is always run.",
+        doc="`1` runs code that comes over TCP, and writes a checkpoint where such a request"
+        " says. The unix socket may always.",
     )
     hosts: str = _setting(
         "PROBING_HOSTS",
         "",
-        "Further names, `host:port` separated by commas, by which TCP requests may address this"
-        " process. Its own address and localhost always may.",
+        "Further names, `host:port` separated by commas, by which TCP requests may address"
+        " this process.",
     )
     token: str = _setting(
         "PROBING_TOKEN",
         "",
-        "The token of TCP requests, for the agent and for the command line. Unset: the agent makes"
-        " one and keeps it in the file `token` of its run folder. The agent takes it out of the"
-        " environment.",
+        "The token of TCP requests, for agent and command line. Unset: the agent makes one,"
+        " in the file `token` of its run folder. The agent takes it out of the environment.",
         secret=True,
     )
     read_token: str = _setting(
         "PROBING_READ_TOKEN",
         "",
-        "A second token of TCP requests, that may read but not eval, act or change anything. Unset:"
-        " the agent makes one and keeps it in the file `read_token` of its run folder.",
+        "A token of TCP requests that may only read. Unset: the agent makes one, in the file"
+        " `read_token` of its run folder.",
         secret=True,
     )
     recording: bool = _setting(
@@ -124,57 +120,55 @@ class Settings:
     native: bool = _setting(
         "PROBING_NATIVE",
         default=True,
-        doc="`0` has module calls recorded by Python also where the C part was built, which writes"
-        " the same rows at a fraction of the cost.",
+        doc="`0` has module calls recorded by Python also where the faster C part was built.",
     )
     trace_rows: int = _setting(
         "PROBING_TRACE_ROWS",
         262_144,
-        "Rows that python.torch_trace holds before the oldest is overwritten; 64 bytes each.",
+        "Rows of python.torch_trace before the oldest is overwritten; 64 bytes each.",
         minimum=64,
     )
     step_rows: int = _setting(
         "PROBING_STEP_ROWS",
         16_384,
-        "Rows that python.steps, python.micro_batches and probing.overhead hold each before the"
-        " oldest is overwritten; 320, 128 and 80 bytes each.",
+        "Rows of python.steps, python.micro_batches and probing.overhead; 320, 128 and 80"
+        " bytes each.",
         minimum=64,
     )
     mark_rows: int = _setting(
         "PROBING_MARK_ROWS",
         8_192,
-        "Rows that python.spans and python.metrics hold each before the oldest is overwritten; 48"
-        " bytes each.",
+        "Rows of python.spans and python.metrics; 48 bytes each.",
         minimum=64,
     )
     overhead: float = _setting(
         "PROBING_OVERHEAD",
         1.0,
-        "Percent of a step that recording may cost: the backward pass of the smallest modules is"
-        " left out first, then the smallest modules altogether.",
+        "Percent of a step that recording may cost: backward passes of the smallest modules"
+        " are left out first, then these modules.",
     )
     batch_rows: int = _setting(
         "PROBING_BATCH_ROWS",
         16_384,
-        "Rows that python.batches holds before the oldest is overwritten; 96 bytes each.",
+        "Rows of python.batches; 96 bytes each.",
         minimum=64,
     )
     gradients_every: int = _setting(
         "PROBING_GRADIENTS_EVERY",
         0,
-        "Write python.gradients of one step in so many; 0: only when it is asked for.",
+        "Write python.gradients of one step in so many; 0: only when asked.",
         live=True,
     )
     gradient_rows: int = _setting(
         "PROBING_GRADIENT_ROWS",
         16_384,
-        "Rows that python.gradients holds before the oldest is overwritten; 160 bytes each.",
+        "Rows of python.gradients; 160 bytes each.",
         minimum=64,
     )
     memory_rows: int = _setting(
         "PROBING_MEMORY_ROWS",
         16_384,
-        "Rows that python.memory holds before the oldest is overwritten; 160 bytes each.",
+        "Rows of python.memory; 160 bytes each.",
         minimum=64,
     )
     sampling_hz: float = _setting(
@@ -186,20 +180,19 @@ class Settings:
     sample_rows: int = _setting(
         "PROBING_SAMPLE_ROWS",
         8_192,
-        "Rows that python.samples holds before the oldest is overwritten; 56 bytes each.",
+        "Rows of python.samples; 56 bytes each.",
         minimum=64,
     )
     rings_mib: int = _setting(
         "PROBING_RINGS_MIB",
         0,
-        "What the recorded tables of a process may take together; one for which there is no room"
-        " holds fewer rows than it was to. 0: 64, and no more than a tenth of what is free.",
+        "What the recorded tables of a process may take together; without room they hold"
+        " fewer rows. 0: 64, and no more than a tenth of what is free.",
     )
     keep_hours: float = _setting(
         "PROBING_KEEP_HOURS",
         168.0,
-        "How long the record of an ended process is kept, from its last row on: a week, so that a"
-        " run can be compared with an earlier one.",
+        "How long the record of an ended process is kept, from its last row on.",
     )
     keep_mib: int = _setting(
         "PROBING_KEEP_MIB", 512, "How much the records of ended processes may take together."
@@ -210,24 +203,23 @@ class Settings:
     query_memory_mib: int = _setting(
         "PROBING_QUERY_MEMORY_MIB",
         512,
-        "The resident memory that a helper process may hold which runs the queries of others; about"
-        " 100 MiB of it are its libraries, and it has 192 in any case. The helper of a node server,"
-        " in which the rows of all ranks of a machine meet, may hold four times that.",
+        "The resident memory of a helper process that runs queries of others, about 100 MiB"
+        " of it libraries, 192 at least. A node server's may hold four times that.",
         live=True,
         minimum=64,
     )
     query_max_rows: int = _setting(
         "PROBING_QUERY_MAX_ROWS",
         1_000_000,
-        "Rows of a remote answer; what is beyond is cut, and the answer says so. A live table"
-        " that has more is refused.",
+        "Rows of a remote answer, which is cut beyond, and says so. A larger live table is"
+        " refused.",
         live=True,
     )
     query_max_bytes: int = _setting(
         "PROBING_QUERY_MAX_BYTES",
         64 << 20,
-        "Bytes of a remote answer; what is beyond is cut, and the answer says so. A live table"
-        " that has more is refused.",
+        "Bytes of a remote answer, which is cut beyond, and says so. A larger live table is"
+        " refused.",
         live=True,
     )
     worker_idle_s: float = _setting(
@@ -236,32 +228,36 @@ class Settings:
     eval_timeout_s: float = _setting(
         "PROBING_EVAL_TIMEOUT_S",
         10.0,
-        "The time limit of an eval that names none: waiting for a safe point included.",
+        "The time limit of an eval that names none, waiting included.",
         live=True,
     )
     eval_max_bytes: int = _setting(
         "PROBING_EVAL_MAX_BYTES",
         1 << 20,
-        "Bytes of an eval's output that are kept; the rest is counted.",
+        "Bytes kept of an eval's output; the rest is counted.",
         live=True,
     )
     eval_max_running: int = _setting(
-        "PROBING_EVAL_MAX_RUNNING", 4, "Evals in hand at once.", live=True, minimum=1
+        "PROBING_EVAL_MAX_RUNNING",
+        4,
+        "Maximum concurrent evals, pending ones included.",
+        live=True,
+        minimum=1,
     )
     max_connections: int = _setting(
         "PROBING_MAX_CONNECTIONS",
         64,
-        "Connections the agent holds at once; for one more, the one that has been idle longest is"
-        " closed. 64 descriptors are left to the program in any case.",
+        "Connections at once; one more closes the one idle longest. 64 descriptors are left"
+        " to the program in any case.",
         minimum=1,
     )
     max_requests: int = _setting(
-        "PROBING_MAX_REQUESTS", 16, "Requests the agent has in hand at once.", live=True, minimum=1
+        "PROBING_MAX_REQUESTS", 16, "Maximum concurrent requests.", live=True, minimum=1
     )
     max_requests_per_s: float = _setting(
         "PROBING_MAX_REQUESTS_PER_S",
         200.0,
-        "Requests that one process, or one address, may send in a second; more are refused.",
+        "Requests per second of one process or address; more are refused.",
         live=True,
         minimum=1,
     )
@@ -277,7 +273,7 @@ class Settings:
     header_timeout_s: float = _setting(
         "PROBING_HEADER_TIMEOUT_S",
         5.0,
-        "How long a connection is held on which no whole header of a request comes.",
+        "How long a connection without a whole request header is held.",
         minimum=0.5,
     )
     body_timeout_s: float = _setting(
@@ -297,19 +293,19 @@ class Settings:
     job: str = _setting(
         "PROBING_JOB",
         "",
-        "What the job is called, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id,"
-        " else where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
+        "The job's name, as in `-t job:NAME`. Unset: torchrun's run id, SLURM's job id, else"
+        " where the ranks meet (`MASTER_ADDR:MASTER_PORT`).",
     )
     job_dir: str = _setting(
         "PROBING_JOB_DIR",
         "",
-        "A directory that all machines of a job see: node servers, and agents that listen on TCP,"
-        " leave their address there, and commands find them by it. Nobody else may write to it.",
+        "A directory shared by all machines of a job, in which node servers and agents on TCP"
+        " leave their address. Nobody else may write to it.",
     )
     node: bool = _setting(
         "PROBING_NODE",
         default=False,
-        doc="Whether the first agent of a machine starts a node server, see `probing serve`.",
+        doc="Whether the first agent of a machine starts a node server (`probing serve`).",
     )
     node_listen: str = _setting(
         "PROBING_NODE_LISTEN",
@@ -320,20 +316,18 @@ class Settings:
     node_idle_s: float = _setting(
         "PROBING_NODE_IDLE_S",
         300.0,
-        "How long a node server that an agent has started outlives the last process with an agent.",
+        "How long a node server started by an agent outlives the last process with an agent.",
     )
     watch: str = _setting(
         "PROBING_WATCH",
         "",
-        "A webhook (http:// or https://) that a node server has told what goes wrong with the"
-        " processes of its machine, as `probing -t all doctor --watch --webhook` does; in a process"
-        " of its own.",
+        "A webhook (http:// or https://) that a node server tells what goes wrong on its"
+        " machine, as `probing -t all doctor --watch --webhook` does; in a process of its own.",
     )
     collective_rows: int = _setting(
         "PROBING_COLLECTIVE_ROWS",
         16_384,
-        "Rows that python.collectives holds before the oldest is overwritten; 136 bytes each. It is"
-        " made with the first process group.",
+        "Rows of python.collectives; 136 bytes each.",
         minimum=64,
     )
 

@@ -36,7 +36,7 @@ from .comparing import (
 )
 from .data import BATCHES as BATCHES, DATALOADERS as DATALOADERS
 from .device_times import DEVICE_TIMES as DEVICE_TIMES
-from .devices import DEVICES as DEVICES
+from .devices import DEVICE_CHECKS as DEVICE_CHECKS, DEVICES as DEVICES
 from .evals import EVAL_STATES as EVAL_STATES, EVALS as EVALS
 from .kernels import KERNEL_CATEGORIES as KERNEL_CATEGORIES, KERNELS as KERNELS
 from .leaks import (
@@ -97,6 +97,7 @@ from .tensors import (
     MEMORY_SEGMENTS as MEMORY_SEGMENTS,
     MEMORY_TABLES as MEMORY_TABLES,
     MOMENTS as MOMENTS,
+    PINNED as PINNED,
     TENSORS as TENSORS,
 )
 from .training import (
@@ -164,6 +165,7 @@ _FIRST: tuple[Table, ...] = (
     EVALS,
     DEVICE_TIMES,
     DEVICES,
+    DEVICE_CHECKS,
     ACTIONS,
     CHANGES,
 )

@@ -14,35 +14,34 @@ ACTION_STATES = ("done", "in force", "undone", "refused", "timed out", "failed",
 ACTIONS = Table(
     name="actions",
     kind="recorded",
-    doc="One row per change by `act`: who, when, what, what it was before, and how long the"
-    " training paused. It is written before the action is applied: a row without a state has"
+    doc="One row per change by `act`, written before it is applied: a row without a state has"
     " not come to its end.",
     columns=(
         count("action_id", "Its number, as `act list` has it.", bits=32),
         text("name", "The action, as the command calls it."),
-        text("arguments", "What was asked for; NULL where there is none."),
+        text("arguments", "What was asked for."),
         count(
             "step",
-            "The training step before which it was applied; NULL where it was not.",
+            "The training step before which it was applied.",
             closing=True,
         ),
         choice(
             "state",
             ACTION_STATES,
-            "`in force` until undone, replaced or given up; `done`: over; `refused`, `timed"
-            " out`, `failed`: nothing was changed; `overwritten`: nothing of it was left to undo."
-            " NULL until known.",
+            "`in force` until undone or replaced; `done`: over; `refused`, `timed out`,"
+            " `failed`: nothing was changed; `overwritten`: nothing was left to undo. NULL"
+            " until known.",
             closing=True,
         ),
         text(
             "changes",
-            "What it has changed, from what to what; NULL when there is no room for texts.",
+            "What it changed, from what to what; NULL when there is no room for texts.",
             closing=True,
         ),
         text("notes", "What it has told beside that.", closing=True),
-        count("undoes", "The number of the action that this one has taken back.", closing=True),
-        count("uid", "The user who has sent it, if by the socket."),
-        count("pid", "The process that has sent it, if by the socket."),
+        count("undoes", "The number of the action that it took back.", closing=True),
+        count("uid", "The user who sent it, if by the socket."),
+        count("pid", "The process that sent it, if by the socket."),
         text("address", "The address it came from, if by TCP."),
         seconds("waited_s", "How long it waited for the end of a step.", closing=True),
         seconds("pause_s", "How long the training stood still for it.", closing=True),

@@ -27,37 +27,36 @@ _DEVICE = text("device", "`cpu`, or the accelerator, such as `cuda:0`.")
 _STREAM = count("stream", "The accelerator's stream that it is for; NULL on the CPU.")
 _MODULE = text(
     "module",
-    "The module that was running, or whose work the backward pass undoes; of a parameter, its"
-    " state and gradient the module that holds it. NULL where unknown.",
+    "The module that was running, or whose work the backward pass undoes; of parameters,"
+    " state and gradients the holder.",
 )
 _CATEGORY = choice(
     "category",
     CATEGORIES,
-    "What the memory was for, by its holder at the end of a step; what was gone by then is an"
-    " activation if made before a backward pass and freed in it. Else NULL.",
+    "What it was for, by its holder at the end of a step; what was made before a backward"
+    " pass and freed in it is an activation.",
 )
 _FRAME = text(
     "frame",
-    "The innermost frame of the program's own code, as `file:line function`; NULL without a"
-    " stack, as for all that is older than the recording.",
+    "The innermost frame of the program's own code, as `file:line function`; NULL for what is"
+    " older than the recording.",
 )
-_FRAMES = text("frames", "The whole stack, one frame a line, the innermost first.")
+_FRAMES = text("frames", "The whole stack, one frame a line, innermost first.")
 
 ALLOC_EVENTS = Table(
     name="alloc_events",
     kind="live",
     doc="What the allocator did during the last recording (`memory --record`, `memory"
-    " --snapshot`), by time, the newest 100 000. Read from that recording's file; no rows"
-    " before the first.",
+    " --snapshot`), the newest 100 000 events.",
     columns=(
-        count("step", "The training step; NULL where that is not known."),
+        count("step", "The training step."),
         moment("time_ns", "When, since the epoch."),
         choice(
             "action",
             ALLOC_ACTIONS,
-            "Memory is handed out (`alloc`) or given back (`free_requested`, then"
-            " `free_completed`), taken from or returned to the driver (`segment_...`), or out of"
-            " memory (`oom`).",
+            "Memory is handed out (`alloc`), given back (`free_requested`, then"
+            " `free_completed`), taken from or returned to the driver (`segment_...`), or out"
+            " (`oom`).",
         ),
         _ADDRESS,
         _BYTES,
@@ -73,8 +72,8 @@ ALLOC_EVENTS = Table(
 ALLOC_BLOCKS = Table(
     name="alloc_blocks",
     kind="live",
-    doc="The memory in use when the last recording of allocations ended, older memory included:"
-    " one row per block. Read as python.alloc_events is.",
+    doc="The memory in use when the last recording of allocations ended, older memory"
+    " included: one row per block.",
     columns=(
         _ADDRESS,
         _BYTES,
@@ -84,12 +83,10 @@ ALLOC_BLOCKS = Table(
         _MODULE,
         count(
             "step",
-            "The training step in which it was made; NULL of what is older than the recording.",
+            "The training step in which it was made; NULL if older than the recording.",
         ),
-        count(
-            "age_steps", "How many steps ago that was; NULL of what is older than the recording."
-        ),
-        moment("time_ns", "When it was made; NULL of what is older than the recording."),
+        count("age_steps", "How many steps ago that was; NULL if older than the recording."),
+        moment("time_ns", "When it was made; NULL if older than the recording."),
         _FRAME,
         _FRAMES,
     ),

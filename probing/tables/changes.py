@@ -15,31 +15,30 @@ CHANGES = Table(
     name="changes",
     schema=OWN_SCHEMA,
     kind="recorded",
-    doc="One row per request that is more than reading, beside code (python.evals) and actions"
-    " (python.actions): who, when, what, how it ended. It is written before it is done: a row"
-    " without a state has not come to its end.",
+    doc="One row per request that changes something, beside python.evals and python.actions,"
+    " written before it is done: a row without a state has not come to its end.",
     columns=(
         count("change_id", "Its number.", bits=32),
         text(
             "name",
-            "What was asked for: `attach`, `detach`, `set` of a setting, `arm`, `profile`,"
-            " `record` and `snapshot` of allocations, `fit`, `cancel` of an eval. The audit event"
-            " has the same name after `probing.`.",
+            "`attach`, `detach`, `set` of a setting, `arm`, `profile`, `record` and"
+            " `snapshot` of allocations, `fit`, `cancel` of an eval; in the audit event after"
+            " `probing.`.",
         ),
         text(
             "arguments",
-            "With which arguments; NULL where there are none, or no more room for texts.",
+            "Its arguments; NULL when there is no room for texts.",
         ),
         choice(
             "state",
             CHANGE_STATES,
-            "How it ended: `vetoed` by an audit hook; `refused` when asked for or as things"
-            " were; `failed` in the doing, or given up. NULL until then.",
+            "How it ended: `vetoed` by an audit hook; `refused` beforehand; `failed`, or"
+            " given up. NULL until then.",
             closing=True,
         ),
         text("error", "Why it was not done.", closing=True),
-        count("uid", "The user who has asked, if by the socket."),
-        count("pid", "The process that has asked, if by the socket."),
+        count("uid", "The user who asked, if by the socket."),
+        count("pid", "The process that asked, if by the socket."),
         text("address", "The address it came from, if by TCP."),
         DURATION,
         FAILED,

@@ -14,22 +14,22 @@ CHECKPOINTS = Table(
     name="checkpoints",
     kind="recorded",
     doc="One row per call of `torch.save`, and of `save` and `async_save` of"
-    " torch.distributed.checkpoint. A row is open while the file is written.",
+    " torch.distributed.checkpoint; open while the file is written.",
     columns=(
         STEP._replace(doc="The last step that had ended."),
-        text("path", "Where it was written; NULL of what is no file by a name."),
+        text("path", "Where it was written; NULL without a file name."),
         choice("saved_by", SAVED_BY, "What has written it."),
-        flag(
-            "has_model", "Whether parameters of a model that is trained are in it, by their names."
-        ),
+        flag("has_model", "Whether it has parameters of a trained model, by their names."),
         flag("has_optimizer", "Whether state of an optimizer is in it."),
         flag(
             "weights_finite",
-            "Whether all weights of the models were finite then; NULL where none was known.",
+            "Whether all weights of the models were finite as it began; NULL also where a device"
+            " had not told when the file was written.",
+            closing=True,
         ),
         text("caller", "The line of the program that saves, as `file.py:123`."),
         DURATION,
-        size("bytes", "The size of the file; NULL where it is none.", closing=True),
+        size("bytes", "The size of the file.", closing=True),
         FAILED,
         THREAD,
         START_NS,

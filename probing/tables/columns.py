@@ -9,25 +9,24 @@ from .records import Column, Scaled, count, flag, moment, size, text
 
 STEP = count(
     "step",
-    "The training step: grows by one as the optimizer steps; without an optimizer, with each"
-    " call of the root module.",
+    "The training step: grows as the optimizer steps; without an optimizer, with each call of"
+    " the root module.",
     bits=32,
 )
-SEQ = count("seq", "The row's number in this table since the process started, counted from 1.")
-ROOT = text("root", "The class of the root module it belongs to.")
+SEQ = count("seq", "The row's number in this table, from 1.")
+ROOT = text("root", "The class of its root module.")
 MODEL = Column(
     name="model",
     type="text",
     part_of="root",
-    doc="The root module's name in `python.models`: the variable that held it at its first call,"
-    " else its class; numbered where several share a name.",
+    doc="The root module's name in `python.models`.",
 )
 DURATION = Column(
     name="duration",
     type="float64",
     unit="s",
     scaled=Scaled(column="duration_ns", factor=1e-9),
-    doc="How long it took by the monotonic clock; NULL while it is still running.",
+    doc="How long it took by the monotonic clock; NULL while running.",
 )
 ALLOCATED = Column(
     name="allocated",
@@ -40,9 +39,9 @@ START_NS = moment("start_ns", "When it started, since the epoch.")
 DURATION_NS = count("duration_ns", "`duration` as the exact integer.", unit="ns", closing=True)
 ALLOCATED_BYTES = size(
     "allocated_bytes",
-    "Memory in use at the end: the accelerator allocator's, else the resident set. Sampled every"
-    " few milliseconds, not at each row.",
+    "Memory in use at the end, sampled every few milliseconds: the accelerator allocator's,"
+    " else the resident set.",
     closing=True,
 )
-THREAD = count("thread_id", "The thread it ran in, by its number in the kernel.", bits=32)
-FAILED = flag("failed", "Whether it ended by an exception; NULL while it is still running.")
+THREAD = count("thread_id", "The kernel's number of its thread.", bits=32)
+FAILED = flag("failed", "Whether it ended by an exception; NULL while running.")

@@ -13,17 +13,17 @@ DEVICE_STAGES = ("forward", "backward", "replay")
 DEVICE_TIMES = Table(
     name="device_times",
     kind="recorded",
-    doc="What each module call of some steps took on the accelerator, by its own clock, in as"
-    " many steps as the budget allows. A step's rows come with a later one. Empty without an"
-    " accelerator. Backward passes are those of the modules hooked in that step.",
+    doc="What each module call took on the accelerator, by its own clock, in as many steps as"
+    " the budget allows. A step's rows come with a later one. Backward passes are those"
+    " of the modules hooked in that step.",
     columns=(
         STEP,
         text("module", "The module's path from its root."),
         choice("stage", DEVICE_STAGES, "`forward`, `backward`, or `replay` of a CUDA graph."),
         seconds(
             "device_s",
-            "From the first to the last of its work on the device's queue, other work and idle"
-            " time in between included.",
+            "From the first to the last of its work in the device's queue, other work and"
+            " idle time included.",
             closing=True,
         ),
         text("class", "The class of the module."),

@@ -6,14 +6,13 @@ Rules of this file: see the package.
 from __future__ import annotations
 
 from .columns import SEQ, START_NS, STEP
-from .records import Table, count, number, size, text
+from .records import Table, count, flag, number, seconds, size, text
 
 DEVICES = Table(
     name="devices",
     kind="recorded",
     doc="What NVML tells of the training's device, about once a second, from a thread of the"
-    " agent. Empty without an accelerator and without the package nvidia-ml-py; what the"
-    " device does not tell, as a MIG slice, is NULL.",
+    " agent; it needs the package nvidia-ml-py.",
     columns=(
         STEP,
         text("device", "As torch counts it in this process: `cuda:0`."),
@@ -29,7 +28,7 @@ DEVICES = Table(
         size("total_bytes", "What the device has.", closing=True),
         size(
             "own_bytes",
-            "This process's share of it, as the driver sees it; NULL where that counts processes"
+            "This process's share, as the driver sees it; NULL where that counts processes"
             " otherwise, as in some containers.",
             closing=True,
         ),
@@ -40,24 +39,24 @@ DEVICES = Table(
         count("memory_mhz", "The clock of its memory.", unit="MHz", closing=True),
         text(
             "throttled",
-            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated by"
-            " `;`. NULL without any or where not told.",
+            "What holds its clocks down, such as `power cap` or `hardware thermal`, separated"
+            " by `;`.",
             closing=True,
         ),
         count("temperature_c", "How hot it is.", unit="C", closing=True),
         count(
             "ecc_errors",
-            "Errors of its memory that could not be corrected, since the driver was loaded.",
+            "Uncorrectable errors of its memory since the driver was loaded.",
             closing=True,
         ),
         count(
             "remapped_rows",
-            "Rows of its memory that such errors had replaced by spare ones.",
+            "Rows of its memory replaced after such errors.",
             closing=True,
         ),
         count(
             "xid",
-            "The number of an error that the driver told since the previous row, else NULL.",
+            "The number of an error that the driver told since the previous row.",
             closing=True,
         ),
         *(
@@ -76,5 +75,22 @@ DEVICES = Table(
         text("uuid", "By which the driver knows it."),
         START_NS._replace(doc="When it was asked, since the epoch."),
         SEQ,
+    ),
+)
+
+DEVICE_CHECKS = Table(
+    name="device_checks",
+    kind="live",
+    doc="Whether each device in use computes, tried now beside the training: a MiB is summed in a"
+    " queue of its own, in less than a second. Not tried while a graph is captured, or with less"
+    " than 64 MiB free. The allocator keeps a few MiB for the next time.",
+    columns=(
+        text("device", "As torch counts it in this process: `cuda:0`."),
+        flag(
+            "ok",
+            "Whether the sum was right; NULL where not known, as of a device that is kept busy.",
+        ),
+        seconds("duration", "How long it took, by the host's clock."),
+        text("error", "What was wrong, or why nothing is known."),
     ),
 )

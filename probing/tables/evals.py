@@ -21,37 +21,34 @@ EVAL_STATES = (
 EVALS = Table(
     name="evals",
     kind="recorded",
-    doc="One row per `eval` or the like: who, when, what, how long, how it ended. It is written"
-    " before the code runs: a row without an end is code that has not returned. A repeated"
-    " eval has one row.",
+    doc="One row per `eval` or the like, written before the code runs: a row without an end"
+    " is code that has not returned. A repeated eval has one row.",
     columns=(
         count("eval_id", "Its number, as `probing PID jobs` has it.", bits=32),
         count(
             "step",
-            "The training step then, the last one where repeated; NULL where none is counted,"
-            " and while the code waits or runs.",
+            "The training step then, the last one where repeated; NULL while the code waits"
+            " or runs.",
             closing=True,
         ),
         choice(
             "state",
             EVAL_STATES,
-            "How it ended: `raised` an exception; `interrupted` by its time limit; `vetoed` by"
-            " an audit hook; `not run` without a safe point. NULL until then.",
+            "How it ended: `raised` an exception; `interrupted` by its time limit; `vetoed`"
+            " by an audit hook; `not run` without a safe point. NULL until then.",
             closing=True,
         ),
         text("error_type", "The exception that ended it, if any.", closing=True),
-        count("uid", "The user who has sent it, if by the socket."),
-        count("pid", "The process that has sent it, if by the socket."),
+        count("uid", "The user who sent it, if by the socket."),
+        count("pid", "The process that sent it, if by the socket."),
         text("address", "The address it came from, if by TCP."),
         text(
             "code",
             "The code, its first 1,000 characters; NULL when there is no room for texts.",
         ),
-        text("code_sha256", "The first 16 digits of the SHA-256 of all the code; NULL as `code`."),
+        text("code_sha256", "The first 16 digits of the SHA-256 of all the code."),
         count("code_bytes", "How long the code is."),
-        flag(
-            "is_held", "Whether the training stood still at a safe point meanwhile.", closing=True
-        ),
+        flag("is_held", "Whether the training was held at a safe point.", closing=True),
         count("runs", "How often it was run.", closing=True),
         seconds("waited_s", "How long it waited for a safe point.", closing=True),
         DURATION,

@@ -14,10 +14,9 @@ KERNELS = Table(
     name="kernels",
     kind="live",
     doc="What the steps of the last `profile` were spent on: one row per kernel of the"
-    " accelerator and one per operator. Read from that profile's file; no rows before the"
-    " first.",
+    " accelerator and one per operator.",
     columns=(
-        text("name", "The operator's or kernel's name, as torch has it."),
+        text("name", "The operator's or kernel's name in torch."),
         choice(
             "kind",
             ("operator", "kernel"),
@@ -27,13 +26,13 @@ KERNELS = Table(
         choice(
             "category",
             KERNEL_CATEGORIES,
-            "By the name: `gemm` (matrix products and convolutions), `attention`, `communication`,"
-            " `memory` (copies, fills, allocation) or `other`.",
+            "By the name: `gemm` (matrix products and convolutions), `attention`,"
+            " `communication`, `memory` (copies, fills, allocation) or `other`.",
         ),
         count("calls", "How often it ran."),
         count(
             "self_cpu_ns",
-            "Time on the CPU without that of the operators it called; NULL for a kernel.",
+            "CPU time without that of the operators it called.",
             unit="ns",
         ),
         count("self_device_ns", "Time on the accelerator; NULL for an operator.", unit="ns"),

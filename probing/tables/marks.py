@@ -11,8 +11,7 @@ from .records import Table, count, number, text
 SPANS = Table(
     name="spans",
     kind="recorded",
-    doc="What the script has marked by `probing.span(name)`, one row each time. A row is open while"
-    " the span lasts.",
+    doc="One row per `probing.span(name)` of the script; open while it lasts.",
     columns=(
         STEP,
         text("name", "What the script calls it."),
@@ -29,13 +28,13 @@ SPANS = Table(
 METRICS = Table(
     name="metrics",
     kind="recorded",
-    doc="What the script has measured and told by `probing.metric(name=value)`, one row each.",
+    doc="One row per value that the script tells by `probing.metric(name=value)`.",
     columns=(
         STEP,
         text("name", "What the script calls it."),
         number(
             "value",
-            "The number; NULL where it is none, or still on its way from a device.",
+            "The number; NULL while it is on its way from a device.",
             closing=True,
         ),
         THREAD,

@@ -25,58 +25,57 @@ PROCESS_ROLES = ("trainer", "data_worker", "probing", "child")
 MEMORY = Table(
     name="memory",
     kind="recorded",
-    doc="Memory in use at the phases of each step and micro-batch, written by the training"
-    " thread. Where that would cost more than a twentieth of the setting `overhead`, only"
-    " some steps have rows, and those after a new peak. Peaks are read, and reset only by a"
-    " `mark` that asks for it.",
+    doc="Memory in use at the phases of each step and micro-batch. Where that would cost more"
+    " than a twentieth of `overhead`, only some steps have rows, and those after a new"
+    " peak. Peaks are reset only by a `mark` that asks for it.",
     columns=(
         STEP,
-        count("micro_batch", "The micro-batch of the step, counted from 0; NULL outside of any."),
+        count("micro_batch", "The micro-batch of the step, from 0."),
         choice(
             "phase",
             MEMORY_PHASES,
             "`attach`: recording begins, or a device is first in use: the baseline."
-            " `before_forward`, `after_forward` (the backward pass begins, or the last root"
-            " module has returned), `after_backward`: once per micro-batch. `after_step`: the"
-            " step has ended. `mark`: `probing.see_memory(label)` or `memory --gc`.",
+            " `before_forward`, `after_forward` (or the last root module has returned),"
+            " `after_backward`: once per micro-batch. `after_step`. `mark`:"
+            " `probing.see_memory(label)` or `memory --gc`.",
         ),
         text("label", "What the script calls a `mark`."),
         text(
             "device",
-            "The device whose figures these are: `cuda:0`; `cpu` where none is in use.",
+            "Whose figures these are: `cuda:0`; `cpu` where no device is in use.",
             closing=True,
         ),
         moment("time_ns", "When it was, since the epoch.", closing=True),
         size("allocated_bytes", "What the device's allocator has handed out.", closing=True),
         size(
             "peak_bytes",
-            "The most of that since the program has last reset its peaks.",
+            "The most of that since the program last reset its peaks.",
             closing=True,
         ),
         size("reserved_bytes", "What the allocator has taken from the device.", closing=True),
         size("peak_reserved_bytes", "The most of that, as `peak_bytes`.", closing=True),
         size(
             "device_used_bytes",
-            "In use on the whole device, by all programs, as in python.devices: about a second"
-            " old. NULL without the package nvidia-ml-py.",
+            "In use on the whole device, by all programs, about a second old; it needs the"
+            " package nvidia-ml-py.",
             closing=True,
         ),
         size("device_total_bytes", "What the device has, as NVML tells it.", closing=True),
         size("resident_bytes", "The process's resident set.", closing=True),
         size(
             "cgroup_bytes",
-            "In use in the process's memory cgroup (of its own and the enclosing ones that with"
-            " the tightest limit), file cache included; 100 ms old at most.",
+            "In use in the process's memory cgroup (the one with the tightest limit), file"
+            " cache included; 100 ms old at most.",
             closing=True,
         ),
         size(
             "cgroup_limit_bytes",
-            "What that cgroup may use; NULL where it has no limit. One second old at most.",
+            "What that cgroup may use; one second old at most.",
             closing=True,
         ),
         count(
             "cgroup_oom_kills",
-            "Processes in that cgroup killed by the kernel OOM killer. One second old at most.",
+            "Processes in that cgroup killed by the kernel OOM killer.",
             closing=True,
         ),
         size(
@@ -87,7 +86,7 @@ MEMORY = Table(
         size("node_total_bytes", "What the machine has.", closing=True),
         count(
             "gc_ns",
-            "How long garbage was collected just before, where a `mark` asked for that.",
+            "How long garbage was collected just before, for a `mark`.",
             unit="ns",
             closing=True,
         ),
@@ -98,9 +97,7 @@ MEMORY = Table(
 HOST_MEMORY = Table(
     name="host_memory",
     kind="live",
-    doc="Host memory of the trainer and all processes that it has started, from the kernel, now."
-    " It answers also during a hang. While the proportional figures are read, which takes a"
-    " moment with very much memory, the process can map none.",
+    doc="Host memory of the trainer and its child processes, from the kernel, also during a hang.",
     columns=(
         count("pid", "The process."),
         choice(
@@ -110,41 +107,39 @@ HOST_MEMORY = Table(
             " `child`: any other.",
         ),
         text("name", "What the kernel calls it."),
-        size("resident_bytes", "Its resident set, what it shares with others included."),
+        size("resident_bytes", "Its resident set, shared memory included."),
         size(
             "proportional_bytes",
-            "Resident, each shared page divided by its number of processes: adds up to what the"
-            " job takes.",
+            "Resident, each shared page divided by its number of processes: adds up over the job.",
         ),
-        size("shared_bytes", "Of the resident set, what is shared with other processes."),
+        size("shared_bytes", "Of the resident set, what is shared."),
         size("private_bytes", "Of the resident set, what is not: what its end would free."),
         size("swap_bytes", "What of it is swapped out."),
         size(
             "locked_bytes",
-            "What it has locked into memory, page-locked by a driver included where the kernel"
-            " counts that.",
+            "Locked memory, page-locked by a driver included where the kernel counts that.",
         ),
         size(
             "shm_bytes",
-            "Files in /dev/shm that it has open or mapped, probing's rings included; each counts"
-            " for the job's first process that holds it.",
+            "Files in /dev/shm that it has open or mapped, probing's rings included, each for"
+            " the first process that holds it.",
         ),
         count("threads", "How many threads it has."),
         size("cgroup_bytes", "In use in its memory cgroup, as in python.memory."),
         size(
             "cgroup_working_bytes",
-            "In use without droppable file cache: once this is at the limit, the kernel kills.",
+            "In use without droppable file cache: at the limit, the kernel kills.",
         ),
-        size("cgroup_limit_bytes", "What that cgroup may use; NULL where it has no limit."),
+        size("cgroup_limit_bytes", "What that cgroup may use."),
         count(
             "cgroup_oom_kills",
-            "Processes that the kernel has killed in that cgroup for want of memory.",
+            "Processes in that cgroup killed by the kernel OOM killer.",
         ),
         number(
             "pressure_some",
-            "The share of the last ten seconds in which some process waited for memory: in its"
-            " cgroup, else in the machine.",
+            "The share of the last ten seconds in which some process waited for memory: in"
+            " its cgroup, else in the machine.",
         ),
-        number("pressure_full", "The same, in which all of them waited at once."),
+        number("pressure_full", "The same, in which all of them waited."),
     ),
 )

@@ -23,20 +23,20 @@ NAN_STEPS = Table(
         choice(
             "outcome",
             NAN_OUTCOMES,
-            "`warned`: the optimizer stepped. `skipped`: nothing changed, the gradients are 0."
-            " `raised`: the training got probing.nan_guard.NonFiniteStep. `stepped`: it was to be"
+            "`warned`: the optimizer stepped. `skipped`: nothing changed, the gradients are"
+            " 0. `raised`: the training got probing.nan_guard.NonFiniteStep. `stepped`: to be"
             " skipped, but this optimizer changes parameters without gradients. NULL until the"
             " step has ended.",
             closing=True,
         ),
         count(
             "consecutive",
-            "The how many-th bad step of this optimizer in a row it is.",
+            "Which bad step of this optimizer in a row it is.",
             closing=True,
         ),
         number(
             "loss",
-            "The loss of the last backward pass, unscaled; NULL where it was not known yet.",
+            "The loss of the last backward pass, unscaled.",
             closing=True,
         ),
         count(

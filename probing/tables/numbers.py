@@ -15,17 +15,15 @@ GRADIENTS = Table(
     kind="recorded",
     doc="One row per parameter and sampled step: its gradient as the optimizer uses it, after"
     " unscaling and clipping; with a closure, or without a torch optimizer, as the last"
-    " backward pass left it. Written for steps that `probing PID gradients` asks for (it"
-    " waits for the device and looks at every element), and every `gradients_every` steps"
-    " (never waits; looks at elements only on a CPU, where a norm is not finite). Sparse"
-    " gradients and Tensor subclasses such as DTensor are left out; the command counts them."
-    " A step skipped by a gradient scaler has no rows.",
+    " backward pass left it. Written for `probing PID gradients` (waits for the device,"
+    " looks at every element) and every `gradients_every` steps (never waits; looks at"
+    " elements only on a CPU, where a norm is not finite). Sparse gradients, Tensor"
+    " subclasses such as DTensor, and steps skipped by a gradient scaler are left out.",
     columns=(
         STEP,
         text(
             "parameter",
-            "The parameter's name in its root, such as `blocks.3.attn.qkv.weight`; else its"
-            " place in the optimizer.",
+            "The parameter's name in its root; else its place in the optimizer.",
             closing=True,
         ),
         number(
@@ -35,22 +33,19 @@ GRADIENTS = Table(
         ),
         number(
             "unclipped_norm",
-            "The norm before the script's `clip_grad_norm_`; NULL without clipping, and in steps"
-            " that were not asked for one by one.",
+            "The norm before the script's `clip_grad_norm_`, in steps asked for one by one.",
             closing=True,
         ),
         number(
             "max_abs",
-            "Its largest finite absolute value; NULL where it was not looked for.",
+            "Its largest finite absolute value.",
             closing=True,
         ),
-        count("nan_count", "Elements that are NaN; NULL where none was looked for.", closing=True),
-        count(
-            "inf_count", "Elements that are infinite; NULL where none was looked for.", closing=True
-        ),
+        count("nan_count", "Elements that are NaN.", closing=True),
+        count("inf_count", "Elements that are infinite.", closing=True),
         number(
             "zero_share",
-            "The part of its elements that is 0; NULL where not looked for.",
+            "The part of its elements that is 0.",
             closing=True,
         ),
         number(
@@ -58,43 +53,39 @@ GRADIENTS = Table(
         ),
         number(
             "update_ratio",
-            "The norm of the optimizer's change by `weight_norm`. NULL where not asked for,"
-            " where the copies would take over 256 MiB or an eighth of the device's free memory,"
-            " and where all weights are 0.",
+            "The norm of the optimizer's change by `weight_norm`, where asked for. NULL where"
+            " copies would take over 256 MiB or an eighth of the device's free memory, and"
+            " where all weights are 0.",
             closing=True,
         ),
         count(
             "passes",
-            "Backward passes of the step that gave it; fewer where it was asked for in the middle"
-            " of one. NULL where not asked for, without any, and with a closure.",
+            "Backward passes of the step that gave it, where asked for; NULL with a closure.",
             closing=True,
         ),
         count(
             "kept_passes",
-            "How many of those are in it: fewer than `passes` where gradients were set to None or"
-            " replaced between them. NULL as `passes`, and where it cannot be told, as of one that"
-            " the script has changed or put there itself.",
+            "How many of those are in it: fewer where gradients were set to None or replaced"
+            " between them. NULL where that cannot be told, as where the script changed it.",
             closing=True,
         ),
         number(
             "subnormal_share",
-            "The part of it that is below the smallest normal number, with which a processor"
-            " computes far more slowly: of 65,536 elements at most. NULL where not asked for, on an"
-            " accelerator, and of half precision.",
+            "The part of it below the smallest normal number, with which a processor is far"
+            " slower: of 65,536 elements at most, where asked for. NULL on an accelerator, and"
+            " of half precision.",
             closing=True,
         ),
         number("weight_subnormal_share", "The same of the parameter.", closing=True),
         number(
             "state_subnormal_share",
-            "The same of what the optimizer keeps for it, such as Adam's moments.",
+            "The same of the optimizer's state for it.",
             closing=True,
         ),
         count("numel", "Elements of the parameter.", closing=True),
-        text("root", "The class of the root module it belongs to.", closing=True),
+        text("root", "The class of its root module.", closing=True),
         MODEL._replace(closing=True),
-        text(
-            "optimizer", "The class of the optimizer; NULL where none of torch steps.", closing=True
-        ),
+        text("optimizer", "The class of the optimizer.", closing=True),
         _TAKEN,
         SEQ,
     ),
@@ -108,7 +99,7 @@ NUMERICS = Table(
     name="numerics",
     kind="recorded",
     doc="Where values became NaN or infinite in the steps that `probing PID arm nan` watched:"
-    " the first finding and what followed in its step, at most 64 rows, in order.",
+    " the first finding and what followed in its step, at most 64 rows.",
     columns=(
         STEP,
         text(
@@ -121,18 +112,17 @@ NUMERICS = Table(
             "role",
             ROLES,
             "`producer`: finite inputs, non-finite results, made by no module inside it."
-            " `propagator`: it was given such values, or a module inside it made them. `given`:"
-            " they came from outside of any module, such as the data; a `parameter` held them"
-            " before the watch began.",
+            " `propagator`: such values came in, or from a module inside. `given`: they came"
+            " from outside of any module, such as the data; a `parameter` held them before the"
+            " watch began.",
             closing=True,
         ),
         choice(
             "what",
             NUMERIC_KINDS,
-            "What is not finite: an `input` or `output` of the module, an `intermediate` value"
-            " that its code hands to a module inside it, a `parameter` or buffer, or the `loss`."
-            " In a backward pass, the gradient of that input (`grad`), intermediate value or"
-            " parameter.",
+            "What is not finite: an `input` or `output`, an `intermediate` value handed to a"
+            " module inside, a `parameter` or buffer, or the `loss`. In a backward pass, the"
+            " gradient of that input (`grad`), intermediate value or parameter.",
             closing=True,
         ),
         text("tensor", "Which one, such as `0` for the first argument, or `weight`.", closing=True),
@@ -141,18 +131,18 @@ NUMERICS = Table(
         number("share", "The part of its elements that is either.", closing=True),
         number(
             "finite_max",
-            "Its largest finite absolute value; NULL where none is finite.",
+            "Its largest finite absolute value.",
             closing=True,
         ),
         text("shape", "Its type and sizes, such as `float16[8,128]`.", closing=True),
         text(
             "given",
-            "Types and sizes of what the module was given: inputs, or gradients.",
+            "Types and sizes of the module's inputs, or gradients.",
             closing=True,
         ),
         number(
             "given_max",
-            "The largest absolute value in those inputs; NULL for gradients.",
+            "The largest absolute value in those inputs.",
             closing=True,
         ),
         text("class", "The module's class.", closing=True),

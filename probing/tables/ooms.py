@@ -1,4 +1,4 @@
-"""The tables of errors for want of memory.
+"""The tables of out-of-memory errors.
 
 Rules of this file: see the package.
 """
@@ -18,26 +18,24 @@ OOM_BOUNDS = ("device", "address_space", "machine")
 OOMS = Table(
     name="ooms",
     kind="recorded",
-    doc="One row per out-of-memory error, written before it reaches the script. CUDA: told by"
-    " torch's allocator. CPU: seen as the error leaves a module, the backward pass or the"
-    " optimizer's step; elsewhere only where it ends the process or a thread.",
+    doc="One row per out-of-memory error, written before it reaches the script. CUDA: all."
+    " CPU: errors that leave a module, the backward pass or the optimizer's step;"
+    " elsewhere those that end the process or a thread.",
     columns=(
         STEP,
-        count(
-            "micro_batch", "The micro-batch of the step, from 0; NULL outside of any.", closing=True
-        ),
+        count("micro_batch", "The micro-batch of the step, from 0.", closing=True),
         choice(
             "phase",
             OOM_PHASES,
-            "`forward`, `backward` (recomputed activations included), `optimizer`; `data`: while"
-            " a batch was made; `loss`: after the model's call, outside of any module; `other`:"
-            " elsewhere.",
+            "`forward`, `backward` (recomputed activations included), `optimizer`; `data`:"
+            " while a batch was made; `loss`: after the model's call, outside of any module;"
+            " `other`: elsewhere.",
             closing=True,
         ),
         text("device", "`cpu`, or a device such as `cuda:0`.", closing=True),
         size(
             "requested_bytes",
-            "What was asked for; NULL where the error does not say.",
+            "What was asked for.",
             closing=True,
         ),
         size("free_bytes", "What was free of `total_bytes`.", closing=True),
@@ -55,20 +53,19 @@ OOMS = Table(
         ),
         size(
             "allocated_bytes",
-            "What the device's allocator had handed out; NULL on the CPU.",
+            "What the device's allocator had handed out.",
             closing=True,
         ),
-        size("reserved_bytes", "What it had taken from the device; NULL on the CPU.", closing=True),
+        size("reserved_bytes", "What it had taken from the device.", closing=True),
         size("resident_bytes", "The process's resident set.", closing=True),
         text(
             "module",
-            "The innermost module being called, or whose backward pass was under way; NULL"
-            " without one.",
+            "The innermost module being called, or whose backward pass was under way.",
             closing=True,
         ),
-        text("root", "The class of the root module it belongs to.", closing=True),
+        text("root", "The class of its root module.", closing=True),
         MODEL._replace(closing=True),
-        text("batch", "Names and shapes of what the root module was given.", closing=True),
+        text("batch", "Names and shapes of the root module's inputs.", closing=True),
         count("samples", "Its first dimension.", closing=True),
         text("error", "The class of the error and its first line.", closing=True),
         THREAD,
@@ -83,15 +80,15 @@ _WHEN = moment("time_ns", "When it was written.")
 OOM_CATEGORIES = Table(
     name="oom_categories",
     kind="recorded",
-    doc="What the tensors alive at an error of python.ooms were: one row per category and"
-    " device, largest first; none where the memory did not suffice to look.",
+    doc="The tensors alive at an error of python.ooms: one row per category and device,"
+    " largest first; none without memory to look.",
     columns=(
         _OOM,
         text("category", "As in python.tensors.", closing=True),
         text("device", "Where they were.", closing=True),
         size("bytes", "Bytes of their storages, each counted once.", closing=True),
         count("tensors", "How many storages.", closing=True),
-        text("dtype", "The type of numbers that most of these bytes are.", closing=True),
+        text("dtype", "The type of most of these bytes.", closing=True),
         _WHEN,
         SEQ,
     ),
@@ -100,9 +97,8 @@ OOM_CATEGORIES = Table(
 OOM_GROWTH = Table(
     name="oom_growth",
     kind="recorded",
-    doc="The last 50 calls before an error of python.ooms in which memory grew, newest first."
-    " Memory is sampled every few milliseconds: a row has the growth since the previous"
-    " sample.",
+    doc="The last 50 calls before an error of python.ooms in which memory grew, newest first:"
+    " since the previous sample, taken every few milliseconds.",
     columns=(
         _OOM,
         STEP._replace(doc="The training step of the call."),

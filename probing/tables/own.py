@@ -15,8 +15,8 @@ OVERHEAD = Table(
     name="overhead",
     schema=OWN_SCHEMA,
     kind="recorded",
-    doc="What recording each step cost the training thread, without collectives. Per-step work"
-    " and hooks are measured; the cost of module calls is estimated from occasional"
+    doc="What recording each step cost the training thread, without collectives. Per-step"
+    " work and hooks are measured; the cost of module calls is estimated from occasional"
     " measurements.",
     columns=(
         STEP,
@@ -31,8 +31,8 @@ OVERHEAD = Table(
         ),
         count(
             "thinned",
-            "The smallest modules, left out of the record of this step; `probing ENDPOINT"
-            " status` names them.",
+            "The smallest modules, left out of this step's record; `probing ENDPOINT status`"
+            " names them.",
             closing=True,
         ),
         FAILED,
@@ -46,7 +46,7 @@ SOURCES = Table(
     name="sources",
     schema=OWN_SCHEMA,
     kind="live",
-    doc="What records, each source of the agent with the table that it writes.",
+    doc="Each source of the agent, with the table that it writes.",
     columns=(
         text("source", "What it watches."),
         choice(
@@ -58,7 +58,7 @@ SOURCES = Table(
         text("table", "The table that its rows are in."),
         seconds(
             "cost_s",
-            "Its cost in the last step looked at; NULL where not told apart.",
+            "Its cost in the last step looked at.",
         ),
         count("faults", "How often it has failed."),
         text("note", "What it leaves out, or how it failed last."),

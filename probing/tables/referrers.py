@@ -11,13 +11,13 @@ from .records import Table, count, size, text
 REFERRERS = Table(
     name="referrers",
     kind="live",
-    doc="Who refers to the storages that `memory --referrers` asked about last: one row per"
-    " tensor over them, with the nearest named reference. Looked for at the ends of steps.",
+    doc="Who refers to the storages that `memory --referrers` asked about last, at the ends"
+    " of steps: one row per tensor over them, with the nearest named reference.",
     columns=(
         count("address", "Where the storage begins, as in python.tensors."),
-        text("device", "Where it lies; NULL of one that is gone."),
+        text("device", "Where it lies."),
         size("bytes", "What is there; NULL of a storage that is gone."),
-        count("tensor_id", "The `id()` of the tensor over it; NULL where Python has none."),
+        count("tensor_id", "The `id()` of the tensor over it."),
         *HOLDER_COLUMNS,
     ),
 )

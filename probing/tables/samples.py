@@ -11,13 +11,12 @@ from .records import Table, count, text
 SAMPLES = Table(
     name="samples",
     kind="recorded",
-    doc="Where each thread of the program was, `sampling_hz` times per second; empty while that"
-    " setting is 0. A thread of the agent takes samples, so there are none while C code holds"
-    " the GIL.",
+    doc="Where each thread of the program was, `sampling_hz` times per second; none while C"
+    " code holds the GIL.",
     columns=(
         STEP,
         text("thread", "The thread's name.", closing=True),
-        text("func", "The function it was in, the innermost one of Python.", closing=True),
+        text("func", "The innermost Python function it was in.", closing=True),
         text("file", "Its source file.", closing=True),
         count("lineno", "The line that was being executed.", closing=True),
         text(

@@ -10,10 +10,9 @@ from .records import Table, count, text
 WARNINGS = Table(
     name="warnings",
     kind="live",
-    doc="The warnings that Python has shown in the process, also those before the agent came: each"
-    " text of a line once, as Python itself remembers it. One that a filter ignores, or shows each"
-    " time, is not remembered, and those of a module are forgotten when it warns again after a"
-    " filter was changed.",
+    doc="The warnings that Python has shown in the process, also before the agent came, each"
+    " text of a line once, as Python remembers it: not those that a filter ignores or"
+    " shows each time, nor those of a module that warned again after a filter was changed.",
     columns=(
         text("module", "The module that did what is warned of."),
         text("file", "Its source file; NULL where it has none."),

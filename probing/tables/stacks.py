@@ -16,16 +16,15 @@ STACK_SOURCES = ("agent", "py-spy", "agent+py-spy", "proc", "crash", "open rows"
 _SOURCE = choice(
     "source",
     STACK_SOURCES,
-    "Who took it: the `agent` inside the process; `py-spy` from outside; both, `agent+py-spy`;"
-    " the kernel alone, `proc`; for an ended process the file written at its `crash`, or the"
-    " calls that had not returned, `open rows`.",
+    "Who took it: the `agent` inside the process; `py-spy` from outside; both,"
+    " `agent+py-spy`; the kernel alone, `proc`; of an ended process the file written at its"
+    " `crash`, or the calls that had not returned, `open rows`.",
 )
 
 BACKTRACE = Table(
     name="backtrace",
     kind="live",
-    doc="The stack of every Python thread now, main thread first, without the agent's own"
-    " threads and frames.",
+    doc="The stack of every Python thread now, main thread first, without the agent's own.",
     columns=(
         text("func", "The function's qualified name."),
         text("file", "The source file, as the code object names it."),
@@ -37,8 +36,8 @@ BACKTRACE = Table(
         choice(
             "kind",
             ("python", "native", "module"),
-            "Whether the frame is `python` or `native` code, or a `module` of torch whose call"
-            " was open when the process ended.",
+            "`python` or `native` code, or a `module` of torch whose call was open when the"
+            " process ended.",
         ),
         _SOURCE,
     ),
@@ -47,7 +46,7 @@ BACKTRACE = Table(
 THREADS = Table(
     name="threads",
     kind="live",
-    doc="Every Python thread of the process, main thread first; the agent's own are left out.",
+    doc="Every Python thread of the process, main thread first, without the agent's own.",
     columns=(
         _THREAD_ID,
         _THREAD_NAME,
@@ -56,7 +55,7 @@ THREADS = Table(
         flag("alive", "Whether it is running."),
         text(
             "state",
-            "The kernel's word for it: R running, S sleeping, D uninterruptible, T stopped.",
+            "The kernel's state of it: R running, S sleeping, D uninterruptible, T stopped.",
         ),
         seconds("cpu_s", "Processor time it has used, user + system."),
         text("func", "The innermost function it is in."),
@@ -64,7 +63,7 @@ THREADS = Table(
         count("lineno", "The line being executed there."),
         text(
             "waiting",
-            "What it waits for or does, such as `waiting for a lock`; NULL where unknown.",
+            "What it waits for or does, such as `waiting for a lock`.",
         ),
         flag(
             "holds_gil",
@@ -72,18 +71,16 @@ THREADS = Table(
         ),
         text(
             "wchan",
-            "The kernel function that it sleeps in; NULL when it is awake or the kernel does not"
-            " tell.",
+            "The kernel function that it sleeps in.",
         ),
         text(
             "awaits",
             "What another thread has that it waits for, such as `the lock self._lock`, `the"
-            " import of module x` or `thread x to end`; NULL where there is none or the agent did"
-            " not look.",
+            " import of module x` or `thread x to end`.",
         ),
         count(
             "holder_thread_id",
-            "The number of the thread that has it; NULL where that is not known.",
+            "The number of the thread that has it.",
         ),
         _SOURCE,
     ),

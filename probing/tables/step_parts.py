@@ -11,8 +11,8 @@ from .records import Table, count, number, seconds, text
 OPTIMIZER_STEPS = Table(
     name="optimizer_steps",
     kind="recorded",
-    doc="One row per step of an optimizer, with its own loss and gradients. Optimizers that step"
-    " inside one backward pass share a row.",
+    doc="One row per step of an optimizer, with its own loss and gradients. Optimizers that"
+    " step inside one backward pass share a row.",
     columns=(
         STEP,
         text(
@@ -23,19 +23,18 @@ OPTIMIZER_STEPS = Table(
         text("class", "Its class.", closing=True),
         count(
             "optimizers",
-            "How many optimizers the row is of: more than one where they step in one pass.",
+            "How many optimizers the row is of.",
             closing=True,
         ),
         text(
             "model",
-            "The models called in the step whose parameters it steps, by their names in"
-            " `python.modules`.",
+            "The models called in the step whose parameters it steps.",
             closing=True,
         ),
         number(
             "loss",
-            "What `backward()` was called on since the previous optimizer stepped, as in"
-            " `python.steps`; without a pass in between, the previous one's.",
+            "What `backward()` was called on since the previous optimizer stepped; without a"
+            " pass in between, the previous one's.",
             closing=True,
         ),
         number("lr", "The rate of its first parameter group.", closing=True),
@@ -55,8 +54,8 @@ EVALUATIONS = Table(
     name="evaluations",
     kind="recorded",
     doc="One row per evaluation inside a training: consecutive calls of models that train"
-    " nothing, and the loading of their data. Their time is in no step. A row grows until the"
-    " training goes on.",
+    " nothing, and the loading of their data. Their time is in no step. A row grows until"
+    " the training goes on.",
     columns=(
         STEP._replace(doc="The step of the training that comes next."),
         DURATION,

@@ -28,33 +28,31 @@ _MOMENT = choice(
     "moment",
     MOMENTS,
     "`now`: at the end of a step, or as things are where none ends; `before_backward`: as the"
-    " first backward pass of the next step begins, with all activations.",
+    " next step's first backward pass begins, with all activations.",
 )
-_STEP = count("step", "The step in progress then; NULL where none is counted.")
+_STEP = count("step", "The step in progress then.")
 _DEVICE = text("device", "Where it lies, such as `cpu` or `cuda:0`.")
 _CATEGORY = choice(
     "category",
     CATEGORIES,
-    "What it is used for, by its holder: `parameters`: registered by a module or stepped by an"
-    " optimizer; `gradients`: their `.grad`; `optimizer_state`; `buffers`: registered by a"
-    " module; `inputs`: from a data loader, into a root module, or held by a dataset;"
-    " `activations`: saved by autograd for the backward pass; `temporary`: other variables of"
-    " running functions; `other`: the rest that Python knows.",
+    "By its holder: `parameters`: registered by a module or stepped by an optimizer;"
+    " `gradients`: their `.grad`; `optimizer_state`; `buffers`: registered by a module;"
+    " `inputs`: from a data loader, into a root module, or held by a dataset; `activations`:"
+    " saved by autograd; `temporary`: other variables of running functions; `other`: the rest"
+    " that Python knows.",
 )
 _MODULE = text(
     "module",
-    "The module that it belongs to, by its name in its root: the one that registered the"
-    " parameter (also of its gradient and optimizer state), or in whose call the activation was"
-    " saved; NULL without one.",
+    "Its module, by its name in its root: the one that registered the parameter (also of its"
+    " gradient and optimizer state), or in whose call the activation was saved.",
 )
 
 TENSORS = Table(
     name="tensors",
     kind="live",
-    doc="Every storage that tensors hold, once, at its full size; tied weights and views share"
-    " one. The training is held for a moment at the end of a step, and again as the next"
-    " backward pass begins. Tensors without memory, such as on the device `meta`, are not"
-    " shown.",
+    doc="Every storage that tensors hold, once, at its full size; tied weights and views"
+    " share one. The training is held for a moment at the end of a step, and as the next"
+    " backward pass begins. Tensors without memory (`meta`) are not shown.",
     columns=(
         _MOMENT,
         _STEP,
@@ -64,29 +62,27 @@ TENSORS = Table(
         text(
             "name",
             "The module's name for it (`weight`), with the key of optimizer state"
-            " (`weight.exp_avg`); NULL without one.",
+            " (`weight.exp_avg`).",
         ),
         text("dtype", "The type of the tensor that decides the category."),
         text("shape", "That tensor's sizes, such as `1000,128`."),
         size("bytes", "The whole storage, not the view of it."),
         flag("requires_grad", "Whether that tensor requires gradients."),
-        count(
-            "tensors", "How many tensors over it Python holds; 0 of one that only autograd holds."
-        ),
+        count("tensors", "How many tensors over it Python holds; 0 if only autograd holds it."),
         count(
             "tensor_id",
-            "The `id()` of a live tensor over it; NULL where only autograd holds it.",
+            "The `id()` of a live tensor over it.",
         ),
         count("address", "Where the storage begins."),
         count(
             "age_steps",
-            "How many steps ago it came; 0: in the step in progress. NULL where that was not"
-            " seen: `leak`, recordings of allocations and `before_backward` see it.",
+            "How many steps ago it came; 0: in the step in progress. Seen by `leak`,"
+            " recordings of allocations and `before_backward`.",
         ),
         text(
             "frame",
-            "The line of the program that made it, as `file:line function`. NULL unless a"
-            " recording of allocations (`memory --record on`) saw it.",
+            "The line of the program that made it, as `file:line function`; seen by a"
+            " recording of allocations (`memory --record on`).",
         ),
     ),
 )
@@ -94,8 +90,7 @@ TENSORS = Table(
 MEMORY_CATEGORIES = Table(
     name="memory_categories",
     kind="live",
-    doc="python.tensors added up by category. Per moment and device the categories sum to what"
-    " all storages take.",
+    doc="python.tensors added up by category, exactly.",
     columns=(
         _MOMENT,
         _STEP,
@@ -106,7 +101,7 @@ MEMORY_CATEGORIES = Table(
         count("storages", "How many there are."),
         size(
             "quantized_bytes",
-            "What those of numbers of at most eight bits take; a mask of booleans is none.",
+            "What those of numbers of at most eight bits take, masks of booleans excepted.",
         ),
         count(
             "quantized_numbers",
@@ -114,24 +109,24 @@ MEMORY_CATEGORIES = Table(
         ),
         size(
             "adapter_bytes",
-            "Its bytes of adapters, such as LoRA: parameters trained in a model most of which is"
-            " not, their gradients and optimizer state.",
+            "Its bytes of adapters, such as LoRA: parameters trained in a model most of which"
+            " is not, their gradients and optimizer state.",
         ),
-        text("largest", "The three largest of at least 1 MiB, by name and size; NULL without any."),
-        seconds("held", "How long the training stood still to be looked at."),
+        text("largest", "The three largest of at least 1 MiB, by name and size."),
+        seconds("held", "How long the training was held for the look."),
     ),
 )
 
 ACTIVATIONS = Table(
     name="activations",
     kind="live",
-    doc="What autograd has saved as the backward pass of the next step begins, by the module in"
-    " whose call it was saved first; without parameters and inputs.",
+    doc="What autograd has saved as the backward pass of the next step begins, by the module"
+    " in whose call it was saved first; without parameters and inputs.",
     columns=(
         STEP._replace(bits=64),
         _MODULE._replace(
-            doc="The innermost module in whose call it was saved; NULL outside of any, such as"
-            " in the loss."
+            doc="The innermost module in whose call it was saved; NULL outside of any, such"
+            " as in the loss."
         ),
         _DEVICE,
         size("bytes", "What its storages take."),
@@ -139,24 +134,27 @@ ACTIVATIONS = Table(
     ),
 )
 
+PINNED = "pinned"
+"""What the column `pool` of python.memory_segments says of memory of the host."""
+
 MEMORY_SEGMENTS = Table(
     name="memory_segments",
     kind="live",
-    doc="The segments that the allocator of an accelerator has reserved of its device. None without"
-    " an accelerator in use.",
+    doc="The segments that an accelerator's allocator has reserved, and one row for what torch has"
+    " pinned of the host's memory. Managed memory and that of libraries is not torch's.",
     columns=(
         _DEVICE,
-        text("pool", "`small` or `large`, by the blocks in it."),
+        text("pool", "`small` or `large`, by the blocks in it; `pinned`: all pinned host memory."),
         count("stream", "The stream that it belongs to."),
         count("address", "Where it begins."),
         size("reserved_bytes", "All of it."),
         size("allocated_bytes", "What of it tensors have now."),
-        size("pending_bytes", "What tensors have given back that a stream may still be using."),
+        size("pending_bytes", "Given back by tensors, but a stream may still be using it."),
         size("free_bytes", "What can be handed out."),
         size("largest_free_bytes", "The largest free block in it: a larger tensor does not fit."),
         size(
             "rounding_bytes",
-            "What allocated blocks take beyond what was asked for; NULL where that is not told.",
+            "What allocated blocks take beyond what was asked for.",
         ),
         count("blocks", "Its blocks, free ones included."),
         flag("expandable", "Whether it can grow."),

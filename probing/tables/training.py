@@ -25,23 +25,23 @@ STAGES = ("forward", "backward", "optimizer", "step", "replay")
 TORCH_TRACE = Table(
     name="torch_trace",
     kind="recorded",
-    doc="Every call of every torch module, every optimizer step and every whole step. A row is"
-    " opened when the call starts and completed when it ends: an open row (`duration IS"
-    " NULL`) is a call in progress, or one that the process died in.",
+    doc="Every call of every torch module, every optimizer step and every whole step, as the"
+    " budget allows. An open row (`duration IS NULL`) is a call in progress, or one that"
+    " the process died in.",
     columns=(
         STEP,
         text(
             "module",
-            "The module's qualified name in its root, such as `blocks.3.attn`, without wrappers"
-            " (DDP, FSDP, torch.compile, activation checkpointing); of a shared module the first"
-            " name; of a root or an optimizer the class.",
+            "The module's qualified name in its root, such as `blocks.3.attn`, without"
+            " wrappers (DDP, FSDP, torch.compile, activation checkpointing); of a shared"
+            " module the first name; of a root or an optimizer the class.",
         ),
         choice(
             "stage",
             STAGES,
-            "`forward`, `backward`, `optimizer` (its step), `step` (from one end of an optimizer"
-            " step to the next) or `replay` (queueing a CUDA graph; its name is the number of the"
-            " capture).",
+            "`forward`, `backward`, `optimizer` (its step), `step` (from one end of an"
+            " optimizer step to the next) or `replay` (queueing a CUDA graph, named by the"
+            " capture's number).",
         ),
         DURATION,
         ALLOCATED,
@@ -74,8 +74,8 @@ STEP_PHASES = (
 
 _LOSS = number(
     "loss",
-    "What `backward()` was called on, without the gradient scaler's scale; summed over several"
-    " calls. On a device it arrives with the next step.",
+    "What `backward()` was called on, unscaled; summed over several calls. On a device it"
+    " arrives with the next step.",
     closing=True,
 )
 _SAMPLES = count(
@@ -106,9 +106,8 @@ _MICRO_BATCH_PHASES = (
         "gradient_sync_s",
         "Waiting for other ranks from the start of the backward pass to the optimizer: in"
         " collectives that the training thread waits for, and for DistributedDataParallel from"
-        " its reducer's last call to the end of the pass. Not in `backward_s` or `gradients_s`."
-        " NULL where there was none or it cannot be told apart; a device's waiting is in"
-        " `device_s` alone.",
+        " its reducer's last call to the end of the pass. Not in `backward_s` or"
+        " `gradients_s`; a device's waiting is in `device_s` alone.",
         closing=True,
     ),
 )
@@ -116,18 +115,18 @@ _MICRO_BATCH_PHASES = (
 STEPS = Table(
     name="steps",
     kind="recorded",
-    doc="One row per training step: its loss and what it spent its time on. The row of the step"
-    " in progress is open. Times are the training thread's: queued device work counts where"
-    " the thread waits for it. The phases add up to `duration`; a phase that did not occur is"
+    doc="One row per training step: its loss and what it spent its time on; open while in"
+    " progress. Times are the training thread's: queued device work counts where the"
+    " thread waits for it. The phases add up to `duration`; a phase that did not occur is"
     " NULL.",
     columns=(
         STEP,
         DURATION,
         _LOSS._replace(
             doc="The mean of the micro-batches' losses; their sum, where each was divided by"
-            " their number; without those whose gradients were set to None before the optimizer"
-            " stepped. On a device it arrives with the next step. NULL where optimizers"
-            " have losses of their own: see `python.optimizer_steps`."
+            " their number; without those whose gradients were set to None before the"
+            " step. On a device it arrives with the next step. NULL where optimizers have"
+            " losses of their own: see `python.optimizer_steps`."
         ),
         number(
             "first_loss",
@@ -136,19 +135,21 @@ STEPS = Table(
         ),
         number(
             "last_loss",
-            "The same of the last micro-batch: what scripts print that accumulate gradients.",
+            "The same of the last micro-batch, as scripts that accumulate gradients print it.",
             closing=True,
         ),
-        flag("loss_finite", "Whether all its losses are neither infinite nor NaN.", closing=True),
+        flag("loss_finite", "Whether all its losses are finite.", closing=True),
         number(
             "grad_norm",
             "The norm of all gradients before clipping: from the script's `clip_grad_norm_`,"
-            " else every few steps as the budget allows.",
+            " else every few steps as the budget allows. Of sharded gradients only the script's:"
+            " FSDP2's, and that of FSDP1's own `clip_grad_norm_`, are of all ranks; what"
+            " `torch.nn.utils` gives under FSDP1 is of this rank's shards alone.",
             closing=True,
         ),
         number(
             "clipped_norm",
-            "The norm after the script's `clip_grad_norm_`; NULL without clipping.",
+            "The norm after the script's `clip_grad_norm_`.",
             closing=True,
         ),
         number(
@@ -161,16 +162,16 @@ STEPS = Table(
         number("tokens_per_s", "`tokens` by `duration`.", unit="1/s", closing=True),
         number(
             "flops",
-            "Estimated floating-point operations of a model trained on tokens: 6 per token and"
-            " non-embedding parameter (arXiv:2001.08361, 2.1).",
+            "Estimated floating-point operations of a model trained on tokens: 6 per token"
+            " and non-embedding parameter (arXiv:2001.08361, 2.1).",
             closing=True,
         ),
         number(
             "mfu",
-            "Model FLOPs utilization: `flops` by `duration` and the device's data-sheet peak in"
-            " the precision of autocast, else of the weights (16 bits, TF32 where allowed, 32"
-            " bits); of a MIG slice, its share. FP8 inside modules is not seen. NULL on a CPU, an"
-            " unknown device or an unknown precision.",
+            "Model FLOPs utilization: `flops` by `duration` and the device's data-sheet peak"
+            " in the precision of autocast, else of the weights (16 bits, TF32 where allowed,"
+            " 32 bits); of a MIG slice, its share. FP8 inside modules is not seen. NULL on a"
+            " CPU, an unknown device or precision.",
             closing=True,
         ),
         count("micro_batches", "How many there were.", closing=True),
@@ -184,15 +185,15 @@ STEPS = Table(
         seconds("other_s", "Everything else.", closing=True),
         seconds(
             "device_s",
-            "The accelerator's time from the end of the previous step to the end of this one, by"
-            " events in its current stream; NULL without one. It arrives with the next step.",
+            "The accelerator's time from the end of the previous step to the end of this one,"
+            " by events in its current stream; it arrives with the next step.",
             closing=True,
         ),
         flag(
             "host_bound",
-            "Whether the accelerator had finished all earlier work by the time the host had"
-            " queued the step, and so waited for the host. Always true where the script waits for"
-            " the device in each step, as by `loss.item()`. NULL without an accelerator.",
+            "Whether the accelerator had finished all earlier work when the host had queued"
+            " the step. Always true where the script waits for the device in each step, as by"
+            " `loss.item()`.",
             closing=True,
         ),
         number("amp_scale", "What a gradient scaler multiplied the loss with.", closing=True),
@@ -204,27 +205,27 @@ STEPS = Table(
         ALLOCATED,
         text(
             "optimizer",
-            "The class of the optimizer that ended it; NULL for inference, without an optimizer,"
-            " and for the step in progress.",
+            "The class of the optimizer that ended it; NULL for inference, and for the step"
+            " in progress.",
             closing=True,
         ),
         count(
             "optimizer_steps",
-            "Its optimizer steps, each a row of `python.optimizer_steps`; NULL without any.",
+            "Its optimizer steps, each a row of `python.optimizer_steps`.",
             closing=True,
         ),
         text(
             "model",
-            "The models whose parameters were stepped, by their names in `python.modules`.",
+            "The models whose parameters were stepped.",
             closing=True,
         ),
         seconds("cpu_s", "Processor time of the training thread.", closing=True),
         seconds(
             "process_cpu_s",
-            "Processor time of the whole process, all threads together.",
+            "Processor time of the whole process.",
             closing=True,
         ),
-        seconds("gc_s", "In Python's garbage collector, in whichever thread it ran.", closing=True),
+        seconds("gc_s", "In Python's garbage collector, in any thread.", closing=True),
         count(
             "minor_faults",
             "Page faults of the training thread that needed no device.",
@@ -237,12 +238,12 @@ STEPS = Table(
         ),
         count(
             "voluntary_switches",
-            "How often the training thread gave the processor up, to wait for something.",
+            "How often the training thread gave the processor up, to wait.",
             closing=True,
         ),
         count(
             "involuntary_switches",
-            "How often the kernel preempted the training thread for another thread or process.",
+            "How often the kernel preempted the training thread.",
             closing=True,
         ),
         FAILED,
@@ -257,8 +258,8 @@ STEPS = Table(
 MICRO_BATCHES = Table(
     name="micro_batches",
     kind="recorded",
-    doc="One row per micro-batch, from the wait for its data, or the first module call, to the"
-    " end of its backward pass.",
+    doc="One row per micro-batch, from the wait for its data, or the first module call, to"
+    " the end of its backward pass.",
     columns=(
         STEP,
         count("micro_batch", "Which of the step it is, from 0.", bits=32),
@@ -268,8 +269,8 @@ MICRO_BATCHES = Table(
         _TOKENS,
         count(
             "elements",
-            "The elements of the tensor that its first root module was given first, whatever they"
-            " are: they tell lengths of what are no tokens.",
+            "The elements of the tensor that its first root module was given first: lengths"
+            " of what are no tokens.",
             closing=True,
         ),
         *_MICRO_BATCH_PHASES,

@@ -16,6 +16,7 @@ WAYS = (
     "asked_by_http",
     "with_the_server_new",
     "again_and_again",
+    "from_a_device",
     "keeping_the_record",
     "in_a_forward",
     "under_another_wrapper",

@@ -21,7 +21,7 @@ def test_a_healthy_training_has_nothing(ailing: Callable[[str, int], Target]) ->
     """Nothing certain or likely is said, subjects are healthy, and what is not known is told."""
     target = ailing("well", 120)
     report = examine(target)
-    assert sure(report) == []
+    assert sure(report) == [], json.dumps(report["findings"])
     assert {"progress", "loss", "gradients", "parameters", "threads and processes"} <= set(
         report["healthy"]
     )

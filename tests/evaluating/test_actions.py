@@ -294,7 +294,7 @@ def test_a_hung_training_is_left_as_it_is(program: Callable[..., Target], connec
     target = program("acted", "hangs")
     target.wait_for_step(4)
     job = connect(target)
-    with pytest.raises(ProbingError, match="came to no end of a step within") as late:
+    with pytest.raises(ProbingError, match="did not reach the end of a step within") as late:
         job.act(Lr(scale=0.1), timeout_s=0.5)
     assert late.value.exit_code == 5
     (row,) = job.query("SELECT state, step FROM python.actions").to_pylist()

@@ -181,7 +181,7 @@ def test_as_many_evals_as_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     evaluator = Evaluator(Agent(Settings(eval_max_running=2), folder))
     request = wire.EvalRequest(code="release.wait(30)", now=True)
     running = [evaluator.submit(request, Sender()) for _ in range(2)]
-    with pytest.raises(Busy, match="already has 2 evals in hand"):
+    with pytest.raises(Busy, match="already has 2 evals under way"):
         evaluator.submit(request, Sender())
     release.set()
     assert [evaluation.future.result(30).value for evaluation in running] == ["True", "True"]

@@ -77,7 +77,7 @@ def test_an_eval_in_hand_is_listed_and_cancelled(asked: probing.Process, evaluat
     assert row["state"] == "cancelled"
     done = evaluated.run(str(evaluated.pid), "jobs", "cancel", "99999")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no eval 99999 is in hand" in done.stderr
+    assert "no pending or running eval 99999" in done.stderr
 
 
 def test_an_audit_hook_can_veto(asked: probing.Process) -> None:

@@ -32,7 +32,8 @@ NAMES = {
     "compiled": 60,
     "memory": 30,
     "allocator": 30,
-    "no context": 20,
+    "expandable": 20,
+    "no context": 30,
     "detach": 30,
     "profile": 30,
     "devices": 20,
@@ -41,7 +42,8 @@ NAMES = {
 """The checks in order, and how many seconds each may take; `tests.gpu.checks` has what they do."""
 _ENOUGH_S = 540
 _DEATHS = re.compile(r"terminate called|Aborted|CUDA error|Segmentation fault|core dumped")
-_ALLOCATOR = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
+_ALLOCATORS = {"allocator": "backend:cudaMallocAsync", "expandable": "expandable_segments:True"}
+"""The checks of another allocator, or another way of torch's own."""
 
 
 def parse_options() -> argparse.Namespace:
@@ -87,7 +89,8 @@ def run(name: str, *, limit_s: float, is_fake: bool) -> list[Finding]:
     with tempfile.TemporaryDirectory(prefix="probing-gpu-") as folder:
         env = {k: v for k, v in os.environ.items() if not k.startswith("PROBING")}
         env |= {"PROBING_HOME": f"{folder}/home", "PYTHONPATH": str(ROOT)}
-        env |= _ALLOCATOR if name == "allocator" else {}
+        if name in _ALLOCATORS:
+            env["PYTORCH_CUDA_ALLOC_CONF"] = _ALLOCATORS[name]
         out, log = Path(folder, "out"), Path(folder, "log")
         with out.open("wb") as stdout, log.open("wb") as stderr:
             child = subprocess.Popen(

@@ -13,6 +13,7 @@ from probing.agent.sources.accelerator import (
     OutOfMemory,
     PendingNumber,
     PendingNumbers,
+    PinnedMemory,
 )
 
 
@@ -65,6 +66,14 @@ class NoAccelerator:
     def segments(self) -> list[dict[str, Any]] | None:
         """Nothing is reserved."""
         return None
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """Nor is anything pinned."""
+        return None
+
+    def check_devices(self) -> list[tuple[str, bool | None, float | None, str | None]]:
+        """There is none to be checked."""
+        return []
 
     def generator_states(self) -> list[Any] | None:
         """No generator."""

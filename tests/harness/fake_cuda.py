@@ -106,6 +106,9 @@ class FakeCuda:
         home: The device on which all tensors lie.
         kind: What torch calls its devices: ``cuda`` or ``xpu``, which tells less of itself.
         is_broken: Whether somebody has broken a capture.
+        is_faulty: Whether it computes wrongly.
+        is_expandable: Whether the allocator's one segment can grow.
+        pinned: Pieces and bytes of the host's memory that it can write to, those in use and all.
         refuses_waits: Whether to wait for the device is an error.
     """
 
@@ -125,6 +128,8 @@ class FakeCuda:
         self.observers: list[Any] = []
         self.history: int | None = None
         self.allocated, self.reserved = 1 << 20, 2 << 20
+        self.is_expandable = self.is_faulty = False
+        self.pinned: Counter[str] = Counter()
         self._pid = os.getpid()
         self.timelines: dict[tuple[int, int], Timeline] = {}
         self.thread = threading.local()
@@ -149,6 +154,34 @@ class FakeCuda:
     def finish(self) -> None:
         """All that ends comes to its end."""
         self.advance(1e6)
+
+    def pin(self, size: int) -> Owner:
+        """Take memory of the host's; what is given back stays with the allocator."""
+        size = 1 << max(0, size - 1).bit_length()
+        self.pinned.update(pieces=1, bytes=size, all_pieces=1, all_bytes=size)
+        return Owner(lambda: self.pinned.subtract({"pieces": 1, "bytes": size}))
+
+    def segments(self) -> list[dict[str, Any]]:
+        """What the allocator has reserved, as torch's snapshots have it."""
+        free = self.reserved - self.allocated
+        used = {"size": self.allocated, "state": "active_allocated"}
+        rest = {"size": free, "state": "inactive", "requested_size": 0}
+        return [
+            {
+                "device": self.home,
+                "address": 1 << 40,
+                "total_size": self.reserved,
+                "allocated_size": self.allocated,
+                "active_size": self.allocated,
+                "requested_size": self.allocated,
+                "stream": 0,
+                "segment_type": "small",
+                "segment_pool_id": (0, 0),
+                "is_expandable": self.is_expandable,
+                "frames": [],
+                "blocks": [{**used, "requested_size": self.allocated}, rest],
+            }
+        ]
 
     def abort(self) -> None:
         """Whatever is queued is over, done or not."""
@@ -217,12 +250,14 @@ class FakeCuda:
 class Owner:
     """Goes with something that CUDA made."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[], object] = lambda: None) -> None:
         self._pid = os.getpid()
+        self._then = then
 
     def __del__(self) -> None:
         if os.getpid() != self._pid:
             os.abort()
+        self._then()
 
 
 class NvmlError(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tests.harness.fake_cuda import TOTAL, FakeCuda, Owner
+from tests.harness.fake_cuda import TOTAL, FakeCuda
 
 _NOTHING_YET = -12345
 """What lies in memory of the host before the device has written there."""
@@ -51,7 +51,7 @@ class Tensors:
         cuda = self._cuda
         if not (cuda.is_on and cuda.is_mine()) or type(tensor) not in _KINDS:
             return False
-        if tensor.layout != torch.strided:
+        if tensor.layout != torch.strided or tensor.is_meta:
             return False
         return tensor.untyped_storage().data_ptr() not in self._host
 
@@ -111,9 +111,11 @@ class Tensors:
                 kwargs.pop("device")
                 self._refuse(args)
             made = original(*args, **kwargs)
+            if self._cuda.is_faulty and where.startswith(self._cuda.kind):
+                made += 1
             if is_pinned:
                 self._cuda.note("host_alloc", self._cuda.device_here())
-                made.fake_owner = Owner()
+                made.fake_owner = self._cuda.pin(made.nbytes)
             if type(made) in _KINDS and made.numel() and where == "cpu":
                 self._host.add(made.untyped_storage().data_ptr())
             return made

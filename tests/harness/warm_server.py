@@ -243,6 +243,7 @@ def _start() -> Callable[[], object] | None:
     os.dup2(null, 0)
     os.close(null)
     _warm_up(sys.argv[1])
+    runpy.run_path(str(Path(__file__).with_name("counting.py")))["count_without_lock"]()
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     others = [name for name in names if name != "jemalloc_bg_thd"]  # pyarrow's, made for forks
     assert len(others) == 1, f"threads that a fork has not: {names}"

@@ -195,15 +195,15 @@ def test_nothing_declared_is_left_out() -> None:
     for table in TABLES:
         assert f"## {table.full_name}\n" in text["tables"]
         for column in table.columns:
-            assert f"| `{column.name}` |" in text["tables"]
+            assert f"- `{column.name}` " in text["tables"]
     for setting in SETTINGS:
-        assert f"| `{setting.env}` |" in text["settings"]
+        assert f"- `{setting.env}` (" in text["settings"]
     for command in COMMANDS:
         assert f"## probing {command}\n" in text["cli"]
     for route in ROUTES:
-        assert f"| `{route.method} {route.path}` |" in text["http"]
+        assert f"- `{route.method} {route.path}`" in text["http"]
     for error in error_classes()[1:]:
-        assert f"| `{error.code}` |" in text["errors"]
+        assert f"- `{error.code}` `" in text["errors"]
 
 
 def test_what_the_faults_reached_is_kept() -> None:

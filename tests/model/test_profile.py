@@ -61,7 +61,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 
 def progress(target: Target) -> wire.ProfileProgress:
-    """How far the profile in hand is."""
+    """How far the profile under way is."""
     address = transport.Address(path=target.folder.socket)
     data = transport.ask(address, "profile_progress", timeout_s=30)
     return wire.decode(wire.ProfileProgress, data)
@@ -266,7 +266,7 @@ def test_a_training_without_steps_is_not_waited_for(start: Start, ask: Ask) -> N
     target = start("waits")
     done = target.run(str(target.pid), "profile", "--timeout", "0.5")
     assert done.returncode == 5
-    assert "the training came to no end of a step within 0.5 s, so nothing was profiled" in (
+    assert "the training did not reach the end of a step within 0.5 s, so nothing was profiled" in (
         done.stderr
     )
     asking = ask(target, "--steps", "1")
@@ -284,7 +284,7 @@ def test_a_training_that_hangs_in_the_midst(start: Start, ask: Ask) -> None:
     assert code == 5
     assert "the profiler stays on until the step in progress ends" in err
     again = target.run(str(target.pid), "profile", "--steps", "1")
-    assert "already has 1 profile in hand" in again.stderr
+    assert "already has 1 profile under way" in again.stderr
     asking.go()
     assert facts(target)["on"] is False
 

@@ -280,4 +280,4 @@ if __name__ == "__main__":
         (gc.disable if ways == ["cycles"] else gc.enable)()
         for name in list(ways):
             WAYS[name](trainer)
-        time.sleep(0.01)
+        time.sleep(0.04)

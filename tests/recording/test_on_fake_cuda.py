@@ -177,3 +177,43 @@ def test_devices_of_other_makers_are_recorded_as_far_as_torch_tells(
     sources = rows_of(target, "SELECT source, faults, note FROM probing.sources", monkeypatch)
     assert sum(row["faults"] for row in sources) == 0
     assert any(f"NVML knows no device of {maker}" in (row["note"] or "") for row in sources)
+
+
+def test_a_checkpoint_waits_for_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known whether weights are finite, if the device comes to that meanwhile."""
+    target = start_program("on_fake_cuda", "save", home=tmp_path / "home", cwd=tmp_path)
+    try:
+        assert seen_by(target)["waits"] == []
+        sql = "SELECT weights_finite AS finite FROM python.checkpoints ORDER BY start_ns"
+        told = [row["finite"] for row in rows_of(target, sql, monkeypatch)]
+        assert told == [None, True, False]
+    finally:
+        target.reap()
+
+
+def test_pinned_memory_is_told_beside_the_segments(
+    trained: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What torch has pinned of the host's memory is a row, and a line of `memory`."""
+    sql = "SELECT device, pool, reserved_bytes, allocated_bytes, free_bytes, blocks, stream"
+    rows = rows_of(trained, f"{sql} FROM python.memory_segments ORDER BY pool", monkeypatch)
+    assert [(row["device"], row["pool"]) for row in rows] == [
+        ("cpu", "pinned"),
+        ("cuda:1", "small"),
+    ]
+    pinned = rows[0]
+    assert (pinned["reserved_bytes"], pinned["allocated_bytes"]) == (4096, 4096)
+    assert (pinned["free_bytes"], pinned["blocks"], pinned["stream"]) == (0, 1, None)
+    done = trained.run(str(trained.pid), "memory", "--timeout", "1")
+    assert "pinned   4.00 KiB of the host's memory, 4.00 KiB of it in use" in done.stdout, done
+
+
+def test_whoever_asks_learns_whether_the_device_computes(
+    trained: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is asked has each device in use compute something."""
+    sql = "SELECT device, ok, duration > 0 AS took, error FROM python.device_checks ORDER BY device"
+    unused, used = rows_of(trained, sql, monkeypatch)
+    assert (unused["device"], unused["ok"]) == ("cuda:0", None)
+    assert unused["error"] == "this process does not use it"
+    assert used == {"device": "cuda:1", "ok": True, "took": True, "error": None}

@@ -126,13 +126,25 @@ def test_ranks_of_a_compiled_data_parallel_model(runs: Runs) -> None:
 
 
 def test_ranks_of_sharded_training(runs: Runs) -> None:
-    """Classes are those the model was made from; a norm that is itself sharded is not read."""
+    """Classes are those the model was made from; the norm is that of all ranks, as clipped by."""
     pair = runs(PROGRAM, "fsdp2", 2)
     pair.assert_same()
-    pair.assert_recorded(unknown=("grad_norm",))
+    pair.assert_recorded()
     for run in pair.seen:
         assert run.names("forward") == MODULES
         assert run.names("backward") == MODULES
         rows = run.ask("SELECT DISTINCT class, root FROM python.torch_trace WHERE depth = 1"
                        " AND module LIKE 'blocks%'")  # fmt: skip
         assert rows == [{"class": "Block", "root": "Net"}]
+
+
+@pytest.mark.nightly
+def test_ranks_of_flat_shards(runs: Runs) -> None:
+    """FSDP1's own clipping tells the norm of all ranks; of one rank's shards none is taken."""
+    pair = runs(PROGRAM, "fsdp1", 2)
+    pair.assert_same()
+    pair.assert_recorded()
+    for run in runs(PROGRAM, "fsdp1_unclipped", 2).seen:
+        norms = run.ask("SELECT count(*) AS steps, count(grad_norm) AS told FROM python.steps")
+        assert norms[0]["steps"] >= 6
+        assert norms[0]["told"] == 0

@@ -32,4 +32,5 @@ from .seam import (
     OutOfMemory as OutOfMemory,
     PendingNumber as PendingNumber,
     PendingNumbers as PendingNumbers,
+    PinnedMemory as PinnedMemory,
 )

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 from ..torch_types import Device, Tensor
 from .api import device_api, device_kind, maker
 from .captures import is_capturing
+from .checking import DeviceCheck, check_devices
 from .marks import EventMark, Marks, Seconds
 from .nvml import DeviceSample, DeviceTotals, Nvml, not_of, uuids_of
-from .owned import Owned
+from .owned import Owned, pool_of
 from .pinned import Pending, Pinned
-from .seam import DeviceMemory, DeviceModel, OutOfMemory
+from .seam import DeviceMemory, DeviceModel, OutOfMemory, PinnedMemory
 
 _Result = TypeVar("_Result")
 
@@ -105,8 +106,9 @@ class Cuda:
 
     def __init__(self) -> None:
         self._nvml = Nvml()
-        self._owned = Owned()
-        self._marks = Marks(self._owned)
+        self._events = device_api().Event  # a process has one kind; tests have one each
+        self._owned = pool_of(("owned", self._events), Owned)
+        self._marks = Marks(self._owned, self._events)
         self._pinned: dict[int, Pinned] = {}
         self._contexts: set[int] = set()
         self._device: int | None = None
@@ -133,7 +135,7 @@ class Cuda:
             return []
         return [
             f"{len(self._owned)} events and pieces of pinned memory of CUDA's, which forked"
-            " children would die of if they were given back: nothing uses them."
+            " children would die of if they were given back: the next agent uses them again."
         ]
 
     @_noted("allocated_bytes is NULL")
@@ -156,7 +158,7 @@ class Cuda:
             self.meet(tensor.device)
         index = tensor.device.index
         if index not in self._pinned:
-            self._pinned[index] = Pinned(self._owned, self._marks)
+            self._pinned[index] = Pinned(self._owned, self._marks, (self._events, index))
         return self._pinned[index].bring(sys.modules["torch"], tensor)
 
     def copy_numbers(self, tensor: Tensor) -> Pending | None:
@@ -250,7 +252,7 @@ class Cuda:
             try:
                 attach(told)
             except RuntimeError as error:  # of an allocator that tells nobody: do not ask again
-                self.refused("errors for want of memory are known by their exceptions only", error)
+                self.refused("out-of-memory errors are known by their exceptions only", error)
         return True
 
     @_noted("what the allocator had when memory ran out is NULL", (None, None))
@@ -275,6 +277,29 @@ class Cuda:
         asked = {"include_traces": False} if has_choice else {}
         found: list[dict[str, Any]] = cuda.memory_snapshot(**asked)
         return found
+
+    @_noted("the pinned memory in python.memory_segments is not known")
+    def pinned_memory(self) -> PinnedMemory | None:
+        """See `Accelerator`; asks the allocator, not the driver."""
+        api = device_api()
+        ask = getattr(api, "host_memory_stats_as_nested_dict", None)
+        told = ask() if ask is not None and api.is_initialized() else {}
+        # Torch has changed the names: there were no "active" bytes, and those allocated were these.
+        has_active = "active_bytes" in told
+        of_all, in_use = ("allocated", "active") if has_active else ("reserved", "allocated")
+        if not {f"{of_all}_bytes", f"{in_use}_bytes"} <= told.keys():
+            return None
+        pieces = told.get("allocations" if has_active else "segment", {}).get("current")
+        sizes = [told[f"{name}_bytes"]["current"] for name in (of_all, in_use)]
+        return PinnedMemory(sizes[0], sizes[1], pieces)
+
+    def check_devices(self) -> list[DeviceCheck]:
+        """See `Accelerator`."""
+        api = device_api()
+        if not api.is_initialized():
+            return []
+        used = [index for index in range(api.device_count()) if self._has_context(index)]
+        return check_devices(used, self.copy_number)
 
     def empty_cache(self) -> bool:
         """See `Accelerator`."""

@@ -12,7 +12,7 @@ from typing import Any
 from ....ring.format import NULL_FLOAT
 from .api import number_of
 from .captures import is_capturing
-from .owned import Owned
+from .owned import Owned, pool_of
 
 _MOST = 16_384
 """How many events a device has at most: four steps of 4096 calls in which modules are timed."""
@@ -66,10 +66,15 @@ class EventMark:
 class Marks:
     """Sets them."""
 
-    def __init__(self, owned: Owned) -> None:
+    def __init__(self, owned: Owned, kind: object) -> None:
+        """Prepare.
+
+        Args:
+            kind: The class of the events.
+        """
         self._owned = owned
-        self._spare: dict[int, list[Any]] = {}
-        self._made: dict[int, int] = {}
+        self._spare: dict[int, list[Any]] = pool_of(("events", kind), dict)
+        self._made: dict[int, int] = pool_of(("made", kind), dict)
         self._lanes: dict[tuple[int, int], Lane] = {}
 
     def set(self, cuda: Any, device: int) -> EventMark | None:

@@ -3,13 +3,33 @@
 Rules of this file: a forked child has no CUDA. Where it destroys an event or pinned memory of its
 parent, torch's destructor throws, and the child ends by SIGABRT. Children come at every new epoch,
 as workers of a DataLoader. So all such objects are held here, beside whoever uses them, and what
-holds them is itself held for ever, even at the end of the interpreter.
+holds them is itself held for ever, even at the end of the interpreter. Where the agent has had any
+made, this module stays when it leaves, so that the next one uses them again; hence it imports
+nothing of ours.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Made = TypeVar("_Made")
+_pools: dict[tuple[int, object], Any] = {}
+
+
+def pool_of(key: object, make: Callable[[], _Made]) -> _Made:
+    """What is made once in a process, and is there for the next agent that comes into it.
+
+    It holds plain containers and what CUDA has made: the next agent may be of another version.
+    """
+    found: _Made = _pools.setdefault((os.getpid(), key), make())
+    return found
+
+
+def is_needed() -> bool:
+    """Whether anything is held for the next agent."""
+    return any(isinstance(pool, Owned) and len(pool) for pool in _pools.values())
 
 
 class Owned:

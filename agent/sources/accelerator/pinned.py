@@ -14,7 +14,7 @@ from typing import Any
 from ..torch_types import Tensor
 from .api import device_api
 from .marks import EventMark, Marks
-from .owned import Owned
+from .owned import Owned, pool_of
 
 _PLACES = 512
 _WIDTH = 8
@@ -54,11 +54,16 @@ class Pending:
 class Pinned:
     """The memory of one device's numbers."""
 
-    def __init__(self, owned: Owned, marks: Marks) -> None:
+    def __init__(self, owned: Owned, marks: Marks, key: object) -> None:
+        """Prepare.
+
+        Args:
+            key: Tells the device's memory from that of others.
+        """
         self._owned = owned
         self._marks = marks
-        self._single: deque[Any] | None = None
-        self._vectors: dict[tuple[Any, int], deque[Any]] = {}
+        self._single: list[deque[Any]] = pool_of(("single", key), list)
+        self._vectors: dict[tuple[Any, int], deque[Any]] = pool_of(("vectors", key), dict)
 
     def bring(self, torch: ModuleType, tensor: Tensor) -> Pending | None:
         """Have the numbers of a tensor brought; None where too many are on their way.
@@ -89,10 +94,10 @@ class Pinned:
     def _places(self, torch: ModuleType, plain: Any) -> deque[Any]:
         """The places for such numbers, the one that was used longest ago first."""
         if plain.nbytes <= _WIDTH:
-            if self._single is None:
+            if not self._single:
                 slab = self._make(torch, _PLACES * _WIDTH)
-                self._single = deque((place, None) for place in slab.split(_WIDTH))
-            return self._single
+                self._single.append(deque((place, None) for place in slab.split(_WIDTH)))
+            return self._single[0]
         key = plain.dtype, plain.nbytes
         if key not in self._vectors:
             if len(self._vectors) >= _MOST_VECTORS:

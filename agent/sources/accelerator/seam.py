@@ -5,7 +5,7 @@ Rules of this file: no torch; see the package.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..torch_types import Device, Tensor
@@ -57,6 +57,19 @@ class DeviceMemory(NamedTuple):
     peak_bytes: int
     reserved_bytes: int
     peak_reserved_bytes: int
+
+
+class PinnedMemory(NamedTuple):
+    """What torch has pinned of the host's memory, so that devices can read and write it.
+
+    Attributes:
+        used_bytes: What of it somebody has now, or the device may still be using.
+        pieces: How many pieces it is in; None where that is not told.
+    """
+
+    bytes: int
+    used_bytes: int
+    pieces: int | None
 
 
 class DeviceModel(NamedTuple):
@@ -129,6 +142,15 @@ class Accelerator(Protocol):
 
     def segments(self) -> list[dict[str, Any]] | None:
         """What its allocator has reserved, as torch tells it; None when nothing tells it."""
+
+    def pinned_memory(self) -> PinnedMemory | None:
+        """What torch has pinned; None while no device is in use, or where nothing tells it."""
+
+    def check_devices(self) -> Sequence[tuple[str, bool | None, float | None, str | None]]:
+        """Have the devices in use compute something: name, whether right, seconds, and why not.
+
+        Takes a while, so not for the training's threads; none while no device is in use.
+        """
 
     def empty_cache(self) -> bool:
         """Have its allocator give back what is not in use; False when it is not in use itself.

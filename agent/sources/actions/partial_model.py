@@ -119,7 +119,7 @@ class _Part:
         """Begin to look between two steps; by when the action is applied, one has gone by.
 
         Raises:
-            ActTimedOut: The training came to no place between two steps.
+            ActTimedOut: The training did not reach a step boundary in time.
         """
         training, began = scene.training, time.monotonic()
         self._look = CallLook(list(modules))

@@ -46,6 +46,7 @@ class _Pass:
         is_counted: Whether it is told of as part of the training thread's step.
         has_phase: Whether the phase of the step is its.
         creates_graph: Whether its results are to be differentiated again.
+        trains: Whether gradients of parameters come of it, as far as is known.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class _Pass:
         "is_counted",
         "start_ns",
         "thread",
+        "trains",
         "word",
     )
 
@@ -64,7 +66,7 @@ class _Pass:
         self.around, self.floor = thread.passes, thread.floor
         self.start_ns = 0
         self.word: int | None = None
-        self.is_counted = self.has_phase = self.creates_graph = False
+        self.is_counted = self.has_phase = self.creates_graph = self.trains = False
 
 
 class BackwardPasses:
@@ -142,10 +144,14 @@ class BackwardPasses:
             return
         if recording.safe_points.closed:
             recording.safe_points.torch_called()
-        entered = begun.start_ns = time.perf_counter_ns()
         is_outermost = not thread.passes
         trains = recording.training_thread = recording.training_thread or thread.native_id
         counts = is_outermost and thread.native_id == trains
+        if counts and self._progress.ends_before_pass(
+            args[0], thread, has_optimizer=self._boundary.has_optimizer()
+        ):
+            recording.safe_points.step_ended()
+        entered = begun.start_ns = time.perf_counter_ns()
         if counts:
             self._begin_counted(begun, args, kwargs)
         begun.start_ns = time.perf_counter_ns()
@@ -181,11 +187,15 @@ class BackwardPasses:
         if recording.memory_look is not None:
             self._look_at_memory(args)
         if is_functional:
+            begun.trains = True
             loss = read_transformed(args[0][0], self._accelerator)
             recording.loss = None if loss is None else (None, loss)
             recording.rows.lost(loss, None)
-        elif kwargs.get("accumulate_grad") or (self._progress.hand.is_on and not creates_graph):
-            self._note_begin(args)
+        else:
+            is_by_hand = self._progress.hand.is_on and not creates_graph
+            begun.trains = bool(kwargs.get("accumulate_grad")) or is_by_hand
+            if begun.trains:
+                self._note_begin(args)
 
     def _is_admitted(self, thread: ThreadState) -> bool:
         """Whether a pass of a thread is recorded."""
@@ -260,7 +270,7 @@ class BackwardPasses:
         recording = self._recording
         if recording.collectives is not None:
             recording.collectives.pass_ended(begun.start_ns, now_ns)
-        recording.rows.phases.leave(now_ns)
+        recording.rows.phases.leave(now_ns, trains=begun.trains)
         for look in recording.after_backward:
             look(args, result)
         if recording.numerics is not None:

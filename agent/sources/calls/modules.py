@@ -306,13 +306,13 @@ class ModuleCalls:
         thread.root = module
         thread.enter(recomputing=self._boundary.task_id() != -1, training=module.training)
         if not (thread.recomputing or thread.is_agents):
-            if self._progress.ends_by_hand(thread):
+            size = size_of(args, kwargs)
+            call = self._called(module, ids, size[1])
+            if self._progress.ends_before(call, thread):
                 self._recording.safe_points.step_ended()
             if self._recording.safe_points.waiting:
                 self._recording.safe_points.root_called()
                 start = time.perf_counter_ns()  # that somebody has held the training is no cost
-            size = size_of(args, kwargs)
-            call = self._called(module, ids, size[1])
             thread.is_evaluating = self._progress.root_called(call, thread)
             if call.has_parameters:
                 thread.root_ids = IDS.pack(*call.ids)

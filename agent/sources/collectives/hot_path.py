@@ -264,7 +264,7 @@ class HotPath:
         self._guard.run(self._rows.failed, call, error)
 
     def _note_wait(self, call: Awaited, start: int, now: int, work: Work) -> None:
-        """One on a device has been waited for."""
+        """Record the wait for a device collective."""
         recording = self._recording
         if call[3].native_id == recording.training_thread:
             recording.rows.phases.synchronized(start, now)

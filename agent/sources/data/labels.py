@@ -21,6 +21,7 @@ from ....messages.labels import LabelsAnswer, LabelsRequest
 from ....safety.guard import Guard
 from ...recording.agent_threads import in_thread
 from ...recording.safe_points import SafePoints
+from ..accelerator import is_capturing
 from ..torch_types import Tensor
 from .batches import tensors_of
 from .label_facts import Pair, answer_about
@@ -139,7 +140,9 @@ class _Look:
         self._read(f"the call of {type(module).__name__}", arguments)
 
     def _read(self, where: str, values: object) -> None:
-        """Look for tokens and labels in one place."""
+        """Look for tokens and labels in one place; what a graph is captured of comes again."""
+        if is_capturing():
+            return
         tensors = tensors_of(values, self._torch.Tensor)
         found = _find_pair([(n, t) for n, t in tensors if _is_tokens(t)])
         if found is not None:

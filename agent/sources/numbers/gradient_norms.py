@@ -2,8 +2,9 @@
 
 Rules of this file: runs in the training thread. In the place of the function that
 ``torch.nn.utils.clip_grad_norm_`` hands its norm to, so that a script which has imported that one
-by name is seen, too; where a script does not clip, in the hook before the optimizer's step. Nothing
-waits for a device, and what the norm costs decides how often it is taken.
+by name is seen, too, and around FSDP1's own, which asks all ranks; where a script does not clip, in
+the hook before the optimizer's step. Nothing waits for a device or asks another rank, and what the
+norm costs decides how often it is taken.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ from ..stand_in import StandIn
 from ..steps.interval import Interval
 from ..steps.recording import Clip, Recording
 from ..torch_types import Optimizer
-from .gradient_tensors import gradients_of, has_closure, norms_of, parameters_of
+from .gradient_tensors import (
+    gradients_of,
+    has_closure,
+    is_flat_shard,
+    norms_of,
+    parameters_of,
+)
 from .number import read_number
 
+_FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
 _PART_OF_BUDGET = 0.05
 _BYTES_PER_NS = 200.0
 """How fast a device reads at the least; its own clock is not asked, because that would wait."""
@@ -52,6 +60,7 @@ class GradientNorms:
         self._is_warm = False
         module = sys.modules["torch.nn.utils.clip_grad"]
         self._clip = StandIn(module, "_clip_grads_with_norm_", self._around)
+        self._sharded_clip: StandIn | None = None
         self.guard = Guard("gradient norms", self.stop)
 
     @property
@@ -62,12 +71,15 @@ class GradientNorms:
     def start(self) -> None:
         """Take norms from now on."""
         self._clip.start()
+        self._meet_sharded()
         self.stop_looking()
         self._recording.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Take none any more."""
         self._clip.stop()
+        if self._sharded_clip is not None:
+            self._sharded_clip.stop()
         self.stop_looking()
 
     def stop_looking(self) -> None:
@@ -82,7 +94,28 @@ class GradientNorms:
 
     def remains(self) -> list[str]:
         """What stays in place after `close`, one sentence each."""
-        return self._clip.remains()
+        parts = [self._clip, *([self._sharded_clip] if self._sharded_clip else [])]
+        return [sentence for part in parts for sentence in part.remains()]
+
+    def _meet_sharded(self) -> None:
+        """See FSDP1's own clipping, once the program has FSDP1."""
+        module = sys.modules.get(_FSDP1)
+        kind = getattr(module, "FullyShardedDataParallel", None)
+        if kind is None:  # none, or it is being imported
+            return
+        if self._sharded_clip is None:
+            self._sharded_clip = StandIn(kind, "clip_grad_norm_", self._around_sharded)
+        self._sharded_clip.start()
+
+    def _around_sharded(
+        self, original: Callable[..., object], *args: object, **kwargs: object
+    ) -> Any:
+        """FSDP1 clips by the norm of all ranks' gradients, which it gives back."""
+        norm = original(*args, **kwargs)
+        start = time.perf_counter_ns()
+        self.guard.run(self._note_sharded, norm, *args[:2], **kwargs)
+        self._recording.spent_ns += time.perf_counter_ns() - start
+        return norm
 
     def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Gradients are clipped by their norm."""
@@ -102,6 +135,10 @@ class GradientNorms:
             rows.norm = number or rows.norm
             rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
+    def _note_sharded(self, norm: object, model: Any, max_norm: object, **_: object) -> None:
+        """Remember the norm that FSDP1 gave back, and what it clipped."""
+        self._note((list(model.parameters()), max_norm, norm), {})
+
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
@@ -109,6 +146,8 @@ class GradientNorms:
         recording = self._recording
         counted = recording.optimizer
         is_training = recording.threads.state.native_id == recording.training_thread
+        if self._sharded_clip is None:
+            self.guard.run(self._meet_sharded)
         if is_training and counted is not None and counted() is optimizer:
             try:
                 self._consider(optimizer, args, kwargs)
@@ -164,12 +203,14 @@ def total_norm(optimizer: Optimizer) -> tuple[Any, int] | None:
     """The norm of all gradients of an optimizer, as a tensor, and the bytes that were read.
 
     Returns:
-        None where there are no gradients, or some that cannot be read with the others.
+        None where there are no gradients, or some that cannot be read with the others, or of which
+        other ranks have more.
     """
     torch: Any = sys.modules["torch"]
-    pairs, left_out = gradients_of(parameters_of(optimizer))
+    parameters = parameters_of(optimizer)
+    pairs, left_out = gradients_of(parameters)
     devices = {gradient.device for _, gradient in pairs}
-    if left_out or len(devices) != 1:
+    if left_out or len(devices) != 1 or any(map(is_flat_shard, parameters)):
         return None
     norms = norms_of([gradient for _, gradient in pairs])
     with torch.no_grad():

@@ -64,6 +64,14 @@ def is_plain(tensor: Tensor, torch: ModuleType) -> bool:
     )
 
 
+def is_flat_shard(parameter: Any) -> bool:
+    """Whether it is what this rank has of FSDP1's parameters, or a view of that.
+
+    With `NO_SHARD` each rank has all of it, which a parameter does not tell.
+    """
+    return bool(getattr(parameter, "_fsdp_flattened", False))
+
+
 def norms_of(tensors: Sequence[Tensor]) -> list[Any]:
     """The Euclidean norm of each tensor, where it is; those of half precision in float32.
 
@@ -88,12 +96,21 @@ def has_closure(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
 
 
-def elements_of(gradient: Tensor, scale: float) -> dict[str, Any]:
-    """What a look at every element tells; in pieces, because each makes copies."""
+def elements_of(gradient: Tensor, scale: float, *, is_finite: bool = False) -> dict[str, Any]:
+    """What a look at every element tells; in pieces, because each makes copies.
+
+    Args:
+        is_finite: Whether the norm is, so that no element need be asked.
+    """
     torch: Any = sys.modules["torch"]
     nans = infs = zeros = 0
     largest: float | None = None
     for piece in _pieces(gradient):
+        if is_finite:
+            zeros += piece.numel() - int(torch.count_nonzero(piece))
+            here = max(map(abs, map(float, torch.aminmax(piece)))) if piece.numel() else 0.0
+            largest = here if largest is None else max(largest, here)
+            continue
         finite = torch.isfinite(piece)
         nans += int(torch.isnan(piece).sum())
         infs += int(torch.isinf(piece).sum())

@@ -1,7 +1,8 @@
 """Numbers that are read from tensors of one element: losses, norms, scales.
 
 Rules of this file: runs in the training threads; never waits for a device, changes no tensor and
-keeps none alive. A tensor of a subclass is not read: to look at one may start a collective.
+keeps none alive. A tensor of a subclass is not read: to look at one may start a collective. Of a
+DTensor of which each rank has the whole, such as FSDP2's norm, the rank's own is.
 """
 
 from __future__ import annotations
@@ -62,9 +63,21 @@ def read_number(tensor: Tensor, accelerator: Accelerator) -> Number | None:
     """The number in a tensor; None where there is none to be read."""
     torch: Any = sys.modules["torch"]
     kind = type(tensor)
-    if (kind is not torch.Tensor and kind is not torch.nn.Parameter) or tensor.numel() != 1:
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        tensor = _own_of(tensor)
+    if tensor is None or tensor.numel() != 1:
         return None
     return _read(tensor, accelerator) if tensor.dtype.is_floating_point else None
+
+
+def _own_of(tensor: Any) -> Any:
+    """What this rank has of a DTensor that each rank has whole; None of any other."""
+    kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    if type(tensor) is not kind or not all(one.is_replicate() for one in tensor.placements):
+        return None
+    own = tensor._local_tensor
+    # One of another class may still be on its way from the other ranks.
+    return own if type(own) is sys.modules["torch"].Tensor else None
 
 
 def _read(tensor: Tensor, accelerator: Accelerator) -> Number | None:

@@ -12,7 +12,6 @@ modules belong to both, so what happened is sorted out when the pass has ended.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from typing import Any
@@ -25,10 +24,10 @@ from ....tables import NUMERIC_KINDS, NUMERIC_STAGES, ROLES
 from ...on_demand.armed_job import ArmedJob
 from ..steps.recording import Recording
 from ..torch_types import Tensor
-from .bad_weights import bad_weights, owners_of
+from .bad_weights import bad_weights, have_finite_norms, owners_of
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in
 from .finite_hooks import Hooks, Watched
-from .gradient_tensors import gradients_of, norms_of
+from .gradient_tensors import gradients_of
 
 _MOST_ROWS = 64
 _MOST_TOLD = 32
@@ -446,9 +445,7 @@ class NumericsWatch(ArmedJob):
         pairs, _ = gradients_of(list(named.values()))
         if not pairs:
             return
-        torch: Any = sys.modules["torch"]
-        norms = norms_of([gradient for _, gradient in pairs])
-        finite = [bool(torch.isfinite(norm)) for norm in norms]
+        finite = have_finite_norms([gradient for _, gradient in pairs])
         for (parameter, gradient), is_finite in reversed(list(zip(pairs, finite, strict=True))):
             watched, name = owners[id(parameter)]
             bad = None if is_finite else look_at(name, gradient)

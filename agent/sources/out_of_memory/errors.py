@@ -1,4 +1,4 @@
-"""Which exceptions are errors for want of memory, and what they say.
+"""Which exceptions are out-of-memory errors, and what they say.
 
 Rules of this file: pure; runs in the training threads, perhaps with hardly any memory left. Runs no
 code of the exception's own, changes nothing of it and keeps it nowhere. Only what certainly is such
@@ -38,7 +38,7 @@ _DEVICE = r"\bGPU (\d+)(?: has|;)"
 
 
 class OomError(NamedTuple):
-    """What an error for want of memory says of itself; None for what it does not.
+    """What an out-of-memory error says of itself; None for what it does not.
 
     Attributes:
         device_index: The number of the device.
@@ -57,7 +57,7 @@ class OomError(NamedTuple):
 
 
 def read_oom(error: BaseException) -> OomError | None:
-    """What an error for want of memory says; None for any other exception."""
+    """What an out-of-memory error says; None for any other exception."""
     if not isinstance(error, RuntimeError | MemoryError | OSError):
         return None
     message = _message(error)

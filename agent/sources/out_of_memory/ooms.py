@@ -1,4 +1,4 @@
-"""Records errors for want of memory, before they reach the script.
+"""Records out-of-memory errors, before they reach the script.
 
 Rules of this file: runs in the training threads, in handlers of exceptions that go on unchanged,
 and in the allocator's callback. Without an error it costs nothing. There may be no memory for what
@@ -136,7 +136,7 @@ class Ooms:
         self._told_of = self._rows.write(found, thread, phase, place, looks=is_own)
 
     def _look_at(self, error: BaseException, phase: int | None) -> None:
-        """Record an exception, if it is one for want of memory and has not been recorded yet."""
+        """Record an exception, if it is an out-of-memory error and has not been recorded yet."""
         found = read_oom(error)
         if found is None:
             return

@@ -1,4 +1,4 @@
-"""Writes the rows of an error for want of memory: python.ooms and the two tables beside it.
+"""Writes the rows of an out-of-memory error: python.ooms and the two tables beside it.
 
 Rules of this file: runs in the training threads where memory has just run out. The row itself comes
 first, since what follows it may find no memory.

@@ -1,9 +1,9 @@
 """Records each checkpoint that the script writes: where, at which step, and whether it is sound.
 
 Rules of this file: runs in whichever thread saves, around torch's own functions, which do as they
-always did. Looks at names and storages of what is saved, and once at the norms of the weights,
-which waits for their device, as saving does. The row is open while the file is written, so that one
-that was cut short is known as that.
+always did. Looks at names and storages of what is saved, and once at the weights; what a device
+says of them comes while the file is written, or not at all: nothing here waits for it. The row is
+open while the file is written, so that one that was cut short is known as that.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ....ring.format import DONE, FAILED, NULL_BOOL, NULL_INT, NULL_NAME
+from ....ring.format import DONE, FAILED, NULL_INT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
+from ..accelerator import Accelerator
 from ..stand_in import StandIn
 from ..steps.recording import Recording
 from ..torch_types import Optimizer
+
+if TYPE_CHECKING:
+    from ..numbers.bad_weights import WeightsLook
 
 _WIRES = (
     ("torch", "save", "_saved"),
@@ -46,8 +50,8 @@ _LIBRARIES = (
 class Checkpoints:
     """Stands in for what saves."""
 
-    def __init__(self, recording: Recording, ring: RingWriter) -> None:
-        self._recording, self._ring = recording, ring
+    def __init__(self, recording: Recording, ring: RingWriter, accelerator: Accelerator) -> None:
+        self._recording, self._ring, self._accelerator = recording, ring, accelerator
         self._wires: list[StandIn] = []
         self.is_on = False
         self.guard = Guard("checkpoints", self.stop)
@@ -121,24 +125,26 @@ class Checkpoints:
         target: object,
     ) -> Any:
         """Save, between the two halves of a row."""
-        word = path = None
+        begun = path = None
         try:
             path = path_of(target)
-            word = self._begin(how, state, path)
+            begun = self._begin(how, state, path)
         except Exception:  # noqa: BLE001 - never harm the host
             self.guard.fault()
         start = time.perf_counter_ns()
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            self.guard.run(self._end, word, start, path, FAILED)
+            self.guard.run(self._end, begun, start, path, FAILED)
             raise
-        self.guard.run(self._end, word, start, path, DONE)
+        self.guard.run(self._end, begun, start, path, DONE)
         return result
 
-    def _begin(self, how: int, state: object, path: str | None) -> int | None:
+    def _begin(
+        self, how: int, state: object, path: str | None
+    ) -> tuple[int, WeightsLook | None] | None:
         """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
-        from ..numbers.bad_weights import bad_weights
+        from ..numbers.bad_weights import look_at_weights
 
         recording = self._recording
         names, roots = recording.names, recording.roots.alive()
@@ -148,7 +154,7 @@ class Checkpoints:
         is_part = path is not None and path.endswith(_PART)
         if is_part or (path is None and not (has_model or has_optimizer)):
             return None
-        bad = bad_weights(self._recording, roots) if roots else None
+        look = look_at_weights(recording, roots, self._accelerator) if roots else None
         now = time.perf_counter_ns()
         word = self._ring.open_row(
             now,
@@ -159,20 +165,30 @@ class Checkpoints:
             how,
             int(has_model),
             int(has_optimizer),
-            NULL_BOOL if bad is None else int(not bad),
         )
         recording.spent_ns += time.perf_counter_ns() - now
-        return word
+        return word, look
 
-    def _end(self, word: int | None, start_ns: int, path: str | None, state: int) -> None:
+    def _end(
+        self,
+        begun: tuple[int, WeightsLook | None] | None,
+        start_ns: int,
+        path: str | None,
+        state: int,
+    ) -> None:
         """Close it."""
-        if word is None:
+        if begun is None:
             return
+        word, look = begun
+        are_finite = None if look is None else look.answer()
         size = NULL_INT
         if path is not None and os.path.isfile(path):
             size = os.stat(path).st_size
         took = time.perf_counter_ns() - start_ns
-        self._ring.close_named(word, state, {"bytes": size, "duration_ns": took})
+        values: dict[str, Any] = {"bytes": size, "duration_ns": took}
+        if are_finite is not None:
+            values["weights_finite"] = int(are_finite)
+        self._ring.close_named(word, state, values)
 
 
 def path_of(target: object) -> str | None:

@@ -7,6 +7,7 @@ there and how often they were written to, never what is in them, and keeps none 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 _PATIENCE = 8
@@ -14,6 +15,10 @@ _PATIENCE = 8
 parameters are written to all the same."""
 _MOST_PATIENCE = 8 * _PATIENCE
 """The same, where that is not seen, as it is not in an update of `parameter.data`."""
+
+
+_MOST_NODES = 1000
+"""How much of a graph is walked for the tensors that it comes from."""
 
 
 class _Seen(NamedTuple):
@@ -51,6 +56,7 @@ class HandSteps:
         self._seen: list[_Seen] = []
         self._unused = 0
         self._first: tuple[weakref.ref[Any], int] | None = None
+        self._leaves: list[weakref.ref[Any]] = []
 
     def optimizer_stepped(self) -> None:
         """An optimizer of torch is in use after all."""
@@ -101,11 +107,19 @@ class HandSteps:
             return
         self.has_passed = True
         self._seen.clear()
-        with_gradient = [p for p in root.parameters() if p.grad is not None] if root else []
+        if root is None:
+            parameters = [leaf for reference in self._leaves if (leaf := reference()) is not None]
+        else:
+            parameters = list(root.parameters())
+        with_gradient = [p for p in parameters if p.grad is not None]
         for parameter in with_gradient[:1] + with_gradient[1:][-1:]:
             gradient = parameter.grad
             reference = weakref.ref(parameter)
             self._seen.append(_Seen(reference, parameter._version, id(gradient), gradient._version))
+
+    def meet_leaves(self, losses: Iterable[Any]) -> None:
+        """A pass of a training without any module begins: which tensors does it go to?"""
+        self._leaves = [weakref.ref(leaf) for leaf in leaves_of(losses)]
 
     def has_ended(self) -> bool:
         """Whether the step is over, now that something begins that may be the next one's."""
@@ -114,3 +128,18 @@ class HandSteps:
         self.has_passed = False
         self._seen.clear()
         return True
+
+
+def leaves_of(losses: Iterable[Any]) -> Iterator[Any]:
+    """The tensors that a graph comes from, as far as it is walked."""
+    waiting = [loss.grad_fn for loss in losses if loss is not None and loss.grad_fn is not None]
+    met = set(waiting)
+    while waiting and len(met) < _MOST_NODES:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            yield leaf
+        for before, _ in node.next_functions:
+            if before is not None and before not in met:
+                met.add(before)
+                waiting.append(before)

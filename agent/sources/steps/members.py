@@ -38,6 +38,20 @@ class _Parts(NamedTuple):
     ids: frozenset[int]
 
 
+class _Root(NamedTuple):
+    """A root module that was called with an optimizer.
+
+    Attributes:
+        own: The parameters of the optimizer that it was held against.
+        is_of: Whether the optimizer steps parameters of it.
+    """
+
+    reference: weakref.ref[Any]
+    ids: Ids
+    own: frozenset[int]
+    is_of: bool
+
+
 class Members:
     """Numbers the optimizers, and tells which of them are waited for.
 
@@ -54,7 +68,10 @@ class Members:
         self._groups: dict[int, set[int]] = {}
         self._parts: dict[int, _Parts] = {}
         self._called: dict[int, tuple[weakref.ref[Any], Ids]] = {}
-        self._roots: dict[int, list[tuple[weakref.ref[Any], Ids]]] = {}
+        self._training = 0
+        self._called_by: dict[int, dict[int, tuple[weakref.ref[Any], Ids]]] = {}
+        self._roots: dict[int, dict[int, _Root]] = {}
+        self._own: dict[int, tuple[int, frozenset[int]]] = {}
         self.is_fresh = False
 
     def root_called(self, root: Module, ids: Ids) -> None:
@@ -62,6 +79,11 @@ class Members:
         self.is_fresh = True
         if id(root) not in self._called:
             self._called[id(root)] = (weakref.ref(root), ids)
+
+    def switch(self, training: int) -> None:
+        """Another training goes on: what was called for its step are other models."""
+        self._called_by[self._training], self._training = self._called, training
+        self._called = self._called_by.pop(training, {})
 
     def step_ended(self) -> None:
         """A step of the training has ended."""
@@ -84,6 +106,7 @@ class Members:
         numbers = {known.number for known in alive.values()}
         self._numbered = alive
         self._roots = {n: roots for n, roots in self._roots.items() if n in numbers}
+        self._own = {n: own for n, own in self._own.items() if n in numbers}
         self._parts = {k: v for k, v in self._parts.items() if v.reference() is not None}
         for members in self._groups.values():
             members.intersection_update(numbers)
@@ -116,23 +139,49 @@ class Members:
         parameters have been stepped by those that did step is not among them: it was replaced, or
         wraps another one.
         """
+        others = self._others(since)
+        if not others:
+            return set()
+        called = [root for root, _ in self._alive()]
+        near = frozenset[int]().union(*map(self._ids_of, called))
+        found = set()
+        for optimizer, trainable in others:
+            if not near or not near.isdisjoint(map(id, trainable)) or _are_bare(trainable):
+                found.add(self._as_seen(self.number_of(optimizer)))
+        return found
+
+    def has_others(self, since: Iterable[int]) -> bool:
+        """Whether optimizers exist beside those that have stepped, of other parameters."""
+        return bool(self._others(since))
+
+    def is_of_others(self, root: Module, since: Iterable[int]) -> bool:
+        """Whether a root was not called in this step, and only such others step parameters of it.
+
+        The next round of a loop begins with a model that was called in the one before.
+        """
+        ids = self._ids_of(root)
+        stepped = self.members_of(self._single(since))
+        return (
+            id(root) not in self._called
+            and all(ids.isdisjoint(self._own_of(optimizer)) for optimizer in stepped)
+            and any(not ids.isdisjoint(map(id, own)) for _, own in self._others(since))
+        )
+
+    def _others(self, since: Iterable[int]) -> list[tuple[Any, list[Any]]]:
+        """The optimizers beside those that have stepped, with their parameters.
+
+        One whose parameters have all been stepped is not among them.
+        """
         made = self._recording.made.alive()
         if len(made) < 2:
-            return set()
+            return []
         stepped: set[int] = set()
         numbers = set(self._single(since))
         for optimizer in self.members_of(numbers):
             stepped.update(map(id, _trainable(optimizer)))
-        called = [root for root, _ in self._alive()]
-        near = frozenset[int]().union(*map(self._ids_of, called))
-        found = set()
-        for optimizer in made:
-            if self.number_of(optimizer) not in numbers:
-                trainable = _trainable(optimizer)
-                own = set(map(id, trainable))
-                if own - stepped and (own & near or not near or _are_bare(trainable)):
-                    found.add(self._as_seen(self.number_of(optimizer)))
-        return found
+        others = [o for o in made if self.number_of(o) not in numbers]
+        pairs = [(optimizer, _trainable(optimizer)) for optimizer in others]
+        return [(other, own) for other, own in pairs if not stepped.issuperset(map(id, own))]
 
     def is_alone(self) -> bool:
         """Whether there is one optimizer only."""
@@ -141,29 +190,36 @@ class Members:
     def is_trained(self, root: Module) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
         ids = self._ids_of(root)
-        return any(
-            id(parameter) in ids
-            for optimizer in self._recording.made.alive()
-            for parameter in _ends_of(_trainable(optimizer))
-        )
+        made = self._recording.made.alive()
+        return any(not ids.isdisjoint(self._own_of(optimizer)) for optimizer in made)
 
     def roots_of(self, optimizer: Optimizer) -> list[tuple[Any, Ids]]:
-        """The roots whose parameters an optimizer steps, of those that were called with it."""
-        number = self.number_of(optimizer)
-        known = self._roots.get(number)
-        if known is not None:
-            alive = [(root, ids) for reference, ids in known if (root := reference()) is not None]
-            if alive:
-                return alive
-        ends = [id(parameter) for parameter in _ends_of(_trainable(optimizer))]
-        found = [
-            (root, ids)
-            for root, ids in self._alive()
-            if any(end in self._ids_of(root) for end in ends)
-        ]
+        """The roots whose parameters an optimizer steps: those called in this step, else all."""
+        own = self._own_of(optimizer)
+        known = self._roots.setdefault(self.number_of(optimizer), {})
+        called = self._alive()
+        for root, ids in called:
+            seen = known.get(id(root))
+            if seen is None or seen.reference() is not root or seen.own is not own:
+                is_of = not own.isdisjoint(self._ids_of(root))
+                _forget_gone(known)
+                known[id(root)] = _Root(weakref.ref(root), ids, own, is_of)
+        found = [(root, ids) for root, ids in called if known[id(root)].is_of]
         if found:
-            self._roots[number] = [(weakref.ref(root), ids) for root, ids in found]
-        return found
+            return found
+        before = [seen for seen in known.values() if seen.is_of]
+        return [(root, seen.ids) for seen in before if (root := seen.reference()) is not None]
+
+    def _own_of(self, optimizer: Optimizer) -> frozenset[int]:
+        """The identities of an optimizer's parameters, frozen or not, while they are as many."""
+        number = self.number_of(optimizer)
+        groups = [group["params"] for group in list(getattr(optimizer, "param_groups", ()))]
+        count = sum(map(len, groups))
+        known = self._own.get(number)
+        if known is None or known[0] != count:
+            own = frozenset(id(parameter) for group in groups for parameter in group)
+            known = self._own[number] = (count, own)
+        return known[1]
 
     def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
@@ -217,8 +273,16 @@ class Members:
                 for parameter in list(module._parameters.values())
                 if parameter is not None
             )
+            _forget_gone(self._parts)
             known = self._parts[id(root)] = _Parts(weakref.ref(root), ids)
         return known.ids
+
+
+def _forget_gone(known: dict[int, _Root] | dict[int, _Parts]) -> None:
+    """Forget roots that live no more, where there are many: some scripts make one in each step."""
+    if len(known) >= _FEW:
+        for key in [key for key, seen in known.items() if seen.reference() is None]:
+            known.pop(key, None)
 
 
 def _trainable(optimizer: Optimizer) -> list[Any]:
@@ -231,11 +295,6 @@ def _are_bare(tensors: list[Tensor]) -> bool:
     """Whether tensors can be parameters of no module."""
     parameter = sys.modules["torch"].nn.Parameter
     return not any(issubclass(type(tensor), parameter) for tensor in tensors)
-
-
-def _ends_of(parameters: list[Tensor]) -> list[Any]:
-    """The first and the last."""
-    return [parameters[0], parameters[-1]] if parameters else []
 
 
 def _line_of(frame: FrameType | None) -> tuple[tuple[int, int], ...]:

@@ -94,8 +94,13 @@ class Phases:
             self.watch.entered(phase)
         self._inside.append(phase)
 
-    def leave(self, now_ns: int) -> None:
-        """The phase that was entered last has ended."""
+    def leave(self, now_ns: int, *, trains: bool = True) -> None:
+        """The phase that was entered last has ended.
+
+        Args:
+            trains: Whether a backward pass was one to train by: what makes a part of a loss, such
+                as a penalty on gradients, ends no micro-batch.
+        """
         inside = self._inside
         if not (self.is_on and inside):
             return
@@ -104,7 +109,7 @@ class Phases:
         if phase == OPTIMIZER and self._had_backward:  # it has called the model
             self._end_batch()
         self._pass(phase, now_ns)
-        self._had_backward |= phase == BACKWARD and self._in_batch and may_divide
+        self._had_backward |= trains and phase == BACKWARD and self._in_batch and may_divide
         if not inside:
             self._last = phase
         if self.watch is not None and may_divide:

@@ -10,28 +10,29 @@ trained, a call of the first root module that has parameters is a step of infere
 from __future__ import annotations
 
 import sys
-import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
 from ..torch_types import Module, Optimizer
+from .counted_thread import CountedThread
 from .dropped_passes import DroppedPasses
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
+from .held_end import HeldEnd
 from .members import Members
 from .open_step import Ended, Ids, OpenStep
-from .optimizer_facts import learning_rate_of, steps_of
+from .optimizer_facts import learning_rate_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
+from .reached import Reached
 from .recording import Recording, RootCall, ThreadState
+from .step_count import StepCount
 from .step_pattern import Place, StepPattern
-
-_PATIENCE = 8
-"""How often an optimizer steps in another thread before that counts as the one that trains."""
+from .trainings import Trainings
 
 _INFERENCE = (
     "no training is seen: each call of a model is a step, unless the script calls probing.step()"
@@ -52,7 +53,6 @@ class Progress:
         on_step: Called when a training step has ended and the next one begun, with the words of
             both steps' rows in torch_trace and the time it took.
         hand: The steps of a training without an optimizer of torch.
-        pattern: What is known of which optimizers make a step.
     """
 
     def __init__(
@@ -67,9 +67,12 @@ class Progress:
         self._members = members
         self._evaluations = evaluations
         self._task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", lambda: -1)
-        self.pattern = StepPattern()
+        self._trainings = Trainings()
+        self._held = HeldEnd(members, self._trainings)
+        self._thread = CountedThread(recording, members)
         self.hand = HandSteps()
         self._dropped = DroppedPasses(recording)
+        self._reached = Reached(recording, members)
         self._root: weakref.ref[Any] | None = None
         self._root_ids: Ids | None = None
         self._is_inference = False
@@ -78,14 +81,7 @@ class Progress:
         self._passes = 0
         self._pending: list[_Stepped] = []
         self._is_mark_pending = False
-        self._elsewhere = 0
-        self._counted: set[int] = set()  # the numbers of the optimizers that count
-        self._trained: dict[int, tuple[Any, Ids]] = {}  # roots, in this step
-        self._learned_at = 0
-        self._is_uncounted = False  # whether the script has made steps before the agent came
-        self._counted_by = ""
-        self._is_late = False
-        self._inferred = 0  # steps of inference before the first of training
+        self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:
@@ -100,6 +96,7 @@ class Progress:
             return False
         self._settle(thread)
         may_train = call.has_grad and call.has_optimizer
+        self._come(is_training=call.has_grad)
         if call.has_parameters:
             if self._is_evaluation(call):
                 self._take_main(call)
@@ -132,7 +129,7 @@ class Progress:
     def root_left(self, root: Module) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._main() is root:
-            self._inferred += not self._recording.safe_points.stepping
+            self._count.inferred += not self._recording.safe_points.stepping
             self._rows.infer(self._recording.training_thread, self._named([root]))
 
     def evaluated(self) -> None:
@@ -141,34 +138,60 @@ class Progress:
 
     def data_waited(self, wait: Wait) -> bool:
         """A batch has been waited for; returns whether it is that of an evaluation so far."""
-        if self.hand.has_ended():
-            self._end_by_hand(wait.start_ns, self._recording.threads.state)
+        thread, held = self._recording.threads.state, self._held.ended()
+        if held is not None:
+            self._end_step(held, thread)
+        elif self.hand.has_ended():
+            self._end_by_hand(wait.start_ns, thread)
         if self._has_trained:
             return False
         self._evaluations.data_waited(wait)
         return self._evaluations.is_on
 
-    def ends_by_hand(self, thread: ThreadState) -> bool:
-        """Whether a step without an optimizer has ended, now that a model is called again."""
-        if thread.native_id != self._recording.training_thread or not self.hand.has_ended():
+    def ends_before(self, call: RootCall, thread: ThreadState) -> bool:
+        """Whether a step has ended before a call of a root, which only that call shows."""
+        if thread.native_id != self._recording.training_thread:
             return False
-        self._end_by_hand(time.perf_counter_ns(), thread)
-        return True
+        held = self._held.ended(call)
+        if held is None and self.hand.has_ended():
+            held = Ended(now_ns=time.perf_counter_ns())
+        if held is not None:
+            self._end_step(held, thread)
+        return held is not None
+
+    def ends_before_pass(
+        self, losses: Sequence[Any], thread: ThreadState, *, has_optimizer: bool
+    ) -> bool:
+        """Whether a step without module and optimizer has ended, which only the next pass shows.
+
+        Args:
+            losses: What that begins with.
+        """
+        if self._root is not None or (has_optimizer and not self.hand.is_on):
+            return False
+        has_ended = self.hand.has_ended()
+        if has_ended:
+            self._end_by_hand(time.perf_counter_ns(), thread)
+        self.hand.meet_leaves(losses)
+        return has_ended
 
     def pass_begins(self, thread: ThreadState, *, has_optimizer: bool, creates_graph: bool) -> None:
         """A backward pass of the training thread is about to begin, outside of any other."""
         self._passes += 1
+        self._go_on_with_held(thread)
+        self._come()
         if creates_graph and not has_optimizer and not self.hand.is_on:
             return  # as of `torch.func.grad`: what comes of it is not seen, so it ends no step
         self._members.is_fresh = True
         self._go_on()
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
             self._dropped.pass_begins()
+            self._reached.pass_begins()
             self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
         if self.hand.is_on and self._rows.resume():  # its call was no inference
-            self._inferred = max(0, self._inferred - 1)
+            self._count.inferred = max(0, self._count.inferred - 1)
         else:
             self._open(self._root_ids, thread)
         self._is_inference, self._has_trained = False, True
@@ -177,6 +200,7 @@ class Progress:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
         self._dropped.pass_ended()
+        self._recording.rows.reached(self._reached.pass_ended())
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
@@ -197,7 +221,7 @@ class Progress:
             self._pending.append(_Stepped(optimizer, name))
             return False
         has_ended = self._settle(thread)
-        if self._is_elsewhere(optimizer, thread):
+        if self._thread.is_elsewhere(optimizer, thread):
             return has_ended
         return self._step([_Stepped(optimizer, name)], thread) or has_ended
 
@@ -213,37 +237,53 @@ class Progress:
             self._is_mark_pending = True
             return False
         self._settle(thread)
+        self._held.forget()
         if not self._rows.is_open and self._rows.resume():  # its call was no inference
-            self._inferred -= 1
+            self._count.inferred -= 1
         self._end_marked(thread)
         return True
 
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
         if not self._recording.safe_points.stepping:
-            return _INFERENCE if self._inferred else None
+            return _INFERENCE if self._count.inferred else None
         if self._is_marked:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:
             return "no optimizer of torch steps: a step ends as the gradients of a pass were used"
-        counted = "from when the agent came" if self._is_late else "from the script's start"
-        if self._counted_by:
-            counted = f"from the script's start, by the count of {self._counted_by}"
-        elif self._inferred:
-            counted = f"{counted}, {self._inferred} calls of a model before the training included"
-        return f"{self._members.told(self.pattern, self._learned_at)}; steps are counted {counted}"
+        training = self._trainings.now
+        ends = self._trainings.told() or self._members.told(training.pattern, training.learned_at)
+        return f"{ends}; {self._count.told()}"
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
         self._pending.clear()
         self._passes, self._is_mark_pending = 0, False
+        self._held.forget()
         self._evaluations.forget()
         self._rows.abandon()
 
     def begin(self, *, late: bool) -> None:
         """Recording begins, perhaps in the middle of a training."""
-        self._is_uncounted = self._is_late = late
-        self.pattern.is_late = self.pattern.is_late or late
+        self._count.begin(late=late)
+        self._pattern.is_late = self._pattern.is_late or late
+
+    @property
+    def _pattern(self) -> StepPattern:
+        """Which optimizers make a step of the training that goes on."""
+        return self._trainings.now.pattern
+
+    def _come(self, *, is_training: bool = True) -> None:
+        """Something is trained: another asyncio task may train another model than the last."""
+        if is_training and self._trainings.come():
+            self._recording.rows.switch(self._trainings.now.number)
+            self._members.switch(self._trainings.now.number)
+
+    def _go_on_with_held(self, thread: ThreadState) -> None:
+        """Something is trained, before any call of a model: mostly it belongs to a held step."""
+        held = self._held.settle()
+        if held is not None:
+            self._end_step(held, thread)
 
     def _is_evaluation(self, call: RootCall) -> bool:
         """Whether a call trains nothing, and lies before what the next step trains."""
@@ -283,18 +323,6 @@ class Progress:
         is_other = thread.native_id != self._recording.training_thread
         return self._task_id() != -1 or (self._passes > 0 and is_other)
 
-    def _is_elsewhere(self, optimizer: Optimizer, thread: ThreadState) -> bool:
-        """Whether it is of another training, beside the one whose steps are counted."""
-        recording = self._recording
-        counted = recording.training_thread
-        is_ours = thread.native_id == counted or not recording.safe_points.stepping
-        if is_ours or self._members.number_of(optimizer) in self._counted:
-            self._elsewhere = 0
-            return False
-        self._elsewhere += 1
-        is_there = any(other.native_id == counted for other in threading.enumerate())
-        return is_there and self._elsewhere <= _PATIENCE
-
     def _settle(self, thread: ThreadState) -> bool:
         """What has stepped in a backward pass has stepped; returns whether that ended a step."""
         pending, self._pending = self._pending, []
@@ -302,16 +330,19 @@ class Progress:
 
     def _step(self, stepped: list[_Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
         """Optimizers have stepped together; returns whether that ended a training step."""
-        recording, members, pattern = self._recording, self._members, self.pattern
+        recording, members = self._recording, self._members
+        self._go_on_with_held(thread)
+        self._come()
+        pattern = self._pattern
         self._go_on()
         recording.training_thread = thread.native_id
         numbers = [members.number_of(one.optimizer) for one in stepped]
-        self._counted.update(numbers)
+        self._thread.count(numbers)
         who = members.group_of(set(numbers)) if in_pass else numbers[0]
         last = stepped[-1]
         lr = recording.held_lr.get(id(last.optimizer))
         lr = learning_rate_of(last.optimizer) if lr is None else lr
-        self._note(who, stepped, lr)
+        self._note(who, stepped, lr, frozenset(numbers))
         recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
@@ -320,26 +351,22 @@ class Progress:
         if not pattern.stepped(who, lambda: members.expected(pattern.since()), place):
             return False
         if pattern.period != period:
-            self._learned_at = recording.step
+            self._trainings.now.learned_at = recording.step
         recording.optimizer = weakref.ref(last.optimizer)
-        if self._is_uncounted:
-            self._count_from_start(last.optimizer)
-        self._end_step(Ended(last.name, lr, pattern.missed), thread)
+        if self._count.is_unknown:
+            is_alone = members.is_alone()
+            recording.step = self._count.learn(last.optimizer, recording.step, is_alone=is_alone)
+        ended = Ended(last.name, lr, pattern.missed)
+        if not in_pass and self._held.holds(ended):
+            return False
+        self._end_step(ended, thread)
         return True
 
-    def _count_from_start(self, optimizer: Optimizer) -> None:
-        """The first step's end after the agent came: the optimizer may know which one it is."""
-        self._is_uncounted = False
-        count = steps_of(optimizer)
-        if count is not None and count > self._recording.step and self._members.is_alone():
-            self._recording.step = count - 1
-            self._counted_by = type(optimizer).__name__
-
-    def _note(self, who: int, stepped: list[_Stepped], lr: float) -> None:
+    def _note(self, who: int, stepped: list[_Stepped], lr: float, numbers: frozenset[int]) -> None:
         """Write the row of optimizers that have stepped together."""
         models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
         for root, ids in models:
-            self._trained[id(root)] = (root, ids)
+            self._trainings.now.trained[id(root)] = (root, ids)
         last = stepped[-1]
         step = OptimizerStep(
             who=who,
@@ -348,6 +375,7 @@ class Progress:
             optimizers=len(stepped),
             models=self._named([root for root, _ in models]),
             lr=lr,
+            numbers=numbers,
         )
         self._recording.rows.stepped(time.perf_counter_ns(), step)
 
@@ -372,9 +400,11 @@ class Progress:
         recording = self._recording
         recording.safe_points.stepping = True
         self._is_inference = False
-        trained = [root for root, _ in self._trained.values()]
+        training = self._trainings.now
+        training.has_stepped = True
+        trained = [root for root, _ in training.trained.values()]
         if trained and not any(root is self._main() for root in trained):
-            self._set_main(*next(iter(self._trained.values())))
+            self._set_main(*next(iter(training.trained.values())))
         rows, model = self._rows, self._main()
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._named(trained or ([] if model is None else [model]))
@@ -391,6 +421,6 @@ class Progress:
     def _open(self, ids: Ids | None, thread: ThreadState, now_ns: int | None = None) -> None:
         """A step begins."""
         self._has_trained = False
-        self._trained.clear()
+        self._trainings.now.trained.clear()
         self._evaluations.forget()
         self._rows.open(ids, thread.native_id, now_ns)

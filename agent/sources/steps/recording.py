@@ -202,7 +202,7 @@ class Recording:
         after_backward: Called as such a pass has ended, with the arguments of the engine and what
             it returned; what it calls keeps its own faults.
         numerics: What watches for values that are not finite, while it is armed.
-        ooms: What records errors for want of memory, while recording is on.
+        ooms: What records out-of-memory errors, while recording is on.
         collectives: What records collectives, while it does.
         held_lr: The rates that an action has optimizers step with, in the place of the script's, by
             ``id(optimizer)``.

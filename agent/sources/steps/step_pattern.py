@@ -49,6 +49,7 @@ class StepPattern:
         self._places: list[Place] = []
         self._borders: list[int] = []
         self._since: list[int] = []
+        self._last: list[int] = []  # those of the step that has ended last
         self._absent: set[int] = set()
         self._longest_run = 0
         self._restarts = False
@@ -61,6 +62,15 @@ class StepPattern:
     def since(self) -> tuple[int, ...]:
         """Those that have stepped since the last step ended, in order."""
         return tuple(self._since)
+
+    def since_last(self) -> tuple[int, ...]:
+        """Those of the step that has ended last."""
+        return tuple(self._last)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what follows is not the first that is seen of the training."""
+        return bool(self.period) or self.is_late
 
     def stepped(self, who: int, expected: Callable[[], set[int]], place: Place = Place()) -> bool:  # noqa: B008 - it is frozen
         """An optimizer has stepped; returns whether the training's step has ended by that.
@@ -79,6 +89,11 @@ class StepPattern:
         if ends:
             self._end()
         return ends
+
+    def resume(self) -> None:
+        """The step that has ended last, while no pattern is known, is not over after all."""
+        self._since = [*self._last, *self._since]
+        self._ended -= 1 + self.missed
 
     def _is_round(self) -> bool:
         """Whether a round of the pattern is over, and is not counted yet."""
@@ -181,7 +196,7 @@ class StepPattern:
 
     def _end(self) -> None:
         """The training's step has ended."""
-        self._since.clear()
+        self._last, self._since = self._since, []
         self._ended += 1 + self.missed
         if self._restarts:
             self._restarts = False

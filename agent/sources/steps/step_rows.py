@@ -6,6 +6,7 @@ still on its way from the device is written into its row later, at the end of an
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from ..torch_types import Module
 from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, loss_of
+from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, summed
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
@@ -106,15 +107,14 @@ class _Batch:
     """The micro-batch in progress."""
 
     __slots__ = (
-        "before_ns", "elements", "loss", "samples", "share", "started_ns", "tokens", "word",
+        "before_ns", "elements", "losses", "samples", "started_ns", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
         self.word = word
         self.started_ns = started_ns
         self.before_ns = before_ns  # what the step had spent on each phase
-        self.loss: Number | None = None
-        self.share: Number | None = None
+        self.losses: list[Loss] = []
         self.samples: int | None = None
         self.tokens: int | None = None
         self.elements: int | None = None
@@ -161,7 +161,10 @@ class StepRows:
         self._steps = steps
         self._batches = batches
         self._late = LateRows()
-        self._optimizers = OptimizerRows(optimizers, self._late)
+        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
+        self._optimizers = self._new_optimizers()
+        self._training = 0
+        self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
         self._host_at = steps.places_of(*HOST_COLUMNS)
         self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
@@ -283,7 +286,7 @@ class StepRows:
             (at.last_loss, OneLoss(losses, -1)),
             (at.loss_finite, AreFinite(losses)),
         ]
-        if self._optimizers.have_one_loss:
+        if self._optimizers.have_one_loss and are_one(losses[self._dropped :]):
             later.append((at.loss, loss_of(losses[self._dropped :])))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
@@ -391,10 +394,22 @@ class StepRows:
         batch = self._batch
         if batch is None or loss is None:
             return
-        if batch.loss is None:
-            batch.loss, batch.share = loss, share
-        else:
-            batch.loss = batch.loss.plus(loss)
+        batch.losses.append(Loss(loss, share))
+
+    def reached(self, optimizers: frozenset[int]) -> None:
+        """A backward pass has ended that made gradients for these optimizers."""
+        losses = self._batch.losses if self._batch is not None else None
+        if losses and optimizers:
+            losses[-1] = losses[-1]._replace(reached=optimizers)
+
+    def switch(self, training: int) -> None:
+        """Another training goes on, in the same step: the losses of each are its own."""
+        if self._batch is not None and self._batch.losses:
+            self.phases.end_batch()
+        self._others[self._training] = (self._losses, self._dropped, self._optimizers)
+        self._training = training
+        kept = self._others.pop(training, None)
+        self._losses, self._dropped, self._optimizers = kept or ([], 0, self._new_optimizers())
 
     def drop_losses(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""
@@ -434,9 +449,10 @@ class StepRows:
         if batch.elements is not None:
             closing[at.elements] = batch.elements
         later: list[tuple[int, Later]] = []
-        if batch.loss is not None:
-            self._losses.append(Loss(batch.loss, batch.share))
-            later.append((at.loss, batch.loss))
+        losses = summed(batch.losses)
+        self._losses += losses
+        if len(losses) == 1:
+            later.append((at.loss, losses[0].number))
         self._late.write(self._batches, batch.word, closing, later)
 
 

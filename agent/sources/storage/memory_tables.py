@@ -16,9 +16,11 @@ from ....tables import (
     CATEGORIES,
     MEMORY_CATEGORIES,
     MEMORY_SEGMENTS,
+    PINNED,
     TENSORS,
     Table,
 )
+from ..accelerator import PinnedMemory, device_kind
 from ..leaks.graph_pools import pool_of
 from .memory_look import BEFORE_BACKWARD, Moment
 from .storages import Storage
@@ -100,6 +102,7 @@ def activation_rows(moments: Sequence[Moment]) -> Iterator[Row]:
 
 def segment_rows(segments: Iterable[dict[str, Any]]) -> Iterator[Row]:
     """The rows of ``python.memory_segments``, from the allocator's own snapshot."""
+    kind = device_kind()
     for segment in segments:
         blocks = segment["blocks"]
         free = [block["size"] for block in blocks if block["state"] == "inactive"]
@@ -107,7 +110,7 @@ def segment_rows(segments: Iterable[dict[str, Any]]) -> Iterator[Row]:
         asked = [block.get("requested_size") for block in used]
         allocated = segment["allocated_size"]
         yield (
-            f"cuda:{segment['device']}",
+            f"{kind}:{segment['device']}",
             segment["segment_type"],
             segment["stream"],
             segment["address"],
@@ -137,10 +140,28 @@ ROWS: dict[str, tuple[Table, Callable[[Sequence[Moment]], Iterator[Row]]]] = {
 """How the rows of each table that is made from moments are computed."""
 
 
-def segments_of(segments: list[dict[str, object]] | None) -> LiveRows:
+def segments_of(segments: list[dict[str, object]] | None, pinned: PinnedMemory | None) -> LiveRows:
     """The rows of ``python.memory_segments``, or why there are none."""
-    note = None if segments is not None else "no accelerator is in use: there are no segments"
-    return live_rows_of(MEMORY_SEGMENTS, segment_rows(segments or ()), note)
+    is_used = segments is not None or pinned is not None
+    note = None if is_used else "no accelerator is in use: there are no segments"
+    rows = [*segment_rows(segments or ()), *_pinned_rows(pinned)]
+    return live_rows_of(MEMORY_SEGMENTS, rows, note)
+
+
+def _pinned_rows(pinned: PinnedMemory | None) -> Iterator[Row]:
+    """The row of what is pinned, if anything is: where, and in which sizes, nobody tells."""
+    if pinned is None or not pinned.bytes:
+        return
+    free = pinned.bytes - pinned.used_bytes
+    known: dict[str, str | int | None] = {
+        "device": "cpu",
+        "pool": PINNED,
+        "reserved_bytes": pinned.bytes,
+        "allocated_bytes": pinned.used_bytes,
+        "free_bytes": free,
+        "blocks": pinned.pieces,
+    }
+    yield tuple(known.get(column.name) for column in MEMORY_SEGMENTS.columns)
 
 
 def _largest(storages: list[Storage]) -> str | None:

@@ -1,4 +1,4 @@
-"""An error for want of memory: what was there, what grew, what to do.
+"""An out-of-memory error: what was there, what grew, what to do.
 
 Rules of this file: pure functions of their arguments.
 """
@@ -164,7 +164,7 @@ def _ending(report: OomReport, width: int | None) -> list[str]:
     for sentence in ending.likely:
         lines += _wrapped(f"Likely, not certain: {sentence}", width, "  ")
     if ending.was_killed and not ending.by_memory:
-        lines += _wrapped("Nothing on record speaks for want of memory.", width, "  ")
+        lines += _wrapped("Nothing on record points to the OOM killer.", width, "  ")
     return lines
 
 

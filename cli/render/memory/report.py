@@ -14,7 +14,7 @@ from .... import units
 from ....diagnosis.activation_theory import FORMULA, bytes_of_layers
 from ....diagnosis.device_use import xid_lines
 from ....diagnosis.memory_report import room_of, scattered_bytes
-from ....tables import CATEGORIES, MOMENTS
+from ....tables import CATEGORIES, MOMENTS, PINNED
 from ..sections import Section, markdown_sections, render_sections
 from ..table import Heading
 from ..text import escape_controls, plural
@@ -57,6 +57,7 @@ def _head(report: MemoryReport) -> list[str]:
     accelerators = [name for name in report.newest if name != "cpu"]
     for name in dict.fromkeys([*(n for n in names if n != "cpu"), *accelerators]):
         lines += _accelerator(report, name)
+    lines += _pinned(report)
     lines += _peak(report, row)
     return [escape_controls(line) for line in lines]
 
@@ -78,7 +79,7 @@ def _host(report: MemoryReport, row: Row) -> Iterator[str]:
         limit = row["cgroup_limit_bytes"]
         of = "no limit" if limit is None else f"limit {units.size(limit)}"
         kills = row["cgroup_oom_kills"]
-        killed = f", {plural(kills, 'kill')} for want of memory" if kills else ""
+        killed = f", {plural(kills, 'kill')} by the OOM killer" if kills else ""
         yield f"cgroup   {units.size(row['cgroup_bytes'])}, {of}{killed}"
     if row["node_used_bytes"] is not None:
         yield f"node     {_of(row['node_used_bytes'], row['node_total_bytes'])}"
@@ -115,6 +116,14 @@ def _accelerator(report: MemoryReport, name: str) -> Iterator[str]:
             f"         {plural(len(own), 'segment')}: {units.size(free)} free in them, the largest"
             f" piece {units.size(largest)}; {units.size(scattered)} in smaller ones"
         )
+
+
+def _pinned(report: MemoryReport) -> Iterator[str]:
+    """The line of what torch has pinned, which a process's resident set has in it."""
+    for row in report.segments:
+        if row["pool"] == PINNED:
+            kept, used = units.size(row["reserved_bytes"]), units.size(row["allocated_bytes"])
+            yield f"pinned   {kept} of the host's memory, {used} of it in use"
 
 
 def _baseline(report: MemoryReport, name: str) -> str:

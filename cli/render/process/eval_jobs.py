@@ -1,4 +1,4 @@
-"""The evals in hand, as a table."""
+"""The pending and running evals, as a table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def render_jobs(jobs: Sequence[EvalJob]) -> str:
-    """The evals in hand."""
+    """The pending and running evals."""
     if not jobs:
-        return "no eval is in hand"
+        return "no eval is pending or running"
     headings = [
         Heading(name="id", is_number=True, is_whole=True),
         *(Heading(name=name) for name in ("who", "state", "for", "where", "at", "code")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....settings import Settings
 from ....units import duration
 from ...reports.status_report import SourceStatus, StatusReport
 from ..table import Heading, draw_table
@@ -31,16 +32,20 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
 def _cost(report: StatusReport) -> str:
     """What recording costs."""
     if report.cost_s is None or report.share is None:
-        return "no training step has been recorded to its end"
+        return (
+            "no training step has been recorded to its end: one ends where an optimizer of torch"
+            " or a backward pass shows it, or where the script calls probing.step()"
+        )
     cost = f"recording costs {duration(report.cost_s)} of a step, {100 * report.share:.2g} %"
     basis = f"(median of the last {report.steps}; estimated)"
-    if report.limit is None:
-        return f"{cost} {basis}"
-    limit = f"the limit of {100 * report.limit:.3g} %"
-    if report.share <= report.limit:
-        return f"{cost}, within {limit} {basis}"
+    limit, name = report.limit, "the limit"
+    if limit is None:  # what was set stands in no file
+        limit, name = Settings().overhead / 100, "the default limit"
+    words = f"{name} of {100 * limit:.3g} %"
+    if report.share <= limit:
+        return f"{cost}, within {words} {basis}"
     return (
-        f"{cost}, more than {limit} {basis}: only module calls can be left out, and in steps so"
+        f"{cost}, more than {words} {basis}: only module calls can be left out, and in steps so"
         " short what is done once in each takes more than that by itself"
     )
 

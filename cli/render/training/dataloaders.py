@@ -19,7 +19,7 @@ _HEADINGS = (
     Heading(name="state"),
     Heading(name="CPU", is_number=True),
     Heading(name="resident", is_number=True),
-    Heading(name="batches in hand", is_number=True),
+    Heading(name="batches pending", is_number=True),
 )
 
 

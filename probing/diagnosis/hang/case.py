@@ -79,7 +79,7 @@ class Case:
 
     @property
     def calm_s(self) -> float:
-        """For how long nobody wonders about a rank whose record does not grow."""
+        """Grace period before a rank without new rows counts as stuck."""
         return max(_CALM_S, _CALM_STEPS * (self.median_step_s or 0.0))
 
     def state(self, rank: int) -> str:

@@ -74,7 +74,7 @@ def first_dead(dead: Sequence[RankEvidence]) -> list[int]:
     """Those that ended for a reason of their own.
 
     That is the first that left word of it, else those that left in failure by themselves, else
-    those that the kernel killed for want of memory, else those that left no word where others did,
+    those killed by the kernel OOM killer, else those that left no word where others did,
     or else the one that ended first.
     """
     own = [e for e in dead if e.ended_ns and not e.died_of_peers]

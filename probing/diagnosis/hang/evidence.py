@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...cluster.job.plans import is_address
 from ...messages import rank_paths
+from ...postmortem.endings import KILLED_BY_OOM
 
 State = Literal["answering", "silent", "stopped", "dead", "unreachable", "missing"]
 """``silent``: alive, but its agent does not answer; it was looked at from outside.
@@ -59,7 +60,6 @@ _ORDERLY = "ended in an orderly way"
 """What `endings` says of a process whose agent was told of the end."""
 _WORDLESS = "ended without a word"
 _LEFT = "left by itself"
-_OUT_OF_MEMORY = "he kernel killed it"
 POINT_TO_POINT = frozenset({"send", "recv"})
 """Operations of two ranks, which do not take part in the order of a group's collectives."""
 
@@ -247,8 +247,8 @@ class RankEvidence:
 
     @property
     def was_short_of_memory(self) -> bool:
-        """Whether it has ended, most likely, because the kernel killed it for want of memory."""
-        return self.state == "dead" and _OUT_OF_MEMORY in (self.ending or "")
+        """Whether it has ended, most likely, by the kernel OOM killer."""
+        return self.state == "dead" and KILLED_BY_OOM in (self.ending or "")
 
     @property
     def ended_well(self) -> bool:

@@ -23,7 +23,7 @@ _MOST_SIDES = 4
 
 
 def healthy(case: Case) -> str:
-    """All moves."""
+    """The headline when every rank makes progress."""
     steps = [e.step for e in case.ranks.values() if e.is_alive and e.step is not None]
     where = ""
     if steps:

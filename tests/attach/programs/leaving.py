@@ -209,13 +209,35 @@ def again_and_again() -> None:
     attach()
     train()
     detach()
-    before = snapshot()
+    before, kept = snapshot(), sys.modules[FORKS]
     for _ in range(20):
         attach()
         train(3)
         detach()
         detach_of_nothing()
+        assert sys.modules[FORKS] is kept, "it would be registered once more at each attach"
     assert differences(before, snapshot()) == {}, differences(before, snapshot())
+
+
+def from_a_device() -> None:
+    """What CUDA has made for the first agent the next ones use; no more is made for them."""
+    from tests.harness.fake_cuda import FakeCuda
+    from tests.harness.fake_torch import install
+
+    cuda = install(FakeCuda(devices=1))
+    cuda.start()
+    counts, calls = [], ("event_create", "host_alloc")
+    for _ in range(3):
+        attach()
+        for _ in range(12):
+            train(1)
+            cuda.advance(1.0)
+        left = detach()
+        assert any("the next agent uses them again" in sentence for sentence in left), left
+        gc.collect()  # an agent that has left refers to itself in circles
+        counts.append(cuda.calls(*calls))
+    assert counts[0] > 0
+    assert counts == counts[:1] * 3, counts
 
 
 def detach_of_nothing() -> None:

@@ -23,6 +23,7 @@ CHECKS: dict[str, Callable[[Device], Iterator[Finding]]] = {
     "compiled": costs.compiled,
     "memory": figures.memory,
     "allocator": figures.allocator,
+    "expandable": figures.expandable,
     "no context": harm.no_context,
     "detach": harm.detach,
     "profile": costs.profile,

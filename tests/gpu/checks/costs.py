@@ -19,7 +19,7 @@ from probing.profiling import Trace, read_trace, summarize
 from tests.benchmarks.measures import bootstrap_median, slowdowns
 from tests.gpu.devices import Device
 from tests.gpu.findings import Finding, expect, left_out, limit, seen
-from tests.gpu.trainings import Recorded, Small, gpt
+from tests.gpu.trainings import Recorded, Small, gpt, wait_for
 
 _MUST = 1.0
 _MIB = 1 << 20
@@ -95,15 +95,49 @@ def profile(device: Device) -> Iterator[Finding]:
     training.steps(5)
     profiles = Profiles(lambda: recorded.training, recorded.agent.folder)
     profiling = profiles.submit(ProfileRequest(steps=1, timeout_s=60.0))
-    end = time.monotonic() + 60
-    while not profiling.future.done() and time.monotonic() < end:
-        training.steps(1)
+    _train_until(training, profiling.future.done, 60)
     path = profiling.future.result(0)
     yield expect("a trace was written", path.stat().st_size > 0, must=True)
     yield from _kernels(device, read_trace(_unpacked(path.read_bytes())))
     training.steps(5)
+    yield from _beside(device, training, profiles)
     yield expect("problems of the record", recorded.problems(), must=[])
     profiles.close()
+
+
+def _beside(device: Device, training: Small, profiles: Profiles) -> Iterator[Finding]:
+    """Ours is refused while the program's profiler runs, and makes way when that begins."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if not device.is_fake:
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    for what, steps_before in (("begun before ours", 0), ("begun while ours runs", 3)):
+        theirs = torch.profiler.profile(activities=kinds)
+        if not steps_before:
+            theirs.start()
+        wait_for(lambda: profiles.job is None or profiles.job.is_over())
+        ours = profiles.submit(ProfileRequest(steps=1000, timeout_s=60.0))
+        if steps_before:
+            _train_until(training, lambda: profiles.progress().state == "running")
+            theirs.start()
+        training.steps(3)
+        theirs.stop()
+        _train_until(training, ours.future.done)
+        refused = ours.future.exception(10)
+        yield expect(
+            f"ours beside a profiler {what}", type(refused).__name__, must="ProfileRefused"
+        )
+        named = {row.key for row in theirs.key_averages()}
+        yield expect(f"a profiler {what} has operators", "aten::linear" in named, must=True)
+        if not device.is_fake:
+            launches = any("LaunchKernel" in name for name in named)
+            yield expect(f"a profiler {what} has launches", launches, must=True)
+
+
+def _train_until(training: Small, fact: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Steps until something is so."""
+    end = time.monotonic() + seconds
+    while not fact() and time.monotonic() < end:
+        training.steps(1)
 
 
 def _kernels(device: Device, trace: Trace) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import math
 from collections.abc import Iterator
@@ -10,10 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from probing.agent.sources.storage.memory_tables import segment_rows
+from probing.tables import MEMORY_SEGMENTS
 from tests.gpu.devices import Device, FakeDevice
 from tests.gpu.findings import Finding, expect, left_out, limit, seen
-from tests.gpu.trainings import ALL_STEPS, Recorded, Small, gpt, wait_for
+from tests.gpu.trainings import ALL_STEPS, Recorded, Small, gpt, pinned_bytes, wait_for
 
+SEGMENT_COLUMNS = tuple(column.name for column in MEMORY_SEGMENTS.columns)
+_MIB = 1 << 20
 _BEHIND_S = 0.05
 _SLEPT_S = 0.01
 
@@ -113,7 +118,7 @@ def device_times(device: Device) -> Iterator[Finding]:
 
 
 def memory(device: Device) -> Iterator[Finding]:
-    """The allocator's figures are torch's, and an error for want of memory is on record."""
+    """The allocator's figures are torch's, and an out-of-memory error is on record."""
     recorded = Recorded()
     device.begin()
     training = Small(device)
@@ -121,6 +126,9 @@ def memory(device: Device) -> Iterator[Finding]:
     figures = recorded.training.accelerator.memory_figures()
     allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     yield expect("allocated bytes", figures.allocated_bytes, must=allocated)
+    pinned = recorded.training.pinned_memory()
+    own = pinned_bytes()
+    yield expect("pinned bytes", None if pinned is None else pinned.bytes, must=own)
     yield expect("reserved bytes", figures.reserved_bytes, must=reserved)
     # Called inside of a module, as where memory runs out.
     with contextlib.suppress(torch.OutOfMemoryError):
@@ -173,6 +181,47 @@ def allocator(device: Device) -> Iterator[Finding]:
     yield seen("what is told of it", "; ".join(recorded.training.accelerator.notes()) or "nothing")
 
 
+def expandable(device: Device) -> Iterator[Finding]:
+    """Segments that can grow add up to what the allocator says, with a history and without."""
+    if isinstance(device, FakeDevice):
+        device.cuda.is_expandable = True
+    recorded = Recorded(**ALL_STEPS)
+    device.begin()
+    training, tensors = Small(device), list[torch.Tensor]()
+    for size in (1 << 10, 1 << 20, 1 << 24):
+        training.steps(5)
+        tensors.append(torch.empty(size, device=device.here))
+    torch.cuda.synchronize()
+    rows = list(segment_rows(recorded.training.segments() or ()))
+    cells: list[dict[str, Any]] = [dict(zip(SEGMENT_COLUMNS, row, strict=True)) for row in rows]
+    yield expect("all segments can grow", {row["expandable"] for row in cells}, must={True})
+    for name, own in (
+        ("allocated_bytes", torch.cuda.memory_allocated()),
+        ("reserved_bytes", torch.cuda.memory_reserved()),
+    ):
+        yield expect(f"{name} of all segments", sum(row[name] for row in cells), must=own)
+    figures = recorded.training.accelerator.memory_figures()
+    yield expect("reserved bytes", figures.reserved_bytes, must=torch.cuda.memory_reserved())
+    del tensors
+    torch.cuda.empty_cache()
+    training.steps(5)
+    yield expect("problems of the record", recorded.problems(), must=[])
+
+
+def _asked_to_compute(device: Device, recorded: Recorded) -> Iterator[Finding]:
+    """`python.device_checks`, from another thread, twice: it is right, and keeps little."""
+    reserved = [torch.cuda.memory_reserved()]
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            checks = pool.submit(recorded.training.check_devices).result()
+        own = [(one.ok, one.error) for one in checks if one.device == str(device.here)]
+        yield expect("asked to compute, beside the training", own, must=[(True, None)])
+        reserved.append(torch.cuda.memory_reserved())
+    grown = (reserved[1] - reserved[0]) / _MIB
+    yield limit("memory that stays reserved for that", grown, most=8, unit="MiB")
+    yield expect("bytes more of it after the second", reserved[2] - reserved[1], must=0)
+
+
 def devices(device: Device) -> Iterator[Finding]:
     """NVML's figures of this device come as rows, and mfu is a share."""
     recorded = Recorded()
@@ -181,6 +230,7 @@ def devices(device: Device) -> Iterator[Finding]:
     for _ in range(20):
         step()
     torch.cuda.synchronize()
+    yield from _asked_to_compute(device, recorded)
     mfu = [row["mfu"] for row in recorded.rows("steps")[2:18]]
     told = [value for value in mfu if value is not None]
     yield expect("mfu is between 0 and 1", bool(told) and all(0 < v < 1 for v in told), must=True)

@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import probing
 from probing.agent.sources.collectives.flight_recorder import flight_recorder_rows
+from tests.gpu.checks import outside
 from tests.gpu.devices import MAKINGS, WAITS, Device
 from tests.gpu.findings import Finding, expect, left_out, limit, seen
-from tests.gpu.trainings import ALL_STEPS, Recorded, Small, wait_for
+from tests.gpu.trainings import ALL_STEPS, Recorded, Small, pinned_bytes, wait_for
 
 _EPOCHS, _WORKERS = 3, 4
 _BEHIND_S = 0.2
@@ -180,26 +181,34 @@ def no_context(device: Device) -> Iterator[Finding]:
     # What NVML opens itself makes no context.
     used = [path for path in opened if path.startswith("/dev/nvidia") and "ctl" not in path]
     yield seen("device files that are open", used or "none")
+    yield from outside.attached(is_fake=device.is_fake)
 
 
 def detach(device: Device) -> Iterator[Finding]:
-    """The agent comes and goes: the numbers are the same, and so is the memory."""
+    """The agent comes and goes, twice: the numbers are the same, and so is the memory."""
     device.begin()
     plain = Small(device)
-    plain.steps(30)
+    plain.steps(50)
     expected = plain.weights()
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
+    before, pinned = torch.cuda.memory_allocated(), [pinned_bytes()]
     call = torch.nn.Module.__call__
     training = Small(device)
     training.steps(10)
-    Recorded()
-    training.steps(10)
-    yield expect(
-        "it stands in for Module.__call__", torch.nn.Module.__call__ is not call, must=True
-    )
-    probing.stop()
-    training.steps(10)
+    for _ in range(2):
+        Recorded()
+        training.steps(10)
+        yield expect(
+            "it stands in for Module.__call__", torch.nn.Module.__call__ is not call, must=True
+        )
+        probing.stop()
+        training.steps(10)
+        gc.collect()
+        torch.cuda.synchronize()
+        pinned.append(pinned_bytes())
+    yield limit("pinned memory that stays for the next agent", (pinned[1] - pinned[0]) / 1024,
+                most=64, unit="KiB")  # fmt: skip
+    yield expect("bytes more of it after the second", pinned[2] - pinned[1], must=0)
     same = all(torch.equal(a, b) for a, b in zip(expected, training.weights(), strict=True))
     yield expect("weights are the same bits", same, must=True)
     yield expect("Module.__call__ is torch's again", torch.nn.Module.__call__ is call, must=True)

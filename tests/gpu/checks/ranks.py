@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ from torch import nn
 
 from probing.ring.format import DONE, FAILED
 from tests.gpu.devices import Device, FakeDevice
-from tests.gpu.findings import Finding, expect, left_out
+from tests.gpu.findings import Finding, expect, left_out, limit
 from tests.gpu.trainings import Recorded, wait_for
 
 _BEHIND_S, _HANGS_S = 1.0, 6.0
+_MESSAGES = frozenset({"send", "recv"})
 
 
 def _join(device: Device) -> None:
@@ -68,6 +70,8 @@ def nccl(device: Device) -> Iterator[Finding]:
     for one in gathered.works:
         one.wait()
     torch.cuda.synchronize()
+    yield from _to_self(device, recorded)
+    yield from _sharded(device, recorded)
     if device.is_fake:
         yield left_out("DistributedDataParallel", "the made-up CUDA has no NCCL")
     else:
@@ -79,6 +83,55 @@ def nccl(device: Device) -> Iterator[Finding]:
     yield expect("open in the end", still, must=[])
     yield expect("problems of the record", recorded.problems(), must=[])
     dist.destroy_process_group()
+
+
+def _to_self(device: Device, recorded: Recorded) -> Iterator[Finding]:
+    """Messages of a batch are open until the device is past all of them."""
+    sent, received = torch.ones(1024, device=device.here), torch.zeros(1024, device=device.here)
+    batch = [dist.P2POp(dist.isend, sent, 0), dist.P2POp(dist.irecv, received, 0)]
+    device.sleep(_BEHIND_S)
+    works: Any = dist.batch_isend_irecv(batch)
+    behind = _states(recorded)[-2:]
+    yield expect("a batch behind work", behind, must=[("send", True), ("recv", True)])
+    for one in works:
+        one.wait()
+    torch.cuda.synchronize()
+    time.sleep(0.01)  # who has asked just now does not ask again
+    dist.barrier()
+    ended = [row["is_open"] for row in recorded.rows("collectives") if row["op"] in _MESSAGES]
+    yield expect("the batch once the device is past it is open", ended, must=[False, False])
+    yield expect("what was received", float(received.sum()), must=1024.0)
+
+
+def _sharded(device: Device, recorded: Recorded) -> Iterator[Finding]:
+    """FSDP2: losses and norms are the script's, and modules have their names."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cuda", (1,))
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to(device.here)
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x, told = torch.randn(8, 64, device=device.here), list[tuple[float, float]]()
+    begun = len(recorded.rows("steps"))
+    for _ in range(6):
+        loss = model(x).square().mean()
+        loss.backward()
+        norm: Any = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        told.append((loss.item(), norm.full_tensor().item()))
+    torch.cuda.synchronize()
+    dist.barrier()
+    rows = recorded.rows("steps")[max(0, begun - 1) :][: len(told)]
+    for place, name in enumerate(("loss", "grad_norm")):
+        pairs = zip(rows, told, strict=True)
+        off = [abs((row[name] or math.inf) - own[place]) for row, own in pairs]
+        yield limit(f"FSDP2: {name}: the largest difference", max(off, default=math.inf), most=1e-5)
+    names = {row["module"] for row in recorded.rows("torch_trace") if row["stage"] == "forward"}
+    yield expect("FSDP2: modules", sorted(names), must=["0", "1", "2", "Sequential"])
 
 
 def _train(device: Device) -> None:

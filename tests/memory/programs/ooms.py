@@ -152,7 +152,7 @@ def second_epoch() -> None:
 
 
 def other_errors() -> None:
-    """None of them is for want of memory."""
+    """None of them is an out-of-memory error."""
     for given in (torch.zeros(2, LENGTH, dtype=torch.float), torch.full((2, LENGTH), 99)):
         try:
             model(given)

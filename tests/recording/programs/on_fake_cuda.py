@@ -2,14 +2,15 @@
 
 ``train``: eager steps, a capture of a whole step while numbers of steps before are on their way,
 replays, eager steps again. ``fork``: epochs with forking loaders, and children that end as programs
-do. ``allocator NAME``: a few steps with an allocator that tells little. ``other KIND``: eager steps
-on a device of another maker, ``xpu`` or ``rocm``.
+do. ``save``: checkpoints while the device is busy. ``allocator NAME``: a few steps with one that
+tells little. ``other KIND``: eager steps on a device of another maker, ``xpu`` or ``rocm``.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import sys
 import threading
@@ -126,6 +127,31 @@ def allocator(name: str) -> dict[str, Any]:
     return {"observed": CUDA.calls("attach_observer")}
 
 
+class Meanwhile:
+    """Something to be saved, during which the device goes on."""
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        CUDA.advance(1.0)
+        return int, ()
+
+
+def save() -> dict[str, Any]:
+    """See the module."""
+    CUDA.start()
+    training = Training()
+    training.steps(EAGER)
+    waits = []
+    for more in ({}, {"meanwhile": Meanwhile()}):
+        CUDA.work(0.5)
+        before = len(CUDA.waits())
+        torch.save({"names": list(training.model.state_dict()), **more}, "checkpoint.pt")
+        waits += [entry.name for entry in CUDA.waits()[before:]]
+    with torch.no_grad():
+        next(training.model.parameters())[0, 0] = math.inf
+    torch.save({"meanwhile": Meanwhile()}, "checkpoint.pt")
+    return {"waits": waits}
+
+
 def other(kind: str) -> dict[str, Any]:
     """See the module."""
     CUDA.start()
@@ -144,7 +170,13 @@ if __name__ == "__main__":
     elif arguments == ["rocm"]:
         torch.version.hip = "6.4"
     install(CUDA)
-    scenes: dict[str, Any] = {"train": train, "fork": fork, "allocator": allocator, "other": other}
+    scenes: dict[str, Any] = {
+        "train": train,
+        "fork": fork,
+        "allocator": allocator,
+        "other": other,
+        "save": save,
+    }
     seen = scenes[what](*arguments)
     print(json.dumps(seen), flush=True)
     assert threading.current_thread() is threading.main_thread()

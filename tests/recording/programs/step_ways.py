@@ -5,6 +5,7 @@ The last line is JSON: how many steps the script itself has made, and more that 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -268,6 +269,24 @@ def policy() -> dict[str, Any]:
     return {"steps": 5, "losses": losses}
 
 
+def turns() -> dict[str, Any]:
+    """A policy acts and its values are asked for, in turn, before the steps on what came of it."""
+    actor, critic = net(4), net()
+    optimizer = torch.optim.SGD([*actor.parameters(), *critic.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(3):
+        with torch.no_grad():
+            for _ in range(6):
+                actor(X[:1]), critic(X[:1])
+        for _ in range(2):
+            loss = actor(X).square().mean() + (critic(X) - Y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "samples": [8] * 6}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -420,6 +439,115 @@ def forward() -> dict[str, Any]:
     return {"steps": 4, "losses": losses}
 
 
+async def train(model: nn.Module, steps: int, pauses: int) -> list[float]:
+    """Other tasks go on between the passes, and before the optimizer steps."""
+    optimizer, losses = sgd(model), []
+    for _ in range(steps):
+        loss = (model(X) - Y).square().mean()
+        await asyncio.sleep(0)
+        optimizer.zero_grad()
+        loss.backward()
+        await asyncio.sleep(0)
+        optimizer.step()
+        losses.append(loss.item())
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+    return losses
+
+
+def tasks() -> dict[str, Any]:
+    """Two models, each in a task of its own, in one thread."""
+    first, second = net(), net()
+
+    async def both() -> tuple[list[float], list[float]]:
+        return await asyncio.gather(train(first, 12, 0), train(second, 8, 3))
+
+    of_first, of_second = asyncio.run(both())
+    return {"steps": 20, "per_step": 1, "settled": 0, "first": of_first, "second": of_second}
+
+
+def ensemble() -> dict[str, Any]:
+    """Three models with an optimizer each: all are called, then all passes, then all steps."""
+    first, second, third = net(), net(), net()
+    models = (first, second, third)
+    optimizers = [sgd(model) for model in models]
+    last: list[float] = []
+    for _ in range(5):
+        losses = [(model(X) - Y).square().mean() for model in models]
+        for loss in losses:
+            loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        last = [loss.item() for loss in losses]
+    return {"steps": 5, "per_step": 3, "settled": 0, "last": last}
+
+
+def one_behind_the_other() -> dict[str, Any]:
+    """A critic that is not called before the actor's first step, nor in any other of its steps."""
+    actor, critic = net(4), net()
+    optimizers = sgd(actor), sgd(critic)
+    for _ in range(3):
+        with torch.no_grad():
+            for _ in range(4):
+                actor(X[:1])
+        for _ in range(2):
+            for model, optimizer in zip((actor, critic), optimizers, strict=True):
+                optimizer.zero_grad()
+                model(X).square().mean().backward()
+                optimizer.step()
+    return {"steps": 6, "per_step": 2, "settled": 0}
+
+
+def heads() -> dict[str, Any]:
+    """One optimizer over a trunk and heads that the script calls itself, one of them later."""
+    enc, first, second, late = net(8), nn.Linear(8, 2), nn.Linear(8, 3), nn.Linear(8, 1)
+    parts = (enc, first, second, late)
+    optimizer = torch.optim.SGD([p for part in parts for p in part.parameters()], lr=1e-2)
+    losses = []
+    for step in range(6):
+        hidden = enc(X)
+        called = (first, second) if step < 4 else (first, late)
+        loss = torch.stack([head(hidden).square().mean() for head in called]).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
+def penalty() -> dict[str, Any]:
+    """A penalty on gradients within the loss, and an inner step of which no gradient is kept."""
+    model = net()
+    optimizer, losses = sgd(model), []
+    for step in range(6):
+        x = X.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=step % 2 == 0)
+        loss = (model(X) - Y).square().mean() + (slope.norm(dim=1) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
+def bare() -> dict[str, Any]:
+    """Tensors without a module, updated by hand after two passes each."""
+    weight, bias = torch.randn(4, 1).requires_grad_(), torch.zeros(1, requires_grad=True)
+    losses = []
+    for step in range(6):
+        for _ in range(2):
+            loss = (X @ weight + bias - Y).square().mean() / 2
+            loss.backward()
+        losses.append(2 * loss.item())
+        with torch.no_grad():
+            for tensor in (weight, bias):
+                assert tensor.grad is not None
+                tensor.sub_(tensor.grad, alpha=1e-2)
+                tensor.grad = None if step % 2 else torch.zeros_like(tensor)
+    return {"steps": 6, "losses": losses, "open": 1}
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -438,6 +566,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "wrapped": wrapped,
     "attacked": attacked,
     "policy": policy,
+    "turns": turns,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),
@@ -445,6 +574,12 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "layerwise": layerwise,
     "clipped": clipped,
     "forward": forward,
+    "tasks": tasks,
+    "ensemble": ensemble,
+    "one_behind_the_other": one_behind_the_other,
+    "heads": heads,
+    "penalty": penalty,
+    "bare": bare,
 }
 
 if __name__ == "__main__":

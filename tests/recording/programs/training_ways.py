@@ -95,6 +95,7 @@ def train(
     *,
     parts: int = 1,
     scaler: torch.amp.GradScaler | None = None,
+    clip: Callable[[], Tensor] | None = None,
 ) -> None:
     """One optimizer step per `parts` batches, and what the script knows of each."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -108,7 +109,8 @@ def train(
         if len(losses) < parts:
             continue
         scaler.unscale_(optimizer)
-        norm = whole(clip_grad_norm_(model.parameters(), 1.0)).item()
+        norm = clip_grad_norm_(model.parameters(), 1.0) if clip is None else clip()
+        norm = whole(norm).item()
         lr = optimizer.param_groups[0]["lr"]
         scaler.step(optimizer)
         scaler.update()
@@ -214,6 +216,29 @@ def ddp_compiled() -> None:
     model: Any = torch.compile(nn.parallel.DistributedDataParallel(make()), backend=BACKEND)
     train(model)
     tell_compiled()
+    torch.distributed.destroy_process_group()
+
+
+def fsdp1() -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    meet()
+    model = FullyShardedDataParallel(make(), device_id=torch.device("cpu"), use_orig_params=True)
+    train(model, clip=lambda: model.clip_grad_norm_(1.0))
+    torch.distributed.destroy_process_group()
+
+
+def fsdp1_unclipped() -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    meet()
+    model = FullyShardedDataParallel(make(), device_id=torch.device("cpu"))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for x, y in batches(STEPS):
+        loss_of(model, x, y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    end(model)
     torch.distributed.destroy_process_group()
 
 

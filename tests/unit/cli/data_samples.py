@@ -167,7 +167,7 @@ OOM = OomReport(
     ),
     ending=Ending(
         certain=("It ended without a word.",),
-        likely=("The kernel killed it because its cgroup reached its limit.",),
+        likely=("Killed by the kernel OOM killer: its cgroup reached its limit.",),
         was_killed=True,
         by_memory=True,
         by_cgroup=True,

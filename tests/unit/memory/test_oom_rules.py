@@ -1,4 +1,4 @@
-"""What is taken for an error for want of memory, what is advised, and what is said of an ending."""
+"""What is taken for an out-of-memory error, what is advised, and what is said of an ending."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_error_for_want_of_memory(
 
 @pytest.mark.parametrize("error", OTHERS, ids=str)
 def test_any_other_error(error: BaseException) -> None:
-    """A RuntimeError is no error for want of memory, nor is a text of one in another class."""
+    """A RuntimeError is no out-of-memory error, nor is a text of one in another class."""
     assert read_oom(error) is None
 
 
@@ -221,8 +221,8 @@ def test_the_kernels_own_words_are_certain() -> None:
     assert [(kill.pid, kill.is_cgroup) for kill in kills] == [(42, True), (43, False)]
     assert [kill.when_s for kill in kills] == pytest.approx([5.0001, 7.0001])
     by_cgroup, by_machine = judge(42, [LAST], kills, None), judge(43, [], kills, None)
-    assert "its cgroup's limit was reached" in by_cgroup.certain[1]
-    assert "the machine's ran out" in by_machine.certain[1]
+    assert "its cgroup reached its limit" in by_cgroup.certain[1]
+    assert "the machine's memory ran out" in by_machine.certain[1]
     assert by_cgroup.likely == ()
     later = judge(42, [], kills, None, started_s=6.0)
     assert len(later.certain) == 1
@@ -231,7 +231,7 @@ def test_the_kernels_own_words_are_certain() -> None:
 @pytest.mark.parametrize(
     ("changes", "cgroup", "words"),
     [
-        ({}, None, ["its cgroup reached its limit: it held 95 B of 100 B"]),
+        ({}, None, ["its cgroup reached its limit. It held 95 B of 100 B"]),
         ({"cgroup_bytes": 80}, None, []),
         ({"cgroup_limit_bytes": None}, None, []),
         ({"cgroup_bytes": None, "cgroup_oom_kills": None}, CgroupNow(limit=100, kills=3), []),

@@ -1,4 +1,4 @@
-"""What sees errors for want of memory: the allocator's callback, and the guard around steps."""
+"""What sees out-of-memory errors: the allocator's callback, and the guard around steps."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_a_line_that_waits_for_the_device() -> None:
 
 
 WORDLESS = "it ended without a word: no exception is on record, as after SIGKILL"
-NO_MEMORY = f"{WORDLESS}. The kernel killed it for want of memory: the machine's ran out"
+NO_MEMORY = f"{WORDLESS}. Killed by the kernel OOM killer: the machine's memory ran out"
 PEERS = "it ended with RuntimeError: Connection reset by peer"
 
 
@@ -274,8 +274,8 @@ ENDS: dict[str, tuple[list[RankEvidence], set[int], str]] = {
         [ended(0, PEERS, last=FAILED), ended(1, WORDLESS, last=IN_IT)],
         {1}, "rank 1 first",
     ),
-    "killed for want of memory": (
-        [ended(0, WORDLESS), ended(1, NO_MEMORY), ended(2, PEERS)], {1}, "want of memory",
+    "killed by the OOM killer": (
+        [ended(0, WORDLESS), ended(1, NO_MEMORY), ended(2, PEERS)], {1}, "kernel OOM killer",
     ),
     "an error of its own, before the launcher ended one that had not come either": (
         [ended(0, WORDLESS, last=IN_IT), ended(1, "it ended with ValueError"), ended(2, WORDLESS)],

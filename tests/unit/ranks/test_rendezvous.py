@@ -121,7 +121,9 @@ def test_steps_that_begin_no_collectives_are_told_of() -> None:
     """A rank that waits for a count that stands still says how many steps have ended meanwhile."""
     rendezvous = Rendezvous(lambda: 5)
     kept = Kept(number=1, name="lr", arguments="", sender=Sender(), asked=Lr(), limit_s=3.0)
-    assert str(too_late(kept, "collectives")).startswith("the training came to no end of a step")
+    assert str(too_late(kept, "collectives")).startswith(
+        "the training did not reach the end of a step"
+    )
     kept.rendezvous = rendezvous
     assert rendezvous.agree(6, 0)
     assert not any(rendezvous.is_here() for _ in range(7))

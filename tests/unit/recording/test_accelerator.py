@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ from probing.agent.sources.accelerator import (  # noqa: E402
 )
 from probing.agent.sources.accelerator.owned import Owned  # noqa: E402
 from probing.ring.format import NULL_FLOAT  # noqa: E402
-from tests.harness.fake_cuda import FakeCuda  # noqa: E402
-from tests.harness.fake_torch import installed  # noqa: E402
+from tests.harness.fake_cuda import TOTAL, FakeCuda  # noqa: E402
+from tests.harness.fake_torch import FOREVER, installed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -179,7 +180,7 @@ def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> No
         copied = [seam.copy_number(torch.tensor(1.0)), seam.mark(), seam.empty_cache()]
         return [*told, is_capturing(), *copied, seam.allocated_bytes(), seam.segments()]
 
-    expected: list[Any] = [False, False, True, None, None, False, 1 << 20, []]
+    expected: list[Any] = [False, False, True, None, None, False, 1 << 20, cuda.segments()]
     assert ask() == elsewhere(ask) == expected
     with captures.quiet() as may_ask:
         assert not may_ask
@@ -188,6 +189,61 @@ def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> No
     assert number is not None
     assert number.is_here()
     assert not is_capturing()
+
+
+def test_what_is_looked_for_is_not_read_in_a_capture(cuda: FakeCuda) -> None:
+    """Labels and norms that somebody has asked for wait until it is over."""
+    from probing.agent.sources.data.labels import _Look
+    from probing.agent.sources.numbers.bad_weights import have_finite_norms
+
+    training: Any = SimpleNamespace(step=lambda: 0)
+    labels, bad = _Look(training), torch.full((2, 3), torch.nan)
+    batch = {"input_ids": torch.ones(2, 3, dtype=torch.int64), "labels": torch.ones(2, 3).long()}
+    graph = capture()
+    labels.batch_came(batch)
+    assert have_finite_norms([bad]) == [True]
+    assert not cuda.is_broken
+    end(graph)
+    assert cuda.in_captures() == []
+    labels.batch_came(batch)
+    assert labels.came.is_set()
+    assert labels.pair is not None
+    assert have_finite_norms([bad]) == [False]
+
+
+def test_a_check_has_the_devices_in_use_compute(cuda: FakeCuda) -> None:
+    """In a queue of its own, without a wait; no other device is begun to be used."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    cuda.work(FOREVER)  # in the training's queue
+    other, own = elsewhere(seam.check_devices)
+    assert other == ("cuda:0", None, None, "this process does not use it")
+    assert (own.device, own.ok, own.error) == ("cuda:1", True, None)
+    assert own.seconds > 0
+    assert (cuda.waits(), cuda.contexts) == ([], {1})
+    cuda.is_faulty = True
+    wrong = seam.check_devices()[1]
+    assert (wrong.ok, wrong.error) == (False, "it computes wrongly: integers do not add up")
+    cuda.is_faulty = False
+    cuda.timeline(1, 1).push(FOREVER)
+    late = seam.check_devices()[1]
+    assert (late.ok, late.seconds) == (None, None)
+    assert "hangs" in late.error
+
+
+def test_a_check_tries_nothing_in_a_capture_or_where_memory_is_short(cuda: FakeCuda) -> None:
+    """What it cannot do without harm it says that it has not done."""
+    seam: Any = Cuda()
+    seam.meet(torch.device("cuda", 1))
+    graph = capture()
+    asked = seam.check_devices()[1]
+    end(graph)
+    assert (asked.ok, asked.error) == (None, "a graph is being captured: ask again")
+    assert cuda.in_captures() == []
+    cuda.reserved = TOTAL - (1 << 20)
+    short = seam.check_devices()[1]
+    assert (short.ok, short.error) == (None, "less than 64 MiB are free: nothing was tried")
+    assert cuda.calls("host_alloc") == 0
 
 
 def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> None:
@@ -218,7 +274,7 @@ def test_an_allocator_that_tells_little_is_noted(name: str, cuda: FakeCuda) -> N
 
 def test_no_history_is_taken_along_with_the_segments(cuda: FakeCuda) -> None:
     """It may be long, and nobody else in the process runs while it is made."""
-    assert Cuda().segments() == []
+    assert Cuda().segments() == cuda.segments()
     assert [entry.name for entry in cuda.log] == ["snapshot"]
 
 
