@@ -54,7 +54,18 @@ _FIRST = {**_FIGURES, "resident_bytes": _GIB, "device_used_bytes": 604 * _MIB, "
 
 
 def _segment(free: int, largest: int) -> dict[str, Any]:
-    return {"device": "cuda:0", "free_bytes": free, "largest_free_bytes": largest}
+    return {"device": "cuda:0", "pool": "large", "free_bytes": free, "largest_free_bytes": largest}
+
+
+def _pinned(reserved: int, allocated: int) -> dict[str, Any]:
+    return {
+        "device": "cpu",
+        "pool": "pinned",
+        "reserved_bytes": reserved,
+        "allocated_bytes": allocated,
+        "free_bytes": reserved - allocated,
+        "largest_free_bytes": None,
+    }
 
 
 MEMORY_REPORT = MemoryReport(
@@ -97,7 +108,11 @@ MEMORY_REPORT = MemoryReport(
         {"module": "h.0.mlp", "device": "cuda:0", "bytes": 45 * _MIB, "tensors": 2, "step": 41},
         {"module": None, "device": "cuda:0", "bytes": _MIB, "tensors": 1, "step": 41},
     ),
-    segments=(_segment(5 * _GIB, 2 * _GIB), _segment(_GIB, _GIB)),
+    segments=(
+        _segment(5 * _GIB, 2 * _GIB),
+        _segment(_GIB, _GIB),
+        _pinned(3 * _GIB, 2 * _GIB),
+    ),
     newest={"cuda:0": _FIGURES},
     baseline={"cuda:0": _FIRST},
     peak={"step": 40, "module": "h.1.mlp", "stage": "forward", "allocated_bytes": 9 * _GIB},
