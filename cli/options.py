@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,7 +23,13 @@ _PLAIN = frozenset({"text", "table"})
 """Two words for what a person reads; a command takes either."""
 
 
-class Formats(click.Choice[str]):
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # has no parameters before click 8.2
+
+
+class Formats(_Choice):
     """The formats of a command, the first of them the default."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
