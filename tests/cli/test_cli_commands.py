@@ -553,7 +553,7 @@ def test_what_an_eval_prints_does_not_steer_a_terminal(training: Target) -> None
 
 
 def test_a_terminal_gets_a_table(training: Target) -> None:
-    """On a terminal the answer is a table with 40 rows at most, with colours unless NO_COLOR."""
+    """On a terminal the answer is a table that fits its 24 lines, with colours unless NO_COLOR."""
     words = [str(training.pid), "query", "SELECT i, repeat('x', 99) AS s FROM range(9999) t(i)"]
     shown = on_a_terminal(training, *words)
     assert "\x1b[1m" in shown
@@ -561,7 +561,7 @@ def test_a_terminal_gets_a_table(training: Target) -> None:
     assert "\x1b" not in plain
     lines = plain.splitlines()
     assert lines[-1] == "… 9,980 more rows; -n 0 shows all"
-    assert len(lines) == 2 + 40 + 1
+    assert len(lines) == 2 + 19 + 1
     assert max(map(len, lines)) == 60
     shown = on_a_terminal(training, *words, "--format", "parquet")
     assert shown.startswith("\x1b[1;31merror:\x1b[0m parquet is binary")
