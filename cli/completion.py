@@ -43,6 +43,18 @@ def complete_tables(
     return [CompletionItem(name, help=kind) for name, kind in names if name.startswith(incomplete)]
 
 
+def complete_questions(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The names of the saved questions, once an `@` is typed."""
+    from .questions.library import QUESTIONS
+
+    if not incomplete.startswith("@"):
+        return []
+    names = ((f"@{question.name}", question.doc) for question in QUESTIONS)
+    return [CompletionItem(name, help=doc) for name, doc in names if name.startswith(incomplete)]
+
+
 def complete_settings(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

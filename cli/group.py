@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -21,39 +21,56 @@ from .target import Target, target_options
 
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 
-COMMANDS = {
-    "overview": "overview",
-    "run": "run",
-    "list": "list_",
-    "serve": "serve",
-    "attach": "attach",
-    "detach": "detach",
-    "doctor": "doctor",
-    "backtrace": "backtrace",
-    "hang": "hang",
-    "stragglers": "stragglers",
-    "diff": "diff",
-    "query": "query",
-    "eval": "eval_",
-    "jobs": "jobs",
-    "repl": "repl",
-    "act": "act",
-    "profile": "profile",
-    "arm": "arm",
-    "gradients": "gradients",
-    "leak": "leak",
-    "summary": "summary",
-    "dataloaders": "dataloaders",
-    "labels": "labels",
-    "memory": "memory",
-    "oom": "oom",
-    "fit": "fit",
-    "status": "status",
-    "tables": "tables",
-    "config": "config",
-    "file": "file_",
+TASKS: Mapping[str, Mapping[str, str]] = {
+    "Look first": {
+        "list": "list_",
+        "overview": "overview",
+        "doctor": "doctor",
+    },
+    "Where is it, and why does it not go on": {
+        "backtrace": "backtrace",
+        "hang": "hang",
+        "stragglers": "stragglers",
+        "diff": "diff",
+    },
+    "What takes the time": {
+        "profile": "profile",
+        "dataloaders": "dataloaders",
+    },
+    "What takes the memory": {
+        "memory": "memory",
+        "leak": "leak",
+        "oom": "oom",
+        "fit": "fit",
+    },
+    "What is in it, and what does it compute": {
+        "summary": "summary",
+        "gradients": "gradients",
+        "arm": "arm",
+        "labels": "labels",
+    },
+    "Ask and change": {
+        "query": "query",
+        "tables": "tables",
+        "eval": "eval_",
+        "repl": "repl",
+        "jobs": "jobs",
+        "act": "act",
+    },
+    "The agent and its record": {
+        "run": "run",
+        "attach": "attach",
+        "detach": "detach",
+        "status": "status",
+        "config": "config",
+        "serve": "serve",
+        "file": "file_",
+    },
 }
-"""Every command and the module of ``probing.cli.commands`` that holds it, as ``command``."""
+"""Every command, by what it is for, and the module of ``probing.cli.commands`` that holds it, as
+``command``."""
+
+COMMANDS = {name: module for commands in TASKS.values() for name, module in commands.items()}
 
 SHORT_FORMS = {"bt": "backtrace", "ps": "list", "ls": "list", "sql": "query"}
 """Other names of commands, for those who type them often."""
@@ -81,6 +98,20 @@ class CommandGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what they are for."""
+        for task, names in TASKS.items():
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            limit = formatter.width - max(map(len, COMMANDS)) - 4
+            rows = [(name, c.get_short_help_str(limit)) for name, c in found if c is not None]
+            with formatter.section(task):
+                formatter.write_dl(rows)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands first, then the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Turn a leading endpoint into ``-t ENDPOINT``, then parse as usual.
 
@@ -88,6 +119,10 @@ class CommandGroup(click.Group):
         """
         if not (args or ctx.resilient_parsing):
             args = [_ALONE]
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
         options, words, args = self._split(ctx, args)
         endpoint = None
         if words and not _is_command(words[0]) and not options.targets:
@@ -200,8 +235,17 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
+_EPILOG = """Exit codes: 0 done, 1 the SQL or the code failed, 2 wrong usage, 3 no such process or
+not reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the output went away.
+
+Completion of commands, endpoints and tables: put into ~/.bashrc the line
+eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those shells.
+"""
+
+
 @click.group(
     cls=CommandGroup,
+    epilog=_EPILOG,
     subcommand_metavar="[ENDPOINT] COMMAND [ARGS]...",
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -214,29 +258,16 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def probing() -> None:
     """Ask a running PyTorch training where it is, why it is slow and what is in it.
 
-    ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
-    job:NAME/rank:N, a process name, or the run folder of a process that has ended. `probing list`
-    shows what there is. To ask several processes at once, name each with -t, or what stands for
-    several: all, job:NAME, rank:0-7, a node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:,
-    store:HOST:PORT. A job beside machines (-t NODE -t job:NAME) means its ranks on these.
-
     \b
-    Examples:
-      probing run train.py --lr 3e-4      start a training with probing inside
-      probing                             which processes are there?
-      probing 4242                        one of them on one screen
-      probing 4242 doctor                 what is wrong, and what to do?
-      probing 4242 backtrace              where is it?
-      probing 4242 query "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL"
-      probing 4242 eval "print(optimizer.param_groups[0]['lr'])"
-      probing -t node1:8080 -t node2:8080 query "SELECT max(step) FROM python.steps"
-      probing list --job                  which ranks are there, which are missing?
-      probing -t all backtrace            where are all of them?
+    probing               the processes there are
+    probing 4242          one of them on one screen
+    probing 4242 doctor   what is wrong with it, and what to do
+    probing -t all        all ranks of a job
+    probing COMMAND -h    what a command does, with examples; bt, ps and sql are short forms
 
-    Exit codes: 0 done, 1 the SQL or the code failed, 2 wrong usage, 3 no such process or not
-    reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the output went away.
-
-    Completion of commands, endpoints and tables: put into ~/.bashrc the line
-    eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those
-    shells.
+    ENDPOINT is a pid, host:port, [v6]:port, an http(s) URL, a socket path, rank:N,
+    job:NAME/rank:N, a process name, or the run folder of a process that has ended. To ask several
+    processes at once, name each with -t, or what stands for several: all, job:NAME, rank:0-7, a
+    node server's host:port, @HOSTFILE, slurm:, k8s:NAME, ray:, store:HOST:PORT. A job beside
+    machines (-t NODE -t job:NAME) means its ranks on these.
     """  # noqa: D301 - click's mark for lines that stay as they are

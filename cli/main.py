@@ -55,9 +55,10 @@ def run(argv: Sequence[str]) -> int:
         The exit code.
     """
     terminal.accept_any_text()
+    terminal.begin()
     try:
         code = _dispatch([_as_typed(word) for word in argv])
-        terminal.flush()
+        terminal.finish()
     except ProbingError as error:
         terminal.complain(error)
         return error.exit_code

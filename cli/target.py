@@ -21,6 +21,7 @@ import click
 from ..errors import ProbingError, UsageError
 from . import terminal
 from .completion import complete_endpoint_option
+from .options import verbosity_options
 
 if TYPE_CHECKING:
     from ..client.base import Process
@@ -154,6 +155,7 @@ def refuse_target(context: click.Context) -> None:
 
 def target_options(function: F) -> F:
     """The options that say whom to ask, stored in the context's `Target` or the environment."""
+    function = verbosity_options(function)
     for decorate in (*_TLS_OPTIONS, _TOKEN_OPTION, _TIMEOUT_OPTION, _ENDPOINT_OPTION):
         function = decorate(function)
     return function
@@ -164,21 +166,12 @@ def attach_option(function: F) -> F:
     return _ATTACH_OPTION(function)
 
 
-def style_option(*styles: str) -> Callable[[F], F]:
-    """The option ``--format`` of a command with few formats, the first of them the default."""
-    return click.option(
-        "--format",
-        "style",
-        type=click.Choice(styles),
-        default=styles[0],
-        show_default=True,
-        help="How to print the answer.",
-    )
-
-
 def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[str, ...]) -> None:
     target = Target.of(ctx)
-    ctx.obj = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
+    ctx.obj = target = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
+    if target.endpoints and not ctx.resilient_parsing:
+        words = target.endpoints
+        terminal.ways.asked = shlex.quote(words[0]) if len(words) == 1 else target.words
 
 
 def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:

@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import IO, Any
 
 from ..errors import ProbingError, UsageError
@@ -30,14 +30,46 @@ class Screen:
         is_terminal: Whether a person looks at it.
         width: Columns it has; None for a file or pipe, which has any number.
         color: Whether it takes colours.
+        height: Lines it has; None for a file or pipe.
     """
 
     is_terminal: bool
     width: int | None
     color: bool
+    height: int | None = None
 
+    def rows_beside(self, lines: int) -> int:
+        """How many rows fit one screen beside so many other lines; 0, for all, where any do."""
+        return 0 if self.height is None else max(_FEWEST_ROWS, self.height - lines - 1)
+
+
+@dataclass(slots=True)
+class Ways:
+    """How the user wants this command to print, by its options.
+
+    Attributes:
+        verbose: Also what is folded otherwise.
+        quiet: Without notes.
+        color: ``auto``, ``always`` or ``never``.
+        output: The file that takes the place of stdout.
+        written: What is to be in it.
+        asked: The words that name whom the command asks, to stand in a hint for ``ENDPOINT``.
+    """
+
+    verbose: bool = False
+    quiet: bool = False
+    color: str = "auto"
+    output: str | None = None
+    written: list[bytes] = field(default_factory=list)
+    asked: str | None = None
+
+
+ways = Ways()
+"""Of the command that this process runs."""
 
 _STAND_INS = "probing-stand-ins"
+_FEWEST_ROWS = 5
+_ANYBODY = "probing ENDPOINT "
 _PLAIN_CHARACTERS = {
     **dict.fromkeys("\u2500\u2550\u2013\u2014", "-"),
     **dict.fromkeys("\u2502\u251c", "|"),
@@ -55,12 +87,38 @@ PLAIN = Screen(is_terminal=False, width=None, color=False)
 
 def screen(stream: IO[str] | None = None) -> Screen:
     """What stdout, or another stream, can show."""
-    if not (stream or sys.stdout).isatty():
-        return PLAIN
+    always = ways.color == "always"
+    is_file = stream is None and ways.output is not None
+    if is_file or not (stream or sys.stdout).isatty():
+        return Screen(is_terminal=False, width=None, color=True) if always else PLAIN
     import shutil
 
-    color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Screen(is_terminal=True, width=shutil.get_terminal_size().columns, color=color)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    color = always or (ways.color == "auto" and not plain)
+    size = shutil.get_terminal_size()
+    return Screen(is_terminal=True, width=size.columns, color=color, height=size.lines)
+
+
+def begin() -> None:
+    """Print as commands do whose options say nothing of it."""
+    fresh = Ways()
+    for each in fields(fresh):
+        setattr(ways, each.name, getattr(fresh, each.name))
+
+
+def write_to(path: str) -> None:
+    """Have all that is written from now on in a file, which takes its name at `finish`."""
+    ways.output = path
+
+
+def finish() -> None:
+    """Write out what is buffered, to the file that was asked for, if one was."""
+    if ways.output is not None:
+        from .ask.output import write_file
+
+        write_file(ways.output, ways.written)
+        note(f"written to {ways.output}")
+    flush()
 
 
 def accept_any_text() -> None:
@@ -107,7 +165,7 @@ def write_json_line(value: Any) -> None:
 def write_chunks(chunks: Iterable[bytes]) -> None:
     """Write bytes to stdout as they come."""
     flush()
-    if not sys.stdout.isatty():
+    if ways.output is not None or not sys.stdout.isatty():
         for chunk in chunks:
             _write_bytes(chunk)
         return
@@ -134,7 +192,8 @@ def discard_output() -> None:
 
 def note(sentence: str) -> None:
     """Tell the person something about the answer, on stderr."""
-    _to_stderr(f"note: {escape_controls(sentence)}")
+    if not ways.quiet:
+        _to_stderr(f"note: {escape_controls(sentence)}")
 
 
 def tell(text: str) -> None:
@@ -148,7 +207,7 @@ def progress(text: str) -> None:
     Args:
         text: The line; an empty one takes the last away.
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not ways.quiet:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"\r\x1b[K{escape_controls(text)}")
             sys.stderr.flush()
@@ -160,16 +219,25 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
     Args:
         endpoint: Where it happened, when several were asked.
     """
-    _to_stderr(render_error(error, endpoint=endpoint, color=screen(sys.stderr).color))
+    text = render_error(error, endpoint=endpoint, color=screen(sys.stderr).color)
+    if ways.asked is not None:  # a hint is there to be pasted
+        text = text.replace(_ANYBODY, f"probing {escape_controls(ways.asked)} ")
+    _to_stderr(text)
 
 
 def _write(text: str) -> None:
+    if ways.output is not None:
+        ways.written.append(text.encode("utf-8", "backslashreplace"))
+        return
     with _writing():
         sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
 
 def _write_bytes(data: bytes) -> None:
+    if ways.output is not None:
+        ways.written.append(data)
+        return
     with _writing():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -24,7 +24,8 @@ import click
 from markdown_parts import anchor, bullets, docstring, first_paragraph, grid, page, prose
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
-from probing.cli.group import probing as cli
+from probing.cli.command import examples_of, usage_path
+from probing.cli.group import TASKS, probing as cli
 from probing.cli.render.process.catalog import sql_type
 from probing.diagnosis.doctor.against import AGAINST_RULES
 from probing.diagnosis.doctor.examine import ALL_RULES
@@ -54,7 +55,7 @@ _TABLES_INTRO = (
 )
 _UNIT_ENDINGS = {"s": "_s", "ns": "_ns", "bytes": "bytes"}
 _COMMON_FROM = 5  # as many tables share a column before it is explained apart from them
-_TARGET_OPTIONS = 5  # the first of those of `probing`: whom to ask, and how
+_TARGET_OPTIONS = 8  # the first of those of `probing`: whom to ask, and how
 _CLI_COMMON = "All but {} take these, too, before or behind their names; each takes `-h`."
 _CLI_SHARED = "Options of several commands:"
 _HTTP_INTRO = (
@@ -157,7 +158,7 @@ def cli_page() -> str:
     everywhere = _options(contexts[0])
     common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
     parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
-    parts.append(bullets(everywhere))
+    parts += [prose(cli.epilog), _tasks(), bullets(everywhere)]
     target_options = {*everywhere[:_TARGET_OPTIONS]}
     without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
     parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]
@@ -168,9 +169,20 @@ def cli_page() -> str:
         rows = _options(context)
         own = [row for row in rows if row not in everywhere and row not in common]
         parts.append(bullets(own))
+        examples = "\n".join(examples_of(context))
+        parts += [f"```text\n{examples}\n```"] if examples else []
         shared = ", ".join(row[0] for row in rows if row in common)
         parts += [f"Common: {shared}."] if shared else []
     return page([*parts, _WHICH_ERROR])
+
+
+def _tasks() -> str:
+    """The commands by what they are for."""
+    links = (
+        (task, ", ".join(f"[`{name}`](#{anchor(f'probing {name}')})" for name in commands))
+        for task, commands in TASKS.items()
+    )
+    return grid(("what for", "commands"), links)
 
 
 def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
@@ -194,7 +206,7 @@ def _usage(context: click.Context) -> str:
     pieces = context.command.collect_usage_pieces(context)
     if pieces == [context.command.options_metavar]:
         return ""
-    return f"`{' '.join((context.command_path, *pieces))}`"
+    return f"`{' '.join((usage_path(context), *pieces))}`"
 
 
 def _options(context: click.Context) -> list[tuple[str, str]]:

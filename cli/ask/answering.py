@@ -23,6 +23,8 @@ from .output import write_file
 from .replies import tell_notes
 from .time_limit import within
 
+_PLAN = ["explain_key", "explain_value"]
+"""The columns of the answer to EXPLAIN: a drawing of many lines."""
 _GRACE_S = 2.0
 """How long beyond its limit one process may take to say that its statement has ended."""
 
@@ -91,11 +93,21 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Q
     if question.form == "table":
         chunks: Iterator[bytes] = iter([_table(schema, batches, question).encode()])
     else:
-        chunks = _writer(question)(schema, batches)
+        chunks = _writer(question)(schema, _telling_of_none(batches, question.form))
     if question.output is None:
         terminal.write_chunks(chunks)
     else:
         write_file(question.output, chunks)
+
+
+def _telling_of_none(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[pa.RecordBatch]:
+    """The batches; that there is no row is told where the format writes nothing for that."""
+    total = 0
+    for batch in batches:
+        total += batch.num_rows
+        yield batch
+    if not total and form == "jsonl":
+        terminal.note("the answer has no rows")
 
 
 def _writer(question: Question) -> Writer:
@@ -110,6 +122,9 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
     """The table of the first rows, and how many there are beside them."""
     from ..render.table import Heading, render_table
 
+    if schema.names == _PLAN:
+        plans = (value for batch in batches for value in batch.column(1).to_pylist())
+        return "".join(f"{plan}\n" for plan in plans)
     kept: list[list[str | None]] = []
     total = 0
     for batch in batches:
@@ -128,6 +143,6 @@ def _table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Quest
         width=screen.width,
         color=screen.color,
         more_rows=total - len(kept),
-        all_by="--max-rows 0",
+        all_by="-n 0",
     )
     return f"{table}\n"

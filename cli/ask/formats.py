@@ -36,7 +36,7 @@ def choose_format(given: str | None, output: str | None, *, is_terminal: bool) -
     """
     if output is not None:
         return given or _format_of(output)
-    chosen = given or ("table" if is_terminal else "jsonl")
+    chosen = given or "table"
     if chosen in BINARY and is_terminal:
         raise UsageError(
             f"{chosen} is binary and would garble the terminal.",

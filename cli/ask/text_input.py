@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from ...errors import UsageError
+from ..command import AskCommand
 
 _DASH_TEXT = re.compile(r"--?\s")
 
 
-class TextCommand(click.Command):
+class TextCommand(AskCommand):
     """A command whose argument is a text that may itself begin with dashes: ``-- a comment``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

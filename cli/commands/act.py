@@ -9,7 +9,9 @@ import click
 
 from ...errors import UsageError
 from ..ask.replies import show
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskGroup
+from ..options import limit_option, style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...messages.act import Asked
@@ -24,7 +26,7 @@ _model_option = click.option(
 )
 
 
-@click.group("act", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("act", cls=AskGroup, no_args_is_help=False)
 @target_options
 @attach_option
 def command() -> None:
@@ -34,14 +36,7 @@ def command() -> None:
     what changed, from what, and how long the training paused. When no step ends within --timeout,
     nothing is changed. Ranks of one job apply it at the same step, all or none. What is in force,
     such as clipping, ends when the agent leaves. python.actions keeps all of them.
-
-    \b
-    Examples:
-      probing 4242 act lr --scale 0.1
-      probing 4242 act clip 1.0
-      probing 4242 act checkpoint emergency.pt
-      probing 4242 act undo
-    """  # noqa: D301 - click's mark for lines that stay as they are
+    """
 
 
 @command.command("lr")
@@ -225,9 +220,10 @@ def undo(context: click.Context, *, number: int | None, alone: bool, style: str)
 
 @command.command("list")
 @target_options
+@limit_option("How many of the last actions to show", default=0, shown="all")
 @style_option("text", "json")
 @click.pass_context
-def list_(context: click.Context, *, style: str) -> None:
+def list_(context: click.Context, *, limit: int, style: str) -> None:
     """Show the last actions, what is in force, and what can be undone."""
     from ..render.process.actions import render_acts
 
@@ -235,8 +231,8 @@ def list_(context: click.Context, *, style: str) -> None:
         asked_target(context),
         style,
         lambda process: process.acts(),
-        lambda answer, screen: render_acts(answer.acts, width=screen.width),
-        lambda answer: dataclasses.asdict(answer)["acts"],
+        lambda answer, screen: render_acts(answer.acts[-limit:], width=screen.width),
+        lambda answer: dataclasses.asdict(answer)["acts"][-limit:],
     )
     context.exit(code)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from .. import terminal
+from ..command import AskCommand
 
 
-@click.command("(none)")
+@click.command("(none)", cls=AskCommand)
 def command() -> None:
     """Show the processes there are, and how to go on."""
     from ...client.listing import list_processes

@@ -11,7 +11,9 @@ from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
 from .. import terminal
 from ..ask.replies import show, telling
-from ..target import Target, asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ..terminal import Screen
 
 
-@click.command("arm")
+@click.command("arm", cls=AskCommand)
 @target_options
 @attach_option
 @click.argument("what", type=click.Choice(ARMABLE), required=False)

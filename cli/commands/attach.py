@@ -6,11 +6,12 @@ import click
 
 from ...attach.injectors.names import AUTO, NAMES
 from ..ask.replies import show
+from ..command import AskCommand
 from ..render.process.attached import render_attached
 from ..target import target_options, target_with
 
 
-@click.command("attach")
+@click.command("attach", cls=AskCommand)
 @click.argument("endpoint", metavar="[PID]", required=False)
 @target_options
 @click.option(

@@ -10,15 +10,18 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..ask.replies import Replies, show, tell_notes
+from ..command import AskCommand
+from ..options import style_option
 from ..render.process.stacks import render_backtrace, render_folded
-from ..target import Target, asked_target, style_option, target_options
+from ..target import Target, asked_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import Backtrace
+    from ..terminal import Screen
 
 
-@click.command("backtrace")
+@click.command("backtrace", cls=AskCommand)
 @target_options
 @click.option("--native", is_flag=True, help="Show C functions, too; this pauses the process.")
 @click.option("--locals", "with_locals", is_flag=True, help="Show local variables.")
@@ -42,9 +45,10 @@ def command(
 ) -> None:
     """Show the stack of every thread, and what it waits for.
 
-    Main thread first, innermost frame last, as in a traceback. When the process does not answer,
-    stacks are read from outside; of an ended process the last known ones are shown. `folded` is for
-    flame graph tools: one line per stack.
+    Innermost frame last, as in a traceback, and the main thread last. Runs of frames of torch and
+    the standard library are one line each, and so are idle threads; -v shows all. When the process
+    does not answer, stacks are read from outside; of an ended process the last known ones are
+    shown. `folded` is for flame graph tools: one line per stack.
 
     Equal stacks of several processes are shown once, with their ranks, the odd ones first, without
     idle pool threads.
@@ -72,13 +76,17 @@ def _show_one_by_one(target: Target, style: str, *, native: bool, with_locals: b
         return process.backtrace(native=native, locals=with_locals)
 
     if style != "folded":
-        return show(target, style, ask, lambda found, _: render_backtrace(found))
+        return show(target, style, ask, _render)
     replies = Replies(target, ask)
     for reply in replies:
         tell_notes(target, reply.endpoint, reply.notes)
         root = () if target.is_single else (reply.endpoint,)
         terminal.write(render_folded(reply.value, root=root))
     return replies.exit_code
+
+
+def _render(found: Backtrace, screen: Screen) -> str:
+    return render_backtrace(found, is_whole=terminal.ways.verbose, color=screen.color)
 
 
 def _show_merged(target: Target, style: str, *, native: bool, lines: bool, looks: int) -> int:

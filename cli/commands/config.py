@@ -7,28 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import terminal
 from ..ask.replies import show
+from ..command import AskCommand
 from ..completion import complete_settings
-from ..target import asked_target, attach_option, style_option, target_options
+from ..options import limit_option, style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import SettingsAnswer, SettingValue
     from ..terminal import Screen
 
+_OTHER_LINES = 4
 
-@click.command("config")
+
+@click.command("config", cls=AskCommand)
 @click.argument("setting", required=False, metavar="[NAME | NAME=VALUE]",
                 shell_complete=complete_settings)  # fmt: skip
 @target_options
 @attach_option
+@limit_option("How many settings to show", default=None, shown="what fits the screen")
 @style_option("table", "json")
 @click.pass_context
-def command(context: click.Context, *, setting: str | None, style: str) -> None:
+def command(context: click.Context, *, setting: str | None, limit: int | None, style: str) -> None:
     """Show or change the settings.
 
-    Lists them with value, source and meaning. NAME shows one; NAME=VALUE changes one that can
-    change at run time.
+    Lists them with value and source; -v also with their meaning. NAME shows one; NAME=VALUE changes
+    one that can change at run time.
     """
     from ...settings import find
     from ..render.process.settings import render_settings
@@ -45,9 +51,18 @@ def command(context: click.Context, *, setting: str | None, style: str) -> None:
 
     def render(answer: SettingsAnswer, screen: Screen) -> str:
         unknown = answer.unknown if name is None else ()
-        return render_settings(pick(answer), unknown, width=screen.width, color=screen.color)
+        is_whole = name is not None or terminal.ways.verbose
+        fitting = 0 if is_whole else screen.rows_beside(_OTHER_LINES + len(unknown))
+        return render_settings(
+            pick(answer),
+            unknown,
+            width=screen.width,
+            color=screen.color,
+            most=fitting if limit is None else limit,
+            is_whole=is_whole,
+        )
 
     def plain(answer: SettingsAnswer) -> list[dict[str, Any]]:
-        return [dataclasses.asdict(setting) for setting in pick(answer)]
+        return [dataclasses.asdict(setting) for setting in pick(answer)[: limit or None]]
 
     context.exit(show(target, style, ask, render, plain))

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..ask.replies import show
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...diagnosis.dataloading import LoaderReport
     from ..terminal import Screen
 
 
-@click.command("dataloaders")
+@click.command("dataloaders", cls=AskCommand)
 @target_options
 @attach_option
 @style_option("text", "json")

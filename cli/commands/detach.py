@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..ask.replies import show
+from ..command import AskCommand
 from ..target import target_options, target_with
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..terminal import Screen
 
 
-@click.command("detach")
+@click.command("detach", cls=AskCommand)
 @click.argument("endpoint", required=False)
 @target_options
 @click.option("--keep-record", is_flag=True, help="Keep the run folder with what was recorded.")

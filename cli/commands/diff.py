@@ -9,7 +9,9 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..target import FINDING_S, Target, asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
     from ...diagnosis.doctor.findings import Finding
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix")
 
 
-@click.command("diff")
+@click.command("diff", cls=AskCommand)
 @click.argument("runs", nargs=-1, metavar="[RUN] [RUN]")
 @target_options
 @click.option(

@@ -13,7 +13,9 @@ from ...diagnosis.doctor.findings import CERTAINTIES
 from ...errors import UsageError
 from .. import terminal
 from ..ask.many import membership_of
-from ..target import FINDING_S, Target, style_option, target_options, target_with
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import FINDING_S, Target, target_options, target_with
 
 if TYPE_CHECKING:
     from ...cluster.job.membership import Member
@@ -28,17 +30,14 @@ _LEAST_OF = 0.5
 _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
 
 
-@click.command("doctor")
+@click.command("doctor", cls=AskCommand)
 @click.argument("endpoint", required=False)
 @target_options
 @click.option(
     "--check", type=click.Choice(_ORDER), default=None, metavar="CERTAINTY",
     help="Exit with 1 on a finding that is at least so sure: certain, likely or possible.",
 )  # fmt: skip
-@click.option(
-    "--rows", type=click.IntRange(min=0), default=5, show_default=True,
-    help="How many findings to show in full; 0 for all.",
-)  # fmt: skip
+@limit_option("How many findings to show in full", default=5, former="--rows")
 @click.option(
     "--against", metavar="RUN", default=None,
     help="Also say what is worse than in an earlier run, and why: a pid or a run folder.",
@@ -59,7 +58,7 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 @style_option("text", "json", "markdown")
 @click.pass_context
 def command(
-    context: click.Context, *, endpoint: str | None, check: str | None, rows: int,
+    context: click.Context, *, endpoint: str | None, check: str | None, limit: int,
     against: str | None, watch: bool, every: float, webhooks: tuple[str, ...],
     commands: tuple[str, ...], style: str,
 ) -> None:  # fmt: skip
@@ -123,7 +122,7 @@ def command(
     else:
         screen = terminal.screen()
         terminal.write(
-            render_report(report, width=screen.width, color=screen.color, most=rows or None)
+            render_report(report, width=screen.width, color=screen.color, most=limit or None)
         )
     terminal.flush()
     context.exit(int(check is not None and _is_found(report.findings, check)))

@@ -15,10 +15,11 @@ from ...messages.eval import MOST_TIMES
 from .. import terminal
 from ..ask.replies import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
+from ..options import style_option
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines
-from ..target import asked_target, attach_option, style_option, target_options
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +62,6 @@ _FAILED = 1
     "--unsafe", is_flag=True,
     help="Run it in the thread that holds the interpreter lock for ever. Can harm the process.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print everything known as JSON.")
 @style_option("text", "json")
 @click.pass_context
 def command(
@@ -76,7 +76,6 @@ def command(
     every: int | None,
     times: int | None,
     unsafe: bool,
-    as_json: bool,
     style: str,
 ) -> None:
     """Run Python code in the process.
@@ -100,6 +99,7 @@ def command(
     """
     from ..ask.syntax import find_syntax_error
 
+    as_json = style == "json"
     target = asked_target(context)
     source = read_text("code", code, path)
     fault = find_syntax_error(source)
@@ -131,7 +131,6 @@ def command(
             "the code runs in the thread that holds the interpreter lock; what that thread was"
             " doing may end early or go wrong"
         )
-    as_json = as_json or style == "json"
     if not target.is_single:
         code_to_run = Code(source, now, unsafe, thread, frame, assign)
         context.exit(_show_many(target, code_to_run, as_json=as_json))

@@ -12,26 +12,19 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
-from ..target import refuse_target, style_option, target_options
+from ..command import AskGroup
+from ..options import style_option
+from ..target import refuse_target, target_options
 
 if TYPE_CHECKING:
     from ...allocations import Recording
 
 
-@click.group(
-    "file", no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group("file", cls=AskGroup, no_args_is_help=False)
 @target_options
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Look at files that were written before; no process is asked.
-
-    \b
-    Examples:
-      probing file memory-viz memory.pickle -o memory.html
-      probing file diff before.pickle after.pickle
-      probing file checkpoint emergency.pt
-    """  # noqa: D301 - click's mark for lines that stay as they are
+    """Look at files that were written before; no process is asked."""
     refuse_target(context)
 
 

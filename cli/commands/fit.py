@@ -12,7 +12,9 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..ask.replies import show, telling
-from ..target import Target, asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -24,7 +26,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-@click.command("fit")
+@click.command("fit", cls=AskCommand)
 @target_options
 @attach_option
 @click.option("--batch", type=click.IntRange(min=1), help="Samples in a micro-batch.")

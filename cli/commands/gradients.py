@@ -9,28 +9,32 @@ import click
 from ...messages.common import MOST_STEPS
 from .. import terminal
 from ..ask.replies import show, telling
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
     from ..terminal import Screen
 
+_OTHER_LINES = 9
+"""What stands above and below the rows."""
 
-@click.command("gradients")
+
+@click.command("gradients", cls=AskCommand)
 @target_options
 @attach_option
 @click.option(
     "--steps", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True,
     help="Of how many training steps.",
 )  # fmt: skip
-@click.option(
-    "--rows", type=click.IntRange(min=0), default=30, show_default=True,
-    help="How many rows to show; 0 for all.",
-)  # fmt: skip
+@limit_option(
+    "How many parameters to show", default=None, former="--rows", shown="what fits the screen"
+)
 @style_option("table", "json")
 @click.pass_context
-def command(context: click.Context, *, steps: int, rows: int, style: str) -> None:
+def command(context: click.Context, *, steps: int, limit: int | None, style: str) -> None:
     """Show the gradient of every parameter in the next training steps.
 
     As the optimizer is about to use it: norm (also before clipping), largest value, NaN, infinite
@@ -56,7 +60,7 @@ def command(context: click.Context, *, steps: int, rows: int, style: str) -> Non
             return f"the gradients could not be read: {watch.armed.reason}"
         return render_gradients(
             watch.rows,
-            most=rows,
+            most=screen.rows_beside(_OTHER_LINES) if limit is None else limit,
             width=screen.width,
             color=screen.color,
             usual_norm=watch.usual_norm,

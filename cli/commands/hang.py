@@ -8,23 +8,22 @@ import click
 
 from .. import terminal
 from ..ask.many import membership_of
-from ..target import asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import asked_target, target_options
 
 _CODES = {"fine": 0, "hang": 1, "crashed": 6, "slow": 7}
 """What `--check` ends with; 2 to 5 say that the question itself failed."""
 _GRAVEST_FIRST = ("hang", "crashed", "slow")
 
 
-@click.command("hang")
+@click.command("hang", cls=AskCommand)
 @target_options
 @click.option("--check", is_flag=True, help="Exit with 1 for a hang, 6 for a crash, 7 if slow.")
-@click.option(
-    "--rows", type=click.IntRange(min=0), default=8, show_default=True,
-    help="How many ranks to name at most; 0 for all.",
-)  # fmt: skip
+@limit_option("How many ranks to name", default=8, former="--rows")
 @style_option("text", "json")
 @click.pass_context
-def command(context: click.Context, *, check: bool, rows: int, style: str) -> None:
+def command(context: click.Context, *, check: bool, limit: int, style: str) -> None:
     """Say why a job hangs, which rank is the cause, and where that rank is.
 
     Looks twice at each rank's record, a second apart, and once at its stack, in whatever state it
@@ -49,7 +48,7 @@ def command(context: click.Context, *, check: bool, rows: int, style: str) -> No
         terminal.write_json(shown)
     else:
         width = terminal.screen().width
-        terminal.write(render_verdicts(verdicts, width=width, most=rows, asked=target.words))
+        terminal.write(render_verdicts(verdicts, width=width, most=limit, asked=target.words))
     outcomes = {verdict.outcome for verdict in verdicts}
     gravest = next((name for name in _GRAVEST_FIRST if name in outcomes), "fine")
     context.exit(_CODES[gravest] if check else 0)

@@ -8,16 +8,21 @@ import click
 
 from ...errors import UsageError
 from ..ask.replies import show
-from ..target import asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import asked_target, target_options
 
 
-@click.command("jobs")
+@click.command("jobs", cls=AskCommand)
 @target_options
 @click.argument("action", type=click.Choice(["cancel"]), required=False)
 @click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)
+@limit_option("How many to show", default=0, shown="all")
 @style_option("text", "json")
 @click.pass_context
-def command(context: click.Context, *, action: str | None, number: int | None, style: str) -> None:
+def command(
+    context: click.Context, *, action: str | None, number: int | None, limit: int, style: str
+) -> None:
     """Show pending and running evals, or cancel one.
 
     Also those whose time is up, but which could not be interrupted in C code. `jobs cancel ID`
@@ -33,7 +38,7 @@ def command(context: click.Context, *, action: str | None, number: int | None, s
         target,
         style,
         lambda process: process.jobs() if number is None else process.cancel(number),
-        lambda answer, _: render_jobs(answer.jobs),
-        lambda answer: dataclasses.asdict(answer)["jobs"],
+        lambda answer, _: render_jobs(answer.jobs[: limit or None]),
+        lambda answer: dataclasses.asdict(answer)["jobs"][: limit or None],
     )
     context.exit(code)

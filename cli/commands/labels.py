@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..ask.replies import show
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -15,16 +17,15 @@ if TYPE_CHECKING:
     from ..terminal import Screen
 
 
-@click.command("labels")
+@click.command("labels", cls=AskCommand)
 @target_options
 @attach_option
-@click.option(
-    "--samples", type=click.IntRange(0, 64), default=2, show_default=True, metavar="N",
-    help="How many samples to show token by token.",
-)  # fmt: skip
+@limit_option(
+    "How many samples to show token by token", default=2, former="--samples", most=64, none=True
+)
 @style_option("text", "table", "json")
 @click.pass_context
-def command(context: click.Context, *, samples: int, style: str) -> None:
+def command(context: click.Context, *, limit: int, style: str) -> None:
     """Show tokens beside labels of the next batch that the training reads.
 
     Looks at the next batch of a DataLoader, or call of the model, that has tokens with a label
@@ -37,7 +38,7 @@ def command(context: click.Context, *, samples: int, style: str) -> None:
     target = asked_target(context)
 
     def ask(process: Process) -> LabelsAnswer:
-        return process.labels(samples=samples, timeout_s=target.limit_s)
+        return process.labels(samples=limit, timeout_s=target.limit_s)
 
     def render(answer: LabelsAnswer, screen: Screen) -> str:
         if style == "table":

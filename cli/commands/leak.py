@@ -10,7 +10,9 @@ from ...diagnosis.leaks.growth import WAYS
 from ...messages.common import MOST_STEPS
 from .. import terminal
 from ..ask.replies import show, telling
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ..terminal import Screen
 
 
-@click.command("leak")
+@click.command("leak", cls=AskCommand)
 @target_options
 @attach_option
 @click.option(

@@ -7,10 +7,12 @@ import dataclasses
 import click
 
 from .. import terminal
-from ..target import Target, refuse_target, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, style_option
+from ..target import Target, refuse_target, target_options
 
 
-@click.command("list")
+@click.command("list", cls=AskCommand)
 @target_options
 @click.option("--dead", is_flag=True, help="Include processes that have ended.")
 @click.option(
@@ -20,10 +22,11 @@ from ..target import Target, refuse_target, style_option, target_options
     "--job", "job", metavar="[NAME]", is_flag=False, flag_value="",
     help="Show the ranks of a job, those that are missing among them; without NAME, of all jobs.",
 )  # fmt: skip
+@limit_option("How many processes to show", default=0, shown="all")
 @style_option("table", "json")
 @click.pass_context
 def command(
-    context: click.Context, *, dead: bool, every: bool, job: str | None, style: str
+    context: click.Context, *, dead: bool, every: bool, job: str | None, limit: int, style: str
 ) -> None:
     """List the processes with an agent.
 
@@ -41,7 +44,8 @@ def command(
     refuse_target(context)
     from ...client.listing import list_processes
 
-    processes = list_processes(dead=dead, every=every)
+    found = list_processes(dead=dead, every=every)
+    processes = found[: limit or None]
     if style == "json":
         shown = [dataclasses.asdict(process) for process in processes]
         terminal.write_json(shown)
@@ -55,6 +59,8 @@ def command(
             "no process with a probing agent was found; start one with PROBING=1 or `probing run`,"
             " or attach to one: `probing list --all` shows the Python processes."
         )
+    if len(processes) < len(found):
+        terminal.note(f"{len(found) - len(processes):,} more processes; -n 0 shows all")
     _tell_passed()
     if dead:
         _tell_given_up()

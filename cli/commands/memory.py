@@ -8,9 +8,11 @@ import click
 
 from ...errors import UsageError
 from ..ask.replies import show
+from ..command import AskCommand
+from ..options import limit_option, style_option
 from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
 from ..reports.memory_recording import Awaited, change_recordings, recording_options, take_snapshots
-from ..target import Target, asked_target, attach_option, style_option, target_options
+from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -22,13 +24,10 @@ that with --theory."""
 _TWO_COMMANDS = "`memory --record on`, and once something was recorded `memory --snapshot FILE`."
 
 
-@click.command("memory")
+@click.command("memory", cls=AskCommand)
 @target_options
 @attach_option
-@click.option(
-    "--top", type=click.IntRange(min=0), default=10, metavar="N", show_default=True,
-    help="Name the N largest tensors.",
-)  # fmt: skip
+@limit_option("How many of the largest tensors to name", default=10, former="--top", none=True)
 @click.option(
     "--theory", is_flag=True,
     help="Put beside the activations what a transformer's should take by formula.",
@@ -52,7 +51,7 @@ _TWO_COMMANDS = "`memory --record on`, and once something was recorded `memory -
 def command(
     context: click.Context,
     *,
-    top: int,
+    limit: int,
     theory: bool,
     referrers: bool,
     line: bool,
@@ -106,7 +105,7 @@ def command(
         context.exit(code)
 
     def ask(process: Process) -> MemoryReport:
-        return _ask(process, target, top, theory=theory, referrers=referrers)
+        return _ask(process, target, limit, theory=theory, referrers=referrers)
 
     from ..render.memory.report import memory_markdown, render_memory
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..ask.replies import show
-from ..target import asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import limit_option, renamed_option, style_option
+from ..target import asked_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -15,19 +17,17 @@ if TYPE_CHECKING:
     from ..terminal import Screen
 
 
-@click.command("oom")
+@click.command("oom", cls=AskCommand)
 @target_options
 @click.option(
-    "--number", type=click.IntRange(min=1), metavar="N",
+    "--seq", "number", type=click.IntRange(min=1), metavar="N",
     help="Of which error, by its `seq` in python.ooms.  [default: the last]",
 )  # fmt: skip
-@click.option(
-    "--rows", type=click.IntRange(min=0), default=10, show_default=True,
-    help="How many of the calls before it to show; 0 for all.",
-)  # fmt: skip
+@renamed_option("--number", "--seq")
+@limit_option("How many of the calls before it to show", default=10, former="--rows")
 @style_option("text", "json")
 @click.pass_context
-def command(context: click.Context, *, number: int | None, rows: int, style: str) -> None:
+def command(context: click.Context, *, number: int | None, limit: int, style: str) -> None:
     """Show what was there when memory ran out, and what to do.
 
     What was asked for and free, in which phase, step and module, what tensors were used for, what
@@ -44,6 +44,6 @@ def command(context: click.Context, *, number: int | None, rows: int, style: str
         return report_on(process, number)
 
     def render(report: OomReport, screen: Screen) -> str:
-        return render_oom(report, most=rows, width=screen.width, color=screen.color)
+        return render_oom(report, most=limit, width=screen.width, color=screen.color)
 
     context.exit(show(target, style, ask, render))

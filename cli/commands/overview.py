@@ -9,14 +9,16 @@ import click
 
 from .. import terminal
 from ..ask.replies import show
-from ..target import Target, asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ..reports.overview import Overview
     from ..terminal import Screen
 
 
-@click.command("overview")
+@click.command("overview", cls=AskCommand)
 @target_options
 @attach_option
 @style_option("text", "json")

@@ -12,6 +12,8 @@ from .. import terminal
 from ..ask.output import write_file
 from ..ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from ..ask.replies import Replies, tell_notes
+from ..command import AskCommand
+from ..options import json_option, wants_json
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _HIGHEST_HZ = 1000
 
 
-@click.command("profile")
+@click.command("profile", cls=AskCommand)
 @target_options
 @attach_option
 @click.option(
@@ -41,6 +43,7 @@ _HIGHEST_HZ = 1000
     "--format", "given", type=click.Choice(list(PROFILE_FORMATS)),
     help="How to write it.  [default: table, or what the file's suffix says]",
 )  # fmt: skip
+@json_option
 @click.option("-o", "--output", metavar="FILE", help="Write to a file.")
 @click.pass_context
 def command(
@@ -69,7 +72,7 @@ def command(
     from ..reports.profiling import ask_for_samples, ask_for_steps
 
     target = asked_target(context)
-    form = choose_profile_format(given, output)
+    form = choose_profile_format("json" if wants_json(context, given) else given, output)
     if output is not None and not target.is_single:
         raise UsageError("one file can take the profile of one endpoint only.")
 

@@ -8,31 +8,40 @@ from ...errors import UsageError
 from .. import terminal
 from ..ask.formats import FORMATS, choose_format
 from ..ask.shield import go_on_in_a_child
-from ..ask.text_input import TextCommand, read_text
+from ..ask.statement import statement_of
+from ..ask.text_input import TextCommand
+from ..completion import complete_questions
+from ..options import json_option, limit_option, wants_json
 from ..target import Target, asked_target, attach_option, target_options
 
-ROWS_ON_A_TERMINAL = 40
+_OTHER_LINES = 4
+"""What stands above and below the rows of a table."""
 
 
 @click.command("query", cls=TextCommand)
-@click.argument("sql", required=False)
+@click.argument("sql", required=False, shell_complete=complete_questions)
 @target_options
 @attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
 @click.option(
-    "--format", "given", type=click.Choice(list(FORMATS)),
-    help="How to write the rows.  [default: table on a terminal, jsonl when piped]",
+    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
+    help="The value of $NAME in the SQL; may be given several times.",
 )  # fmt: skip
+@click.option(
+    "--format", "given", type=click.Choice(list(FORMATS)),
+    help="How to write the rows.  [default: table, or what the file's suffix says]",
+)  # fmt: skip
+@json_option
 @click.option(
     "-o", "--output", metavar="FILE",
     help="Write to a file, which appears once it is whole; its suffix tells the format.",
 )  # fmt: skip
-@click.option(
-    "--max-rows", type=click.IntRange(min=0), metavar="N",
-    help="Give at most N rows, 0 for all."
-    f"  [default: {ROWS_ON_A_TERMINAL} for a table"
-    " on a terminal, else all]",
-)  # fmt: skip
+@limit_option(
+    "How many rows to give",
+    default=None,
+    former="--max-rows",
+    shown="what fits, for a table on a terminal, else all",
+)
 @click.option(
     "--budget-mib", type=click.FloatRange(min=0, min_open=True), metavar="N",
     help="What several processes may send together before the statement is refused."
@@ -49,16 +58,19 @@ def command(
     *,
     sql: str | None,
     path: str | None,
+    parameters: tuple[str, ...],
     given: str | None,
     output: str | None,
-    max_rows: int | None,
+    limit: int | None,
     budget_mib: float | None,
     explain: bool,
 ) -> None:
     """Ask the tables with SQL.
 
-    Runs one read-only statement of DuckDB's SQL and prints its rows. SQL is an argument, -f FILE,
-    or - for stdin. `probing ENDPOINT tables` lists the tables.
+    Runs one read-only statement of DuckDB's SQL and prints its rows. SQL is an argument, FILE.sql,
+    -f FILE, - for stdin, or @NAME, one of the saved questions that `probing query @` lists. -p
+    step=100 puts 100 in the place of $step. SHOW TABLES lists the tables, DESCRIBE steps the
+    columns of one; FROM steps needs no schema.
 
     Over several processes (`-t all`, `-t job:NAME`, `-t rank:0-63`, several -t) every table begins
     with the columns rank, host, pid and job, and the statement runs over the rows of all as over
@@ -69,12 +81,16 @@ def command(
     decimals are strings, binary values base64, times ISO 8601. FILE.arrow is an Arrow IPC file,
     FILE.arrows and a pipe get an Arrow IPC stream.
     """
+    if sql == "@" and path is None:
+        _list_questions()
+        return
     target = asked_target(context)
-    statement = read_text("SQL", sql, path)
+    statement = statement_of(sql, path, parameters)
     screen = terminal.screen() if output is None else terminal.PLAIN
+    given = "json" if wants_json(context, given) else given
     form = choose_format(given, output, is_terminal=screen.is_terminal)
-    if max_rows is None:
-        max_rows = ROWS_ON_A_TERMINAL if form == "table" and screen.is_terminal else 0
+    if limit is None:
+        limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
     go_on_in_a_child()
     # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..ask.answering import Question, answer
@@ -86,11 +102,20 @@ def command(
         sql=statement,
         form=form,
         output=output,
-        max_rows=max_rows,
+        max_rows=limit,
         screen=screen,
         budget_mib=budget_mib,
     )
     context.exit(answer(target, question))
+
+
+def _list_questions() -> None:
+    """Print the saved questions."""
+    from ..questions.library import QUESTIONS
+    from ..render.process.questions import render_questions
+
+    screen = terminal.screen()
+    terminal.write(render_questions(QUESTIONS, width=screen.width, color=screen.color))
 
 
 def _explain(target: Target, statement: str) -> None:

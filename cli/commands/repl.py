@@ -8,10 +8,11 @@ import click
 
 from ...errors import UsageError
 from .. import terminal
+from ..command import AskCommand
 from ..target import asked_target, attach_option, target_options
 
 
-@click.command("repl")
+@click.command("repl", cls=AskCommand)
 @target_options
 @attach_option
 @click.pass_context

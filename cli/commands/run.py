@@ -11,12 +11,13 @@ import click
 from ...errors import UsageError
 from ...safety.off_switch import is_off
 from .. import terminal
+from ..command import AskCommand
 from ..target import refuse_target
 
 _OWN_OPTIONS_WITH_VALUE = frozenset({"--listen", "--tls-cert", "--tls-key"})
 
 
-class RunCommand(click.Command):
+class RunCommand(AskCommand):
     """A command that leaves everything from the script's name on to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -8,10 +8,11 @@ import sys
 import click
 
 from .. import terminal
+from ..command import AskCommand
 from ..target import refuse_target
 
 
-@click.command("serve")
+@click.command("serve", cls=AskCommand)
 @click.option(
     "--listen", metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.  [default: 127.0.0.1:9741]",

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ..ask.replies import show
-from ..target import asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ..reports.status_report import StatusReport
     from ..terminal import Screen
 
 
-@click.command("status")
+@click.command("status", cls=AskCommand)
 @target_options
 @attach_option
 @style_option("text", "json")

@@ -7,18 +7,21 @@ import dataclasses
 import click
 
 from .. import terminal
-from ..target import asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import renamed_option, style_option
+from ..target import asked_target, target_options
 
 
-@click.command("stragglers")
+@click.command("stragglers", cls=AskCommand)
 @target_options
 @click.option(
-    "--last", type=click.IntRange(3, 1000), default=20, show_default=True, metavar="N",
+    "--steps", type=click.IntRange(3, 1000), default=20, show_default=True, metavar="N",
     help="Compare the last N steps.",
 )  # fmt: skip
+@renamed_option("--last", "--steps")
 @style_option("text", "json")
 @click.pass_context
-def command(context: click.Context, *, last: int, style: str) -> None:
+def command(context: click.Context, *, steps: int, style: str) -> None:
     """Say which ranks hold up the others, and in what.
 
     Waiting ranks are no stragglers: compared is each rank's own time per step, without time blocked
@@ -31,7 +34,7 @@ def command(context: click.Context, *, last: int, style: str) -> None:
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.ranks.stragglers import render_stragglers
 
-    times, outcomes = gather_times(asking_of(asked_target(context)), last=last)
+    times, outcomes = gather_times(asking_of(asked_target(context)), last=steps)
     report = find_stragglers(times)
     if style == "json":
         stragglers = [pace.rank for pace in report.stragglers]

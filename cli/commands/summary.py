@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..ask.replies import show
-from ..target import Target, asked_target, attach_option, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -18,7 +20,7 @@ _SHARE_OF_LIMIT = 0.8
 """How much of the time that the user gives is spent on waiting for the model's next call."""
 
 
-@click.command("summary")
+@click.command("summary", cls=AskCommand)
 @target_options
 @attach_option
 @click.option(

@@ -11,26 +11,32 @@ import click
 from ...errors import UsageError
 from ...messages.common import TableStatus
 from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
+from .. import terminal
 from ..ask.replies import show
+from ..command import AskCommand
 from ..completion import complete_tables
-from ..target import asked_target, attach_option, style_option, target_options
+from ..options import limit_option, style_option
+from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...messages.common import TablesAnswer
     from ..terminal import Screen
 
+_OTHER_LINES = 4
 
-@click.command("tables")
+
+@click.command("tables", cls=AskCommand)
 @click.argument("table", required=False, shell_complete=complete_tables)
 @target_options
 @attach_option
+@limit_option("How many tables to show", default=None, shown="what fits the screen")
 @style_option("table", "json")
 @click.pass_context
-def command(context: click.Context, *, table: str | None, style: str) -> None:
+def command(context: click.Context, *, table: str | None, limit: int | None, style: str) -> None:
     """List the tables and their columns.
 
-    Shows rows held, age of the oldest, rows written and lost. TABLE lists its columns. A recorded
-    table outlives the process; a live one is made when it is asked.
+    Shows rows held and meaning; -v also the age of the oldest row, rows written and lost. TABLE
+    lists its columns. A recorded table outlives the process; a live one is made when it is asked.
     """
     target = asked_target(context)
     chosen = None if table is None else find_table(table)
@@ -39,28 +45,37 @@ def command(context: click.Context, *, table: str | None, style: str) -> None:
         target,
         style,
         lambda process: process.tables(),
-        lambda answer, screen: _render(answer, chosen, screen),
-        lambda answer: _plain(answer, chosen),
+        lambda answer, screen: _render(answer, chosen, screen, limit),
+        lambda answer: _plain(answer, chosen, limit),
     )
     context.exit(code)
 
 
-def _render(answer: TablesAnswer, table: Table | None, screen: Screen) -> str:
+def _render(answer: TablesAnswer, table: Table | None, screen: Screen, limit: int | None) -> str:
     from ..render.process.catalog import render_columns, render_tables
 
     now_ns = time.time_ns()
     if table is None:
-        return render_tables(answer, now_ns=now_ns, width=screen.width, color=screen.color)
+        is_whole = terminal.ways.verbose
+        fitting = 0 if is_whole else screen.rows_beside(_OTHER_LINES)
+        return render_tables(
+            answer,
+            now_ns=now_ns,
+            width=screen.width,
+            color=screen.color,
+            most=fitting if limit is None else limit,
+            is_whole=is_whole,
+        )
     status = status_of(table, answer)
     return render_columns(table, status, now_ns=now_ns, width=screen.width, color=screen.color)
 
 
-def _plain(answer: TablesAnswer, table: Table | None) -> Any:
+def _plain(answer: TablesAnswer, table: Table | None, limit: int | None) -> Any:
     from ..render.process.catalog import plain_table
 
     now_ns = time.time_ns()
     if table is None:
-        return [plain_table(status, now_ns=now_ns) for status in answer.tables]
+        return [plain_table(status, now_ns=now_ns) for status in answer.tables[: limit or None]]
     return plain_table(status_of(table, answer), now_ns=now_ns)
 
 

@@ -27,7 +27,7 @@ Lines of Python run in the process, between two steps of its training. The last 
 shown, and _ is its value in the next line. Names that are assigned stay in the prompt.
 
   %sql STATEMENT   ask the tables, as `probing ENDPOINT query` does
-  %bt              where every thread is
+  %bt              where every thread is; %bt -v with every frame
   %jobs            the code that is being run
   %help            this text
   %quit            leave; so does Ctrl-D, and the training goes on
@@ -120,11 +120,12 @@ class Prompt:
             Question(sql=statement, form="table", output=None, max_rows=_ROWS, screen=screen),
         )
 
-    def _backtrace(self, _: str) -> None:
+    def _backtrace(self, options: str) -> None:
         from ..render.process.stacks import render_backtrace
 
         trace = self._process.backtrace()
-        terminal.write(render_backtrace(trace))
+        is_whole = "-v" in options.split()
+        terminal.write(render_backtrace(trace, is_whole=is_whole, color=terminal.screen().color))
 
     def _jobs(self, _: str) -> None:
         from ..render.process.eval_jobs import render_jobs

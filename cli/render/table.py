@@ -8,6 +8,8 @@ still do not fit are left out from the right and named below.
 from __future__ import annotations
 
 import io
+import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import escape_controls, plural
+from .text import cut_middle, escape_controls, plural
 
 _GAP = 2
+_BLANK = re.compile(r"\s")
 _NARROWEST = 10
-"""A text column is not made narrower than this before columns are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +33,13 @@ class Heading:
     Attributes:
         is_number: Lined up on the right, and never cut.
         is_whole: Never cut, as a time is worth nothing without its end.
+        least: A text column is not made narrower than this before others are left out.
     """
 
     name: str
     is_number: bool = False
     is_whole: bool = False
+    least: int = _NARROWEST
 
     @property
     def may_be_cut(self) -> bool:
@@ -82,7 +86,8 @@ def draw_table(
             justify="right" if heading.is_number else "left",
         )
     for row in rows:
-        table.add_row(*(_cell(text) for text in row[: len(widths)]))
+        fitted = zip(headings, row, widths, strict=False)
+        table.add_row(*(_cell(_cut(heading, text, room)) for heading, text, room in fitted))
     lines = _draw(table, sum(widths) + _GAP * (len(widths) - 1), color=color)
     return Drawing(heading=lines[:2], rows=lines[2:], hidden=tuple(names[len(widths) :]))
 
@@ -110,8 +115,18 @@ def render_table(
         lines.append(f"… {plural(more_rows, 'more row')}; {all_by} shows all")
     if drawing.hidden:
         shown = plural(len(drawing.hidden), "more column")
-        lines.append(f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}")
+        words = f"… {shown}, for which the screen is too narrow: {', '.join(drawing.hidden)}"
+        lines += _wrapped(words, width)
     return "\n".join(lines)
+
+
+def _wrapped(words: str, width: int | None) -> list[str]:
+    """A line below the table, broken between words."""
+    if width is None:
+        return [words]
+    return textwrap.wrap(
+        words, max(width, _NARROWEST), subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[int]:
@@ -136,14 +151,21 @@ def _fit(headings: Sequence[Heading], widths: list[int], width: int | None) -> l
         fitted = list(widths[:index])
         while excess > 0:
             texts = [i for i in range(index) if headings[i].may_be_cut]
-            widest = max(texts, key=lambda i: fitted[i], default=None)
-            if widest is None or fitted[widest] <= _NARROWEST:
+            widest = max(texts, key=lambda i: fitted[i] - headings[i].least, default=None)
+            if widest is None or fitted[widest] <= headings[widest].least:
                 break
             fitted[widest] -= 1
             excess -= 1
         if excess <= 0:
             return fitted
     return [max(1, min(widths[0], width)) if headings[0].may_be_cut else widths[0]]
+
+
+def _cut(heading: Heading, text: str | None, room: int) -> str | None:
+    """A name that is too long without its middle; other texts lose their end as they are drawn."""
+    if text is None or not heading.may_be_cut or _BLANK.search(text) or cell_len(text) != len(text):
+        return text
+    return cut_middle(text, room)
 
 
 def _cell(text: str | None) -> Text:

@@ -126,3 +126,8 @@ def wrap_words(words: Iterable[str], room: int, *, between: str = ", ") -> list[
                 lines[-1] += between.rstrip()
             lines.append(word)
     return lines
+
+
+def first_sentence(text: str) -> str:
+    """A text up to its first full stop that ends a sentence."""
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]

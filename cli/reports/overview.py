@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import NotProbed, ProbingError
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ...tables import STEP_PHASES
+from ..questions.library import OWN_TIMES
+from ..questions.records import put_in
 from .cheap_findings import find_cheaply
 from .overview_memory import LAST_MEMORY, MemoryUse, memory_of
 from .overview_ranks import RankStates, ranks_of
@@ -39,32 +41,9 @@ _STEPS = (  # our own columns and numbers are all that is put in
     " (epoch_ns(now()) - start_ns) / 1e9 AS age_s"
     f" FROM python.steps ORDER BY seq DESC LIMIT {_CURVE}"
 )
-OWN_TIMES = """
-    WITH last AS (
-        SELECT step FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 20
-    ), calls AS (
-        SELECT t.seq, t.thread_id, t.module, t.class, t.depth, t.start_ns, t.duration_ns
-        FROM python.torch_trace t
-        WHERE stage = 'forward' AND duration_ns IS NOT NULL
-          AND step BETWEEN (SELECT min(step) FROM last) AND (SELECT max(step) FROM last)
-          AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns
-            AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT))
-    ), inner_calls AS (
-        SELECT p.seq, sum(c.duration_ns) AS inner_ns
-        FROM calls c ASOF JOIN calls p
-          ON c.thread_id = p.thread_id AND c.depth = p.depth + 1 AND c.start_ns >= p.start_ns
-        GROUP BY p.seq
-    )
-    SELECT module, any_value(class) AS class, count(*) AS calls,
-      sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s
-    FROM calls LEFT JOIN inner_calls USING (seq)
-    GROUP BY module ORDER BY own_s DESC
-"""
-"""What each module's own code takes of a step, without the modules that it calls: forwards, by the
-host's clock, over the last 20 steps that have ended."""
 _ASKED = {
     "steps": _STEPS,
-    "modules": f"{OWN_TIMES} LIMIT {_MOST_MODULES}",
+    "modules": put_in(f"{OWN_TIMES} LIMIT {_MOST_MODULES}", {"steps": "20"}),
     "not_finite": SINCE,
     "memory": LAST_MEMORY,
 }

@@ -104,7 +104,7 @@ def report_on(process: Process, number: int | None = None) -> OomReport:
         if not rows_found:
             raise UsageError(
                 f"there is no error {number} in python.ooms.",
-                help=f"{len(rows)} are on record; without --number, the last one is shown.",
+                help=f"{len(rows)} are on record; without --seq, the last one is shown.",
             )
     else:
         rows_found = rows[-1:]

@@ -60,7 +60,10 @@ def test_from_stranger_to_probed_and_back(start: Start) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"the agent is in process {target.pid} (by " in done.stdout
     assert target.run(str(target.pid), "eval", "6 * 7").stdout == "42\n"
-    assert target.run(str(target.pid), "query", "SELECT 1 AS x").stdout == '{"x":1}\n'
+    assert (
+        target.run(str(target.pid), "query", "--format=jsonl", "SELECT 1 AS x").stdout
+        == '{"x":1}\n'
+    )
     again = target.run(str(target.pid), "attach")
     assert (again.returncode, again.stdout) == (0, f"process {target.pid} has an agent already\n")
     left = target.run("detach", str(target.pid))
@@ -78,7 +81,7 @@ def test_one_command_attaches_and_asks(start: Start) -> None:
     """`--attach` puts the agent in first, says so, and is nothing to an agent that is there."""
     target = start("stuck", "event")
     target.wait_for_output("ready")
-    done = target.run(str(target.pid), "query", "--attach", "SELECT 2 AS x")
+    done = target.run(str(target.pid), "query", "--format=jsonl", "--attach", "SELECT 2 AS x")
     assert (done.returncode, done.stdout) == (0, '{"x":2}\n')
     assert "the agent is in process" in done.stderr
     done = target.run(str(target.pid), "tables", "--attach")

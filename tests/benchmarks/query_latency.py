@@ -28,8 +28,8 @@ def measure(effort: float) -> Iterator[Measure]:
                 raise RuntimeError(f"no TCP listener: {card}")
             probing = [sys.executable, "-m", "probing"]
             commands = (
-                [*probing, str(target.pid), "query", _SQL],
-                [*probing, "-t", card.listen, "query", _SQL],
+                [*probing, str(target.pid), "query", "--format=jsonl", _SQL],
+                [*probing, "-t", card.listen, "query", "--format=jsonl", _SQL],
                 [*probing, "--version"],
                 [sys.executable, "-c", "pass"],
             )

@@ -58,7 +58,7 @@ def test_status_has_a_line_for_each_kind_of_fact(job: Job) -> None:
 
 def test_memory_tells_who_has_the_device(job: Job) -> None:
     """Processes and this one's part as the driver counts them, and damage, below its line."""
-    shown = said(job, str(job.pid(1)), "memory", "--top", "0").splitlines()
+    shown = said(job, str(job.pid(1)), "memory", "-n", "0").splitlines()
     at = next(number for number, line in enumerate(shown) if line.startswith("cuda:1 "))
     assert shown[at + 1].strip() == (
         "2 processes on it, this one with 3.00 GiB; 2 uncorrectable memory errors since the driver"

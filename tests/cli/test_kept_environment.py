@@ -50,7 +50,9 @@ def test_it_answers_after_the_end(
     assert {row["name"] for row in rows if row["is_secret"]} >= {"--api-token", "NCCL_SECRET"}
     kept = target.folder.environment.read_text()
     assert not [secret for secret in SECRETS if secret in kept]
-    done = target.run(str(target.pid), "query", "SELECT count(*) FROM python.environment")
+    done = target.run(
+        str(target.pid), "query", "--format=jsonl", "SELECT count(*) FROM python.environment"
+    )
     assert done.returncode == 0
     assert "as it was kept at" in done.stderr
 

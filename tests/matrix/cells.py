@@ -35,12 +35,18 @@ _FRAMES = "SELECT thread_name, func, kind, source FROM python.backtrace"
 STRANGE_BACKTRACE = Question("backtrace", ("{pid}", "backtrace"), is_of_agent=False)
 ATTACH = Question("attach", ("attach", "{pid}"), is_of_agent=False)
 HASTY_ATTACH = Question("attach", ("attach", "{pid}", "--timeout", "1"), is_of_agent=False)
-LATER_QUERY = Question("then query", ("{pid}", "query", _COUNT), is_of_agent=False)
+LATER_QUERY = Question(
+    "then query", ("{pid}", "query", "--format=jsonl", _COUNT), is_of_agent=False
+)
 LATER_EVAL = Question("then eval", ("{pid}", "eval", "6 * 7"), is_of_agent=False)
 
 BACKTRACE = Question("backtrace", ("{pid}", "backtrace"), is_of_agent=True)
-QUERY = Question("query", ("{pid}", "query", _COUNT), is_of_agent=True)
-QUERY_FRAMES = Question("query frames", ("{pid}", "query", _FRAMES), is_of_agent=True)
+QUERY = Question(
+    "query", "--format=jsonl", ("{pid}", "query", "--format", "jsonl", _COUNT), is_of_agent=True
+)
+QUERY_FRAMES = Question(
+    "query frames", ("{pid}", "query", "--format=jsonl", _FRAMES), is_of_agent=True
+)
 EVAL = Question("eval", ("{pid}", "eval", "6 * 7"), is_of_agent=True)
 UNSAFE = Question(
     "eval --unsafe", ("{pid}", "eval", "--unsafe", "6 * 7"), is_of_agent=True, may_disturb=True

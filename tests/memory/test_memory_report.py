@@ -122,7 +122,7 @@ def unprepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def report(unprepared: Target) -> Mapping[str, Any]:
     """What the command says of it, attached by the way."""
-    options = ["memory", "--attach", "--theory", "--format", "json", "--top", "3"]
+    options = ["memory", "--attach", "--theory", "--format", "json", "-n", "3"]
     done = unprepared.run("-t", str(unprepared.pid), "--timeout", "100", *options, timeout_s=150)
     assert done.returncode == 0, done.stderr
     found: Mapping[str, Any] = json.loads(done.stdout)

@@ -166,7 +166,7 @@ def test_a_live_process_tells_what_to_do(live: Target) -> None:
     report = json.loads(live.run(str(live.pid), "oom", "--format", "json").stdout)
     rules = [advice["rule"] for advice in report["advice"]]
     assert rules == ["smaller batch", "checkpointing", "mixed precision", "address space"]
-    wrong = live.run(str(live.pid), "oom", "--number", "9")
+    wrong = live.run(str(live.pid), "oom", "--seq", "9")
     assert wrong.returncode == 2
     assert "there is no error 9" in wrong.stderr
 

@@ -36,7 +36,7 @@ def labels_of(target: Target, *options: str) -> Any:
 
 def test_a_batch_is_read_token_by_token(fed: Start) -> None:
     """Tokens, labels, ignored spans and coverage are those of the samples that the program made."""
-    answer = labels_of(fed("for_ever"), "--samples", "3")
+    answer = labels_of(fed("for_ever"), "-n", "3")
     assert answer["origin"] == "the batch"
     assert answer["inputs"] == f"input_ids: int64[{answer['samples']},6]"
     first = [sample["tokens"][0] for sample in answer["shown"]]
@@ -62,7 +62,7 @@ def test_labels_of_the_next_token_are_told_apart(fed: Start) -> None:
 
 def test_pairs_without_names_are_told_by_their_order(training: Target) -> None:
     """The bundled training's batches are pairs: windows of a text, and one character later."""
-    answer = labels_of(training, "--samples", "1")
+    answer = labels_of(training, "-n", "1")
     assert (answer["inputs"], answer["labels"]) == ("0: int64[8,32]", "1: int64[8,32]")
     (sample,) = answer["shown"]
     assert sample["labels"][:-1] == sample["tokens"][1:]
@@ -71,7 +71,7 @@ def test_pairs_without_names_are_told_by_their_order(training: Target) -> None:
 
 def test_a_tokenizer_of_the_script_gives_the_texts(fed: Start) -> None:
     """Texts come from the object in `__main__`; ignored labels have none."""
-    answer = labels_of(fed("with_tokenizer"), "--samples", "1")
+    answer = labels_of(fed("with_tokenizer"), "-n", "1")
     assert answer["tokenizer"] == "Tokenizer"
     (sample,) = answer["shown"]
     texts = {text["token"]: text["text"] for text in answer["texts"]}

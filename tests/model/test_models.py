@@ -262,7 +262,9 @@ def test_a_process_that_hung_before_the_agent_came_shows_what_it_holds(
     assert done.returncode == 0, done.stderr
     assert "no module has been called since the agent came" in done.stderr
     assert done.stdout.startswith("GPT: training mode, float32, cpu\n")
-    rows = target.run(pid, "query", "SELECT optimizer, momentum FROM python.optimizers")
+    rows = target.run(
+        pid, "query", "--format=jsonl", "SELECT optimizer, momentum FROM python.optimizers"
+    )
     assert rows.stdout == '{"optimizer":"SGD","momentum":0.9}\n'
 
 

@@ -50,7 +50,7 @@ def answer(job: Job, *args: str) -> Any:
 
 def test_the_slow_rank_is_the_only_straggler(odd: Job) -> None:
     """All steps take equally long, and the one rank that is slow in backward is named with it."""
-    report = answer(odd, "stragglers", "--last", "12")
+    report = answer(odd, "stragglers", "--steps", "12")
     assert report["stragglers"] == [SLOW]
     (found,) = [pace for pace in report["ranks"] if pace["rank"] == SLOW]
     assert max(found["phases"], key=found["phases"].__getitem__) == "backward"

@@ -87,7 +87,7 @@ def test_stopped_then_killed(fresh_training: Target, monkeypatch: pytest.MonkeyP
     os.kill(target.pid, signal.SIGSTOP)
     wait_until(lambda: listed(target)[target.pid]["state"] == "stopped", "the stop")
     count = "SELECT count(*) FROM python.torch_trace"
-    first = target.run(str(target.pid), "query", count)
+    first = target.run(str(target.pid), "query", "--format=jsonl", count)
     assert (first.returncode, first.stderr) == (0, "")
     shown = target.run(str(target.pid), "backtrace")
     assert (shown.returncode, "train_gpt.py" in shown.stdout) == (0, True)
@@ -96,7 +96,7 @@ def test_stopped_then_killed(fresh_training: Target, monkeypatch: pytest.MonkeyP
     assert refused.returncode == 5
     assert f"kill -CONT {target.pid}" in refused.stderr
     target.kill()
-    assert target.run(str(target.pid), "query", count).stdout == first.stdout
+    assert target.run(str(target.pid), "query", "--format=jsonl", count).stdout == first.stdout
     books = {t.name: t for t in probing.connect(target.pid).tables().tables}["torch_trace"]
     assert (books.rows or 0) + (books.overwritten or 0) == books.written
     # A row that the signal caught in the making is on the books and cannot be read.
@@ -300,7 +300,7 @@ def test_stacks_of_a_running_training_are_whole(
 def test_a_statement_that_crashes_the_engine_is_one_sentence(training: Target) -> None:
     """A local statement that DuckDB dies of ends neither the command nor the training."""
     sql = "SELECT ((repeat('[',20000)||repeat(']',20000))::json::variant)"
-    done = training.run(str(training.pid), "query", sql)
+    done = training.run(str(training.pid), "query", "--format=jsonl", sql)
     assert done.returncode == 1
     assert "ended the SQL worker process (signal 11)" in done.stderr
     training.wait_for_step(training.step() + 1)

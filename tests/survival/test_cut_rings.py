@@ -67,7 +67,7 @@ def test_the_training_outlives_it_and_its_record_goes_on(
     assert steps.stat().st_mode & 0o777 == 0o400
     training.kill()
     sql = f"SELECT count(*) AS n FROM python.steps WHERE step > {before}"
-    answer = training.run(str(training.pid), "query", sql, "--format", "csv")
+    answer = training.run(str(training.pid), "query", "--format=jsonl", sql, "--format", "csv")
     assert int(answer.stdout.splitlines()[1]) >= 2
     assert "rows of python.steps are damaged" in answer.stderr
 
@@ -87,11 +87,13 @@ def test_a_ring_that_is_gone_for_good_is_told(training: Target, fault: faults.Re
 def test_a_ring_that_is_removed_is_missed(training: Target) -> None:
     """A table whose file is gone has no rows, and the answer says why."""
     training.folder.ring("steps").unlink()
-    done = training.run(str(training.pid), "query", "SELECT count(*) FROM python.steps")
+    done = training.run(
+        str(training.pid), "query", "--format=jsonl", "SELECT count(*) FROM python.steps"
+    )
     assert done.returncode == 0
     assert "the file of python.steps was removed while the process runs" in done.stderr
     sql = "SELECT count(*) FROM python.collectives"
-    other = training.run(str(training.pid), "query", sql)  # it never had one
+    other = training.run(str(training.pid), "query", "--format=jsonl", sql)  # it never had one
     assert (other.returncode, "was removed" in other.stderr) == (0, False)
 
 

@@ -133,11 +133,13 @@ class Scene:
         for words in (
             (pid, "status"),
             (pid, "backtrace"),
-            (pid, "query", "SELECT count(*) FROM python.steps"),
+            (pid, "query", "--format=jsonl", "SELECT count(*) FROM python.steps"),
             (pid, "eval", "--timeout", "3", "1"),
         ):
             self.run(*words)
-        counted = self.run("-t", "all", "query", "SELECT count(*) FROM python.steps")
+        counted = self.run(
+            "-t", "all", "query", "--format=jsonl", "SELECT count(*) FROM python.steps"
+        )
         assert "asked" in counted.err
 
 
@@ -386,7 +388,9 @@ def test_a_node_server_lives_by_hostile_processes(scene: Scene, tmp_path: Path) 
         for answer in (flood, drip_body, boast_length):
             scene.folder.socket.unlink(missing_ok=True)
             with serving(scene.folder.socket, answer, pongs=True):
-                done = scene.run("-t", where, "query", "SELECT count(*) FROM python.steps")
+                done = scene.run(
+                    "-t", where, "query", "--format=jsonl", "SELECT count(*) FROM python.steps"
+                )
                 asked = scene.run("-t", where, "backtrace")
                 assert "asked 2 processes: 1 answered" in done.err, done
                 assert str(scene.honest.pid) in asked.out + asked.err, asked

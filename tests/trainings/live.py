@@ -87,7 +87,7 @@ def _judge_commands(script: Running, peaks: Sequence[int]) -> list[Cell]:
 
 def _judge_memory(script: Running) -> Cell:
     """What models learn and optimizers remember has the size that the script counts."""
-    said = command(str(script.pids[0]), "memory", "--format", "json", "--top", "0")
+    said = command(str(script.pids[0]), "memory", "--format", "json", "-n", "0")
     if said.code:
         return wrong("memory", said.text, "a training that has parameters")
     true = script.account().held
@@ -125,7 +125,7 @@ def _judge_fit(script: Running, peaks: Sequence[int]) -> Cell:
 
 
 def _judge_gradients(script: Running) -> Cell:
-    said = command(str(script.pids[0]), "gradients", "--rows", "0", "--format", "json")
+    said = command(str(script.pids[0]), "gradients", "-n", "0", "--format", "json")
     if not script.training.backward and "no optimizer has stepped" in said.err:
         return declined("gradients")
     if said.code:

@@ -21,7 +21,7 @@ _HOLD_NS = 20_000_000
 _SEARCH_NS = 20 * 1_000_000_000
 _CUT = (
     "not everything was searched: a little is at the end of each step, and after 20 s that ended;"
-    " ask for fewer tensors with --top"
+    " ask for fewer tensors with -n"
 )
 
 

@@ -149,7 +149,7 @@ def _growth(report: OomReport, most: int) -> list[Section]:
         Heading(name="ended", is_number=True),
     )
     left = len(report.growth) - len(shown)
-    note = f"{plural(left, 'earlier call')} not shown: --rows 0" if left else ""
+    note = f"{plural(left, 'earlier call')} not shown: -n 0" if left else ""
     return [Section(title="Growth", headings=headings, rows=rows, note=note)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from ....messages.common import TablesAnswer, TableStatus
 from ....tables import TABLES_BY_NAME, Column, Table
 from ....units import age
 from ..table import Heading, draw_table
-from ..text import render_count, wrap_doc
+from ..text import cut_words, first_sentence, plural, render_count, wrap_doc
 
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -79,12 +80,53 @@ def plain_table(status: TableStatus, *, now_ns: int) -> dict[str, Any]:
     }
 
 
-def render_tables(answer: TablesAnswer, *, now_ns: int, width: int | None, color: bool) -> str:
-    """One line per table, its meaning below it."""
+def render_tables(
+    answer: TablesAnswer,
+    *,
+    now_ns: int,
+    width: int | None,
+    color: bool,
+    most: int = 0,
+    is_whole: bool = True,
+) -> str:
+    """One line per table.
+
+    Args:
+        most: How many; 0 for all.
+        is_whole: With all that is known of each, and its whole meaning below it.
+    """
+    standings = [Standing.of(status, now_ns) for status in answer.tables]
+    shown = standings[:most] if most else standings
+    lines = _whole(shown, width, color=color) if is_whole else _short(shown, width, color=color)
+    if len(shown) < len(standings):
+        lines.append(f"… {plural(len(standings) - len(shown), 'more table')}; -n 0 shows all")
+    if not is_whole:
+        lines.append("`tables NAME` shows the columns of one, -v all that is known of each")
+    return "\n".join(lines)
+
+
+def _short(standings: Sequence[Standing], width: int | None, *, color: bool) -> list[str]:
+    """Name, rows and the first sentence of the meaning."""
+    headings = [Heading(name="table", is_whole=True), Heading(name="rows", is_number=True)]
+    headings.append(Heading(name="meaning"))
+    names = max((len(standing.name) for standing in standings), default=0)
+    room = None if width is None else max(20, width - names - 15)
+    rows = []
+    for standing in standings:
+        meaning = first_sentence(standing.table.doc if standing.table else "")
+        if standing.status.problem:
+            meaning = f"cannot be read: {standing.status.problem}"
+        count = render_count(standing.status.rows) or standing.status.kind
+        rows.append([standing.name, count, meaning if room is None else cut_words(meaning, room)])
+    drawing = draw_table(headings, rows, width=width, color=color)
+    return [*drawing.heading, *drawing.rows]
+
+
+def _whole(standings: Sequence[Standing], width: int | None, *, color: bool) -> list[str]:
+    """All that is known of each."""
     counts = ("rows", "oldest row", "written", "lost")
     headings = [Heading(name="table"), Heading(name="kind")]
     headings += [Heading(name=name, is_number=True) for name in counts]
-    standings = [Standing.of(status, now_ns) for status in answer.tables]
     rows = [
         [
             standing.name,
@@ -102,7 +144,7 @@ def render_tables(answer: TablesAnswer, *, now_ns: int, width: int | None, color
         lines.append(line)
         lines += wrap_doc(standing.table.doc if standing.table else "", width)
         lines += _problem(standing.status, width)
-    return "\n".join(lines)
+    return lines
 
 
 def render_columns(

@@ -36,7 +36,7 @@ def render_report(
     more = report.findings[len(shown) :]
     if more:
         names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
-        blocks.append("\n".join(_wrapped(f"and {names}; --rows 0 shows them", room, "   ")))
+        blocks.append("\n".join(_wrapped(f"and {names}; -n 0 shows them", room, "   ")))
     if not report.findings:
         blocks.append(f"Nothing wrong was found in {escape_controls(report.about)}.")
     blocks.append("\n".join(_rest(report, room)))

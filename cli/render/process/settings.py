@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....messages.common import SettingValue
 from ..table import Heading, draw_table
-from ..text import escape_controls, wrap_doc
+from ..text import escape_controls, plural, wrap_doc
 
 
 def render_settings(
@@ -15,14 +15,22 @@ def render_settings(
     *,
     width: int | None,
     color: bool,
+    most: int = 0,
+    is_whole: bool = True,
 ) -> str:
-    """One line per setting, its meaning below it; first what only looks like one."""
+    """One line per setting; first what only looks like one.
+
+    Args:
+        most: How many settings; 0 for all.
+        is_whole: With the meaning of each below it.
+    """
     headings = [
         Heading(name="setting"),
         Heading(name="value"),
         Heading(name="from"),
         Heading(name="changes"),
     ]
+    shown = settings[: most or None]
     rows = [
         [
             setting.name,
@@ -30,11 +38,15 @@ def render_settings(
             setting.source,
             "at run time" if setting.live else f"{setting.env} at start",
         ]
-        for setting in settings
+        for setting in shown
     ]
     drawing = draw_table(headings, rows, width=width, color=color)
     lines = [f"problem: {escape_controls(sentence)}" for sentence in unknown]
     lines += drawing.heading
-    for line, setting in zip(drawing.rows, settings, strict=True):
-        lines += [line, *wrap_doc(setting.doc, width)]
+    for line, setting in zip(drawing.rows, shown, strict=True):
+        lines += [line, *(wrap_doc(setting.doc, width) if is_whole else ())]
+    if len(shown) < len(settings):
+        lines.append(f"… {plural(len(settings) - len(shown), 'more setting')}; -n 0 shows all")
+    if not is_whole:
+        lines.append("`config NAME` explains one, -v all")
     return "\n".join(lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -36,24 +38,44 @@ SOURCES = {
 """Where stacks come from, in words."""
 
 _REPEATS_SHOWN = 3
+_FOLD = "  … "
+"""How the line begins that stands for a run of frames."""
+_HOW_TO_UNFOLD = "-v unfolds libraries and idle threads"
+_STANDARD = re.compile(r"/lib(?:64)?/python\d+\.\d+/")
+_FOLDED = frozenset({"torch", "functorch"})
+_STANDARD_WORDS = "the standard library"
+_BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _IDLE = "idle: "
 """How the words of a thread begin that has nothing to do, and so waits for nothing."""
 
 
-def render_backtrace(backtrace: Backtrace) -> str:
-    """All threads, each under a heading."""
+def render_backtrace(backtrace: Backtrace, *, is_whole: bool = False, color: bool = False) -> str:
+    """All threads, each under a heading, the main thread last, where the eye is when it is read.
+
+    Args:
+        is_whole: With every frame of every thread; else runs of frames of libraries are folded,
+            and of a thread that is idle no more is told than that.
+    """
     source = SOURCES.get(backtrace.source, f"taken by {escape_controls(backtrace.source)}")
-    head = [f"process {backtrace.pid}, {source}"]
+    threads = sorted(backtrace.threads, key=lambda thread: thread.is_main)
+    resting = [] if is_whole else [thread for thread in threads if _is_idle(thread)]
+    blocks = [_render_thread(t, wait_text(threads, t), is_whole=is_whole, color=color)
+              for t in threads if t not in resting]  # fmt: skip
+    tasks = [_render_task(task, is_whole=is_whole, color=color) for task in backtrace.tasks]
+    is_folded = bool(resting) or any(_FOLD in block for block in (*blocks, *tasks))
+    head = [f"process {backtrace.pid}, {source}" + (f" ({_HOW_TO_UNFOLD})" if is_folded else "")]
     if backtrace.note:
         head.append(escape_controls(backtrace.note))
     if not backtrace.threads:
         head.append("no Python thread was seen")
-    threads = backtrace.threads
     head += [escape_controls(deadlock_text(circle)) for circle in deadlocks(threads)]
-    blocks = ["\n".join(head)]
-    blocks += [_render_thread(thread, wait_text(threads, thread)) for thread in threads]
-    blocks += map(_render_task, backtrace.tasks)
-    return "\n\n".join(blocks)
+    idle = ["\n".join(_heading(thread) for thread in resting)] if resting else []
+    return "\n\n".join(["\n".join(head), *idle, *tasks, *blocks])
+
+
+def _is_idle(thread: ThreadStack) -> bool:
+    """Whether it has nothing to do; the main thread is told whole in any case."""
+    return not thread.is_main and (thread.waiting or "").startswith(_IDLE)
 
 
 def render_folded(backtrace: Backtrace, *, root: Sequence[str] = ()) -> str:
@@ -81,27 +103,35 @@ def _fold(word: str) -> str:
     return escape_controls(word).replace(";", ":")
 
 
-def _render_thread(thread: ThreadStack, wait: str) -> str:
+def _heading(thread: ThreadStack) -> str:
+    """What is known of a thread beside its stack, on one line."""
     number = f" {thread.thread_id}" if thread.thread_id else ""
     facts = ", ".join(_facts(thread))
     about = f" ({facts})" if facts else ""
     doing = f": {escape_controls(thread.waiting)}" if thread.waiting else ""
-    lines = [f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}']
+    return f'Thread{number} "{escape_controls(thread.name)}"{about}{doing}'
+
+
+def _render_thread(thread: ThreadStack, wait: str, *, is_whole: bool, color: bool) -> str:
+    lines = [_heading(thread)]
     if wait and not (thread.waiting or "").startswith(_IDLE):
         lines.append(f"  waits for {escape_controls(wait)}")
-    lines += render_frames(tuple(reversed(thread.frames)))
+    frames = tuple(reversed(thread.frames))
+    lines += render_frames(frames) if is_whole else fold_frames(frames, color=color)
     if not thread.frames:
         lines.append("  no Python frame")
     return "\n".join(lines)
 
 
-def _render_task(task: TaskStack) -> str:
+def _render_task(task: TaskStack, *, is_whole: bool, color: bool) -> str:
     """What takes turns on a thread."""
     on = f" (on thread {task.thread_id})" if task.thread_id else ""
     word = {"asyncio": "Task"}.get(task.kind, escape_controls(task.kind).capitalize())
     doing = f": {escape_controls(task.waiting)}" if task.waiting else ""
     lines = [f'{word} "{escape_controls(task.name)}"{on}{doing}']
-    return "\n".join((*lines, *render_frames(tuple(reversed(task.frames)))))
+    frames = tuple(reversed(task.frames))
+    lines += render_frames(frames) if is_whole else fold_frames(frames, color=color)
+    return "\n".join(lines)
 
 
 def _facts(thread: ThreadStack) -> list[str]:
@@ -118,6 +148,52 @@ def _facts(thread: ThreadStack) -> list[str]:
     if thread.cpu_s is not None:
         facts.append(f"{age(thread.cpu_s)} of CPU")
     return facts
+
+
+def fold_frames(frames: Sequence[Frame], *, color: bool = False) -> list[str]:
+    """The frames of the user's own code, and the innermost; a line for each run of others.
+
+    A single frame between two is no run: a line would take its place.
+    """
+    lines: list[str] = []
+    runs = itertools.groupby(enumerate(frames), lambda pair: _is_library(pair[1]))
+    for is_library, pairs in runs:
+        run = [frame for _, frame in pairs]
+        has_innermost = run[-1] is frames[-1]
+        if not is_library:
+            shown = render_frames(run)
+            bold = f"{_BOLD}{{}}{_RESET}" if color else "{}"
+            lines += [bold.format(line) if line.startswith("  File") else line for line in shown]
+            continue
+        folded, kept = (run[:-1], run[-1:]) if has_innermost else (run, [])
+        if len(folded) > 1:
+            text = f"{_FOLD}{plural(len(folded), 'frame')} in {_libraries(folded)}"
+            lines.append(f"{_DIM}{text}{_RESET}" if color else text)
+        else:
+            kept = [*folded, *kept]
+        lines += render_frames(kept)
+    return lines
+
+
+def _is_library(frame: Frame) -> bool:
+    """Whether a frame is of torch or the standard library; other packages may be the user's own."""
+    return frame.kind == "python" and _library_of(frame) is not None
+
+
+def _library_of(frame: Frame) -> str | None:
+    """The library that a file is of; None for any other."""
+    _, packages, inside = frame.file.rpartition("-packages/")
+    if packages:
+        name = inside.partition("/")[0]
+        return name if name in _FOLDED else None
+    is_standard = frame.file.startswith("<frozen ") or _STANDARD.search(frame.file)
+    return _STANDARD_WORDS if is_standard else None
+
+
+def _libraries(frames: Sequence[Frame]) -> str:
+    """The packages of some frames, in their order: `torch and the standard library`."""
+    names = [escape_controls(n) for n in dict.fromkeys(map(_library_of, frames)) if n is not None]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def render_frames(frames: Sequence[Frame]) -> list[str]:

@@ -75,7 +75,7 @@ def _who(verdict: Verdict, width: int | None, most: int) -> list[str]:
     shown = verdict.causes[:most] if most else verdict.causes
     lines = [line for cause in shown for line in _cause(cause, width)]
     if len(shown) < len(verdict.causes):
-        lines.append(f"  ... and {len(verdict.causes) - len(shown)} more; `--rows 0` shows all")
+        lines.append(f"  ... and {len(verdict.causes) - len(shown)} more; `-n 0` shows all")
     if verdict.victims:
         plural = "s" if len(verdict.victims) > 1 else ""
         verb = "waited" if verdict.has_ended else "wait" if plural else "waits"

@@ -39,7 +39,9 @@ def _head(membership: Membership) -> str:
     name = f"job {membership.job}" if membership.job else membership.label
     ranks = {member.rank for member in membership.seen if member.rank is not None}
     if membership.world_size is None:
-        return escape_controls(f"{name}: {len(membership.seen)} processes seen")
+        number = len(membership.seen)
+        noun = "process" if number == 1 else "processes"
+        return escape_controls(f"{name}: {number} {noun} seen")
     return escape_controls(f"{name}: {len(ranks)} of {membership.world_size} ranks seen")
 
 

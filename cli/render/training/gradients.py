@@ -16,7 +16,7 @@ _UNCLIPPED = 3
 """Before which column the norms before clipping stand, where the script clips."""
 _HEADINGS = (
     Heading(name="step", is_number=True),
-    Heading(name="parameter"),
+    Heading(name="parameter", least=28),
     Heading(name="norm", is_number=True),
     Heading(name="max", is_number=True),
     Heading(name="NaN", is_number=True),
@@ -60,7 +60,7 @@ def render_gradients(
         width=width,
         color=color,
         more_rows=len(rows) - len(shown),
-        all_by="--rows 0",
+        all_by="-n 0",
     )
     bad = sum(1 for row in rows if row["nan_count"] or row["inf_count"])
     verdict = f"{plural(bad, 'gradient')} of {len(rows):,} with values that are not finite"

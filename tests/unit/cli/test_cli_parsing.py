@@ -164,9 +164,9 @@ def test_time_limit_must_be_positive(limit: str) -> None:
 def test_text_may_begin_with_dashes() -> None:
     """SQL that opens with a comment is no option, with options before it and after it."""
     sql = "-- slowest\nSELECT 1"
-    _, command = parse("4242", "query", "--format", "csv", sql, "--max-rows", "3")
+    _, command = parse("4242", "query", "--format", "csv", sql, "-n", "3")
     assert command.params["sql"] == sql
-    assert (command.params["given"], command.params["max_rows"]) == ("csv", 3)
+    assert (command.params["given"], command.params["limit"]) == ("csv", 3)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_run_leaves_the_script_its_arguments(
     ("given", "output", "is_terminal", "chosen"),
     [
         (None, None, True, "table"),
-        (None, None, False, "jsonl"),
+        (None, None, False, "table"),
         ("csv", None, True, "csv"),
         ("arrow", None, False, "arrow"),
         (None, "a.PARQUET", True, "parquet"),
@@ -325,7 +325,7 @@ def test_shell_completes(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["4242", "query", "SELECT", "1"], "query takes its text as one argument, and '1' is left"),
-        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing ENDPOINT eval "..."`'),
+        (["4242", "eval", "1", "+", "1"], 'put all of it in quotes, `probing 4242 eval "..."`'),
         (["list", "4242"], "list takes no further argument, but '4242' was given."),
         (["localhost", "status"], "a host needs its port, as in localhost:9741"),
         (["node1.example.com", "status"], "a host needs its port, as in node1.example.com:9741"),

@@ -157,7 +157,7 @@ def test_a_table_counts_what_it_does_not_show(capfdbinary: pytest.CaptureFixture
     lines = capfdbinary.readouterr().out.decode().splitlines()
     assert [line.strip() for line in lines[2:]] == [
         *"012345",
-        "… 6 more rows; --max-rows 0 shows all",
+        "… 6 more rows; -n 0 shows all",
     ]
 
 

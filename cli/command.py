@@ -1,0 +1,115 @@
+"""How a command shows its help: usage with the endpoint, its own options first, examples last.
+
+Rules of this file: no command is named here but in `EXAMPLES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from .examples import EXAMPLES
+
+COMMON = "Options of every command"
+_ENDPOINT = "ENDPOINT"
+
+
+class AskCommand(click.Command):
+    """A command of ours."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does it, with the endpoint where it is typed."""
+        formatter.write_usage(usage_path(ctx), " ".join(self.collect_usage_pieces(ctx)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its own options, then those that every command has."""
+        write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples."""
+        write_examples(examples_of(ctx), formatter)
+
+
+class AskGroup(click.Group):
+    """A command that has commands in it."""
+
+    command_class = AskCommand
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        settings = {"help_option_names": ["-h", "--help"]}
+        super().__init__(*args, context_settings=settings, **kwargs)  # type: ignore[arg-type]
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `AskCommand`."""
+        formatter.write_usage(usage_path(ctx), " ".join(self.collect_usage_pieces(ctx)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `AskCommand`; its commands come first."""
+        self.format_commands(ctx, formatter)
+        write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `AskCommand`."""
+        write_examples(examples_of(ctx), formatter)
+
+
+def usage_path(ctx: click.Context) -> str:
+    """The words up to the command: `probing ENDPOINT act lr`."""
+    words = _words(ctx)
+    asks = any(option.name == "target" for option in ctx.command.params)
+    who = [_ENDPOINT] if words and asks and _asks(words) else []
+    return " ".join(["probing", *who, *words])
+
+
+def examples_of(ctx: click.Context) -> Sequence[str]:
+    """How the command is used."""
+    return EXAMPLES.get(" ".join(_words(ctx)), ())
+
+
+def write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    """The examples under their heading."""
+    if examples:
+        with formatter.section("Examples"):
+            for line in examples:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def write_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """The options of a command, then those that it shares with every other."""
+    shared = _shared_names(ctx)
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for parameter in command.get_params(ctx):
+        record = None
+        if isinstance(parameter, click.Option):
+            record = parameter.get_help_record(ctx)
+        if record is not None:
+            (common if parameter.name in shared else own).append(record)
+    for name, records in (("Options", own), (COMMON, common)):
+        if records:
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+def _shared_names(ctx: click.Context) -> set[str | None]:
+    """The options of `probing` itself, which every command takes, too."""
+    root = ctx.find_root()
+    return {parameter.name for parameter in root.command.params} if root is not ctx else set()
+
+
+def _words(ctx: click.Context) -> list[str]:
+    """The names of the command and of those that it is in, without `probing`."""
+    names: list[str] = []
+    here: click.Context | None = ctx
+    while here is not None and here.parent is not None:
+        names.insert(0, here.info_name or "")
+        here = here.parent
+    return names
+
+
+def _asks(words: Sequence[str]) -> bool:
+    """Whether a command asks an endpoint."""
+    return words[:1] not in (["list"], ["file"], ["diff"], ["attach"], ["detach"], ["doctor"])

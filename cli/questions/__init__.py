@@ -1,0 +1,1 @@
+"""Saved questions: SQL with a name, asked as ``query @name``."""

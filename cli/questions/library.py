@@ -1,0 +1,255 @@
+"""The saved questions.
+
+Rules of this file: one record each; it reads recorded tables alone, so that it works in every state
+of a process and holds no training. Times are in milliseconds, and names say the unit.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from ...errors import UsageError
+from ...tables import STEP_PHASES
+from .records import SavedQuestion
+
+OWN_TIMES = """
+    WITH last AS (
+        SELECT step FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps
+    ), calls AS (
+        SELECT t.seq, t.thread_id, t.module, t.class, t.depth, t.start_ns, t.duration_ns
+        FROM python.torch_trace t
+        WHERE stage = 'forward' AND duration_ns IS NOT NULL
+          AND step BETWEEN (SELECT min(step) FROM last) AND (SELECT max(step) FROM last)
+          AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns
+            AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT))
+    ), inner_calls AS (
+        SELECT p.seq, sum(c.duration_ns) AS inner_ns
+        FROM calls c ASOF JOIN calls p
+          ON c.thread_id = p.thread_id AND c.depth = p.depth + 1 AND c.start_ns >= p.start_ns
+        GROUP BY p.seq
+    )
+    SELECT module, any_value(class) AS class, count(*) AS calls,
+      sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s
+    FROM calls LEFT JOIN inner_calls USING (seq)
+    GROUP BY module ORDER BY own_s DESC
+"""
+"""What each module's own code takes of a step, without the modules that it calls: forwards, by the
+host's clock, over the last steps that have ended."""
+
+_LAST = "(FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps)"
+
+_SUMS = " UNION ALL ".join(
+    f"SELECT '{phase.replace('_', ' ')}' AS phase, sum({phase}_s) AS s FROM last"  # noqa: S608
+    for phase in (*STEP_PHASES, "gradient_sync")
+)
+
+QUESTIONS: tuple[SavedQuestion, ...] = (
+    SavedQuestion(
+        name="slowest-modules",
+        doc="Which modules' own code takes most of a step, forwards?",
+        sql=f"""
+SELECT module, class, calls, round(own_s * 1e3, 3) AS own_ms,
+  round(100 * own_s / (SELECT avg(duration) FROM {_LAST}), 1) AS percent_of_step
+FROM ({OWN_TIMES})
+""",  # noqa: S608 - our own words are all that is put in
+        parameters={"steps": "20"},
+    ),
+    SavedQuestion(
+        name="slowest-calls",
+        doc="Which single calls took longest?",
+        sql="""
+SELECT step, module, class, stage, round(duration * 1e3, 3) AS ms FROM python.torch_trace
+WHERE stage IN ('forward', 'backward') AND duration IS NOT NULL AND depth > 0
+ORDER BY duration DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="phases",
+        doc="What is a step spent on?",
+        sql=f"""
+WITH last AS {_LAST}, sums AS ({_SUMS})
+SELECT phase, round(s / (SELECT count(*) FROM last) * 1e3, 3) AS ms,
+  round(100 * s / (SELECT sum(duration) FROM last), 2) AS percent
+FROM sums WHERE s > 0 ORDER BY s DESC
+""",  # noqa: S608 - our own words are all that is put in
+        parameters={"steps": "100"},
+    ),
+    SavedQuestion(
+        name="last-steps",
+        doc="How were the last steps?",
+        sql="""
+SELECT step, round(duration * 1e3, 1) AS ms, loss, grad_norm, lr,
+  round(tokens_per_s) AS tokens_per_s
+FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="slow-steps",
+        doc="Which steps took much longer than usual, and where?",
+        sql="""
+WITH ended AS (FROM python.steps WHERE duration IS NOT NULL),
+  usual AS (SELECT median(duration) AS s FROM ended)
+SELECT step, round(duration * 1e3, 1) AS ms, round(duration / usual.s, 1) AS times_the_median,
+  round(data_wait_s * 1e3, 1) AS data_wait_ms, round(forward_s * 1e3, 1) AS forward_ms,
+  round(backward_s * 1e3, 1) AS backward_ms, round(other_s * 1e3, 1) AS other_ms,
+  involuntary_switches, round(gc_s * 1e3, 1) AS gc_ms
+FROM ended, usual WHERE duration > $factor * usual.s ORDER BY duration DESC
+""",
+        parameters={"factor": "2"},
+    ),
+    SavedQuestion(
+        name="since-when",
+        doc="Has it become slower, since when, and in which phase?",
+        sql="""
+SELECT min(step) AS from_step, max(step) AS to_step, round(median(duration) * 1e3, 1) AS ms,
+  round(median(data_wait_s) * 1e3, 1) AS data_wait_ms,
+  round(median(forward_s) * 1e3, 1) AS forward_ms,
+  round(median(backward_s) * 1e3, 1) AS backward_ms,
+  round(median(optimizer_s) * 1e3, 1) AS optimizer_ms, round(median(other_s) * 1e3, 1) AS other_ms
+FROM (SELECT *, ntile($parts) OVER (ORDER BY step) AS part FROM python.steps
+  WHERE duration IS NOT NULL)
+GROUP BY part ORDER BY from_step
+""",
+        parameters={"parts": "10"},
+    ),
+    SavedQuestion(
+        name="loss",
+        doc="How has the loss gone?",
+        sql="""
+SELECT min(step) AS from_step, max(step) AS to_step, round(avg(loss), 5) AS mean,
+  round(min(loss), 5) AS lowest, round(max(loss), 5) AS highest,
+  count(*) FILTER (loss_finite = false) AS not_finite
+FROM (SELECT *, ntile($parts) OVER (ORDER BY step) AS part FROM python.steps WHERE loss IS NOT NULL)
+GROUP BY part ORDER BY from_step
+""",
+        parameters={"parts": "20"},
+    ),
+    SavedQuestion(
+        name="not-finite",
+        doc="In which steps was the loss or the gradient's norm NaN or infinite?",
+        sql="""
+SELECT step, loss, grad_norm, amp_scale, skipped FROM python.steps
+WHERE loss_finite = false OR NOT isfinite(grad_norm) ORDER BY step LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="gradient-norms",
+        doc="In which steps were the gradients largest?",
+        sql="""
+SELECT step, grad_norm, clipped_norm, loss,
+  round(grad_norm / (SELECT median(grad_norm) FROM python.steps), 1) AS times_the_median
+FROM python.steps WHERE grad_norm IS NOT NULL ORDER BY grad_norm DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="learning-rate",
+        doc="When did the learning rate change, and from what to what?",
+        sql="""
+SELECT step, before AS rate_before, lr AS rate_after FROM (
+  SELECT step, lr, lag(lr) OVER (ORDER BY step) AS before FROM python.steps WHERE lr IS NOT NULL)
+WHERE before IS NOT NULL AND lr <> before ORDER BY step DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="data-waits",
+        doc="Which batches were waited for longest?",
+        sql="""
+SELECT step, loader, round(duration * 1e3, 2) AS ms FROM python.batches
+WHERE duration IS NOT NULL ORDER BY duration DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="inside",
+        doc="Which calls have not returned: where is it, or where did it end?",
+        sql="""
+SELECT step, stage, module, class, depth,
+  round(((SELECT max(start_ns) FROM python.torch_trace) - start_ns) / 1e9, 3) AS s_before_the_last
+FROM python.torch_trace WHERE duration IS NULL ORDER BY thread_id, depth
+""",
+    ),
+    SavedQuestion(
+        name="throughput",
+        doc="How much was done in each minute?",
+        sql="""
+SELECT strftime(make_timestamp_ns(start_ns), '%Y-%m-%d %H:%M') AS utc_minute, count(*) AS steps,
+  sum(samples) AS samples, sum(tokens) AS tokens, round(sum(duration), 1) AS s_in_steps
+FROM python.steps WHERE duration IS NOT NULL GROUP BY utc_minute
+ORDER BY utc_minute DESC LIMIT $count
+""",
+        parameters={"count": "30"},
+    ),
+    SavedQuestion(
+        name="memory",
+        doc="How has memory grown?",
+        sql="""
+SELECT min(step) AS from_step, max(step) AS to_step,
+  round(max(resident_bytes) / 1048576, 1) AS resident_mib,
+  round(max(allocated_bytes) / 1048576, 1) AS allocated_mib,
+  round(max(peak_bytes) / 1048576, 1) AS peak_mib
+FROM (SELECT *, ntile($parts) OVER (ORDER BY seq) AS part FROM python.memory)
+GROUP BY part ORDER BY from_step
+""",
+        parameters={"parts": "20"},
+    ),
+    SavedQuestion(
+        name="evaluations",
+        doc="How long did evaluations take, and how often were they?",
+        sql="""
+SELECT step, model, calls, samples, round(duration, 3) AS s, round(data_wait_s, 3) AS data_wait_s
+FROM python.evaluations ORDER BY step DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="checkpoints",
+        doc="How long did checkpoints take, and who wrote them?",
+        sql="""
+SELECT step, caller, round(duration, 3) AS s FROM python.checkpoints
+ORDER BY start_ns DESC LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="collectives",
+        doc="Which collectives were waited for longest?",
+        sql="""
+SELECT step, op, bytes, round(wait_ns / 1e6, 3) AS waited_ms, round(duration * 1e3, 3) AS ms, caller
+FROM python.collectives ORDER BY wait_ns DESC NULLS LAST LIMIT $count
+""",
+        parameters={"count": "20"},
+    ),
+    SavedQuestion(
+        name="cost",
+        doc="What does recording cost in a step?",
+        sql="""
+SELECT count(*) AS steps_looked_at, round(median(cost_s) * 1e6, 1) AS us_per_step,
+  round(100 * median(share), 3) AS percent_of_step
+FROM (FROM probing.overhead WHERE duration IS NOT NULL ORDER BY step DESC LIMIT $steps)
+""",
+        parameters={"steps": "100"},
+    ),
+)
+"""All of them, the commonest first."""
+
+BY_NAME = {question.name: question for question in QUESTIONS}
+
+
+def find_question(name: str) -> SavedQuestion:
+    """The saved question of that name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name in BY_NAME:
+        return BY_NAME[name]
+    near = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
+    hint = f" Did you mean @{near[0]}?" if near else ""
+    raise UsageError(
+        f"there is no saved question @{name}.{hint}", help="`probing query @` lists them."
+    )

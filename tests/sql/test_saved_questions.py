@@ -1,0 +1,114 @@
+"""Every saved question against the tables of real trainings: it runs, and what it says is so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probing.cli.questions.library import QUESTIONS
+from tests.harness.targets import Target, start_training
+
+pytestmark = pytest.mark.torch
+
+FILLED = {
+    "slowest-modules", "slowest-calls", "phases", "last-steps", "since-when", "loss",
+    "gradient-norms", "learning-rate", "data-waits", "inside", "throughput", "memory",
+}  # fmt: skip
+"""Those to which the bundled training has an answer after some steps."""
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A training that stands still after some steps, so that all answers are of one record."""
+    cwd = tmp_path_factory.mktemp("asked")
+    target = start_training(home=cwd / "home", cwd=cwd)
+    target.wait_for_step(40)
+    os.kill(target.pid, signal.SIGSTOP)
+    yield target
+    target.reap()
+
+
+def said(target: Target, *words: str) -> subprocess.CompletedProcess[str]:
+    """What `query` says."""
+    return target.run(str(target.pid), "query", *words)
+
+
+def rows(target: Target, *words: str) -> list[dict[str, Any]]:
+    """The rows of an answer."""
+    done = said(target, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", [question.name for question in QUESTIONS])
+def test_it_is_answered(stopped: Target, name: str) -> None:
+    """By a process that is stopped; those that the training can fill have rows."""
+    found = rows(stopped, f"@{name}")
+    assert bool(found) or name not in FILLED
+
+
+def test_the_phases_are_the_whole_step(stopped: Target) -> None:
+    """They add up to a hundred percent of the steps."""
+    found = rows(stopped, "@phases", "-p", "steps=20")
+    assert sum(row["percent"] for row in found) == pytest.approx(100, abs=0.1)
+    assert {"forward", "backward", "optimizer"} <= {row["phase"] for row in found}
+
+
+def test_modules_take_no_more_than_the_forward_pass(stopped: Target) -> None:
+    """Own times add up to the calls of the root, so that no part is counted twice."""
+    own = sum(row["own_ms"] for row in rows(stopped, "@slowest-modules", "-p", "steps=10"))
+    sql = (
+        "SELECT avg(forward_s) * 1e3 AS ms FROM"
+        " (FROM steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT 10)"
+    )
+    whole = rows(stopped, sql)[0]["ms"]
+    assert 0.5 * whole < own <= whole * 1.001
+
+
+def test_parameters_are_in_force(stopped: Target) -> None:
+    """As many rows as are asked for, and steps above the factor that is given."""
+    assert len(rows(stopped, "@last-steps", "-p", "count=3")) == 3
+    assert all(
+        row["times_the_median"] >= 0.9 for row in rows(stopped, "@slow-steps", "-p", "factor=1")
+    )
+    steps = rows(stopped, "SELECT step FROM steps WHERE step = $step", "-p", "step=7")
+    assert steps == [{"step": 7}]
+
+
+def test_a_file_of_sql_is_a_question(stopped: Target, tmp_path: Path) -> None:
+    """By its name alone, with parameters."""
+    path = tmp_path / "mine.sql"
+    path.write_text("SELECT count(*) > $least AS ok FROM steps\n")
+    assert rows(stopped, str(path), "-p", "least=10") == [{"ok": True}]
+
+
+def test_tables_need_no_schema(stopped: Target) -> None:
+    """SHOW TABLES and DESCRIBE answer, and FROM takes the bare name of each."""
+    names = {row["name"] for row in rows(stopped, "SHOW TABLES")}
+    assert {"steps", "torch_trace", "overhead"} <= names
+    columns = {row["column_name"] for row in rows(stopped, "DESCRIBE steps")}
+    assert {"step", "loss", "duration"} <= columns
+    assert rows(stopped, "SELECT count(*) >= 40 AS ok FROM steps") == [{"ok": True}]
+    assert rows(stopped, "SELECT count(*) >= 0 AS ok FROM overhead") == [{"ok": True}]
+
+
+def test_a_pipe_gets_a_table(stopped: Target) -> None:
+    """As a terminal does, so that `| less` and a file show what was seen before."""
+    done = said(stopped, "@last-steps", "-p", "count=2")
+    assert done.stdout.split()[:2] == ["step", "ms"]
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_a_plan_is_drawn(stopped: Target) -> None:
+    """EXPLAIN shows its plan line by line, and no line break is written out."""
+    shown = said(stopped, "EXPLAIN SELECT count(*) FROM steps").stdout
+    assert "\\n" not in shown
+    assert len(shown.splitlines()) > 5
