@@ -41,9 +41,7 @@ LATER_QUERY = Question(
 LATER_EVAL = Question("then eval", ("{pid}", "eval", "6 * 7"), is_of_agent=False)
 
 BACKTRACE = Question("backtrace", ("{pid}", "backtrace"), is_of_agent=True)
-QUERY = Question(
-    "query", "--format=jsonl", ("{pid}", "query", "--format", "jsonl", _COUNT), is_of_agent=True
-)
+QUERY = Question("query", ("{pid}", "query", "--format=jsonl", _COUNT), is_of_agent=True)
 QUERY_FRAMES = Question(
     "query frames", ("{pid}", "query", "--format=jsonl", _FRAMES), is_of_agent=True
 )
