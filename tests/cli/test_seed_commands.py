@@ -107,7 +107,7 @@ def test_the_document_is_read_whole() -> None:
 NVIDIA = "nvidia-smi"
 EXPECTED = {
     "ENDPOINT backtrace": r'MainThread" \(main',
-    "SELECT func": r'^({"func":.*,"file":.*,"lineno":\d+,"depth":\d+}\n?){10}$',
+    "SELECT func": r"^func +file +lineno +depth\n─+\n(.+ \d+ +\d+\n?){10}$",
     "threading.enumerate": r"MainThread: alive=True",
     "num_workers": r"DataLoader workers: 2\nPrefetch factor: 2",
     "Waiting for barrier": r"^$",

@@ -42,10 +42,12 @@ from __future__ import annotations
 import click
 
 from ..ask.replies import show
-from ..target import asked_target, style_option, target_options
+from ..command import AskCommand
+from ..options import style_option
+from ..target import asked_target, target_options
 
 
-@click.command("weather")
+@click.command("weather", cls=AskCommand)
 @target_options
 @style_option("text", "json")
 @click.pass_context
@@ -71,7 +73,9 @@ def test_a_table_and_a_command_are_added_as_the_page_says(tmp_path: Path) -> Non
     (copy / "agent/sources/weathers.py").write_text(SOURCE)
     (copy / "cli/commands/weather.py").write_text(COMMAND)
     group = copy / "cli/group.py"
-    group.write_text(group.read_text().replace("COMMANDS = {", 'COMMANDS = {"weather": "weather",'))
+    group.write_text(
+        group.read_text().replace('"list": "list_",', '"list": "list_", "weather": "weather",')
+    )
     script = ROOT / "tests" / "programs" / "idle.py"
     argv = [sys.executable, "-m", "probing._run", str(script)]
     target = Target(argv, tmp_path / "home", tmp_path, PROBING="all", PYTHONPATH=str(copy))

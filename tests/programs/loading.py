@@ -163,9 +163,11 @@ def dies() -> None:
 
     def batches() -> Iterator[Any]:
         for number, batch in enumerate(loader(deadly, 2), 1):
-            if number * 4 >= SIZE - 4:
-                deadly.are_taken.set()
             yield batch
+            if (
+                number * 4 >= SIZE - 4
+            ):  # and stepped on: a step could hear of the death in its midst
+                deadly.are_taken.set()
 
     train(batches())
 

@@ -53,7 +53,9 @@ SECTIONS = {
     "Put the agent in": Section(
         way=COLLECTIVE, shows=("the agent is in process", "rank 0 of 2 on gloo", "all_reduce")
     ),
-    "Ask its record": Section(way=INSIDE, has_agent=True, shows=('"class":"Stuck"', '"step":1')),
+    "Ask its record": Section(
+        way=INSIDE, has_agent=True, shows=("forward  Stuck   Stuck", "NULL\n   1 ")
+    ),
     "Something keeps the interpreter lock": Section(
         way=LOCKED,
         has_agent=True,
@@ -61,10 +63,13 @@ SECTIONS = {
     ),
     "It is stopped": Section(way=STOPPED, shows=("stopped by a signal", "in stopped")),
     "It has ended": Section(
-        way=INSIDE, has_agent=True, is_dead=True, shows=("dead", "Stuck", '"last_step":2')
+        way=INSIDE, has_agent=True, is_dead=True, shows=("dead", "Stuck", "last_step\n")
     ),
     "Many ranks": Section(
-        way=INSIDE, has_agent=True, ranks=2, shows=("(main, sleeping", '"rank":1,"step":')
+        way=INSIDE,
+        has_agent=True,
+        ranks=2,
+        shows=("(main, sleeping", "rank  step  in_progress", "\n   1 "),
     ),
     "Before you kill it": Section(way=INSIDE, has_agent=True, shows=()),
 }

@@ -30,7 +30,7 @@ def takes_a_recording():
             function=call, original=call, is_direct=False,
             layout=tuple((f.column.name, f.offset, f.code) for f in layout_of(TORCH_TRACE).fields),
             ring=memoryview(bytearray(HEADER_SIZE + 64 * 64)), words=Words(4), now=Moment(),
-            known={{}}, hooked={{}}, hook=print, state_of_thread=print, sample=print,
+            known={{}}, state_of_thread=print, sample=print,
             note_failure=print, fault=print,
         )
     except RuntimeError:
