@@ -103,7 +103,7 @@ def test_recomputed_calls_are_marked(record: Record) -> None:
     ask = record("checkpointing")
     rows = ask(
         "SELECT recomputed, count(*) AS n FROM python.torch_trace"
-        " WHERE module = 'first' GROUP BY ALL ORDER BY recomputed"
+        " WHERE module = 'first' AND stage = 'forward' GROUP BY ALL ORDER BY recomputed"
     )
     assert rows == [{"recomputed": False, "n": 1}, {"recomputed": True, "n": 1}]
 

@@ -268,7 +268,7 @@ def test_formats(start: Callable[..., Stuck]) -> None:
     head, *threads = shown("text", says).split("\n\n")
     assert '"gil-holder" holds the interpreter lock in gil_sleep' in head
     assert threads[-1].splitlines()[0].endswith(f": {says}")
-    assert ", holds the GIL, " in threads[1].splitlines()[0]
+    assert ", holds the GIL, " in threads[0].splitlines()[0]
     shown("json", f'"waiting": "{says}"')
     folded = shown("folded", "gil-holder").splitlines()
     assert len(folded) == 2
