@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .accelerator import device_name
+from .accelerator import device_names
 
 
 def compiled_frames() -> int | None:
@@ -36,7 +36,7 @@ def switches() -> dict[str, str]:
         "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
         "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
         "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
-        "device": device_name,
+        "device": device_names,
         "anomaly_detection": torch.is_anomaly_enabled,
         "profiler": lambda: torch.autograd.profiler._is_profiler_enabled,
     }

@@ -13,7 +13,7 @@ from .api import device_kind as device_kind
 from .captures import is_capturing as is_capturing
 from .cuda import (
     Cuda as Cuda,
-    device_name as device_name,
+    device_names as device_names,
     free_bytes as free_bytes,
     graph_class as graph_class,
     is_in_use as is_in_use,

@@ -31,13 +31,20 @@ def is_in_use() -> bool:
     return in_use
 
 
-def device_name() -> str | None:
-    """The model of the device in use, whichever this thread uses; None where none is."""
+def device_names() -> str | None:
+    """The models of the devices that hold memory of the process; None where none does.
+
+    A thread's current device need not be the training's: no such device is asked.
+    """
     cuda = device_api()
     if not cuda.is_initialized():
         return None
-    name: str = cuda.get_device_name()
-    return name
+    devices = range(cuda.device_count())
+    try:
+        used = [index for index in devices if cuda.memory_reserved(index)]
+    except RuntimeError:  # an allocator without figures
+        used = list(devices)
+    return ", ".join(dict.fromkeys(str(cuda.get_device_name(index)) for index in used)) or None
 
 
 def out_of_memory_error() -> Any:

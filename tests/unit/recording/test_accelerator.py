@@ -16,6 +16,7 @@ from probing.agent.sources.accelerator import (  # noqa: E402
     Cuda,
     captures,
     device_kind,
+    device_names,
     graph_class,
     is_capturing,
     profiler_activity,
@@ -254,6 +255,14 @@ def test_a_thread_of_the_agent_tells_of_the_trainings_device(cuda: FakeCuda) -> 
     assert (figures.device, figures.allocated_bytes) == ("cuda:1", cuda.allocated)
     elsewhere(seam.use_device)
     assert cuda.contexts == {1}
+
+
+def test_devices_that_hold_memory_are_named(cuda: FakeCuda) -> None:
+    """Whichever device the asking thread would use; nobody else's is named."""
+    torch.ones(4, device="cuda:1")
+    assert elsewhere(device_names) == "NVIDIA H200 (fake 1)"
+    cuda.allocator = "pluggable"
+    assert elsewhere(device_names) == "NVIDIA H200 (fake 0), NVIDIA H200 (fake 1)"
 
 
 @pytest.mark.parametrize("name", ["cudaMallocAsync", "pluggable"])
