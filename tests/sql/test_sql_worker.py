@@ -228,12 +228,15 @@ def test_a_statement_is_ended_at_its_deadline(folder: ProcessFolder, sql: str) -
     async def test(worker: SqlWorker) -> None:
         await ask(worker, "SELECT 1")
         pid = idle_pid(worker)
-        started = time.monotonic()
-        with pytest.raises(QueryTimedOut, match=r"limit of 0\.7 s"):
-            await ask(worker, sql, timeout_s=0.7)
-        assert time.monotonic() - started < 3
-        assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
-        assert (idle_pid(worker) == pid) is (sql == ENDLESS)
+        for limit_s in (0.7, 3, 9):  # on a busy machine it may end before it has begun to compute
+            started = time.monotonic()
+            with pytest.raises(QueryTimedOut, match=f"limit of {limit_s} s"):
+                await ask(worker, sql, timeout_s=limit_s)
+            assert time.monotonic() - started < limit_s + DEADLINE_S
+            assert (await ask(worker, "SELECT 1 AS n")).to_pylist() == [{"n": 1}]
+            if (idle_pid(worker) == pid) is (sql == ENDLESS):
+                return
+        raise AssertionError("another worker" if sql == ENDLESS else "the same worker")
 
     with_worker(folder, test)
 
