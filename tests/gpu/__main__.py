@@ -7,6 +7,7 @@ take, and tells what they found. It needs no torch, and goes on after whatever f
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import re
@@ -59,6 +60,8 @@ def parse_options() -> argparse.Namespace:
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"no check is called {unknown[0]}; there are {', '.join(NAMES)}")
+    if importlib.util.find_spec("torch") is None:
+        parser.error(f"{sys.executable} has no torch: set PYTHON to one that has")
     return options
 
 

@@ -47,6 +47,24 @@ def test_findings_come_back_from_the_output_of_a_check() -> None:
 
 
 @pytest.mark.anypython
+def test_a_python_without_torch_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """With what to do; no check begins."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "gpu"), "--fake", "--out", str(tmp_path / "out.md")],
+        env={**os.environ, "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("has no torch: set PYTHON to one that has\n")
+    assert not (tmp_path / "out.md").exists()
+
+
+@pytest.mark.anypython
 def test_a_process_that_dies_is_a_row() -> None:
     """Whatever it had found before stays."""
     from tests.gpu.__main__ import _endings
