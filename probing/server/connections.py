@@ -146,6 +146,11 @@ class Connections:
         self._open.pop(protocol).cut()
         return True
 
+    def cut(self) -> None:
+        """Close all, and forget what was to be sent; the loop closes them in its next round."""
+        for connection in list(self._open.values()):
+            connection.cut()
+
     def close(self) -> None:
         """Close all sockets without a word; runs in a forked child, too."""
         for socket_ in (*self._arrived, *(one.socket for one in list(self._open.values()))):

@@ -54,7 +54,7 @@ _LINGER_S = 1.0
 _RETRY_S = 0.1
 _END_S = 1.0
 """How long what is served may take to end, where the serving fails."""
-_END_TRIES = 3
+_END_TRIES, _LAST_ROUNDS = 3, 3
 _REFUSAL_S = 0.1
 """How long a sender that asks too often waits to be told so: to ask on and on costs little."""
 
@@ -160,7 +160,9 @@ class Server:
             try:
                 if tasks:
                     self._loop.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
-                self._loop.run_until_complete(asyncio.sleep(0))  # what they had called soon
+                self._connections.cut()  # those that no task has closed: idle, or killed midway
+                for _ in range(_LAST_ROUNDS):  # what was called soon, and what that calls
+                    self._loop.run_until_complete(asyncio.sleep(0))
             except BaseException:  # noqa: BLE001, S112 - what ended the serving may come again
                 continue
             return
