@@ -273,6 +273,7 @@ class Handlers:
             training=self._agent.training,
             wait_s=_seconds(request, "wait_s"),
             patient=flag(request, "patient"),
+            only_random=flag(request, "only_random"),
         )
         if question.wait_s is None and question.table not in TAKES_A_WHILE:
             return self._told_rows(live_rows(question))

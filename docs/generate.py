@@ -190,9 +190,11 @@ def _contexts(parent: click.Context | None = None) -> Iterator[click.Context]:
 
 
 def _usage(context: click.Context) -> str:
-    """The usage line."""
-    words = (context.command_path, *context.command.collect_usage_pieces(context))
-    return f"```text\n{' '.join(words)}\n```"
+    """The usage line, where there are arguments."""
+    pieces = context.command.collect_usage_pieces(context)
+    if pieces == [context.command.options_metavar]:
+        return ""
+    return f"`{' '.join((context.command_path, *pieces))}`"
 
 
 def _options(context: click.Context) -> list[tuple[str, str]]:

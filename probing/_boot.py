@@ -121,9 +121,9 @@ def _unseen(code: CodeType) -> CodeType:
 
 def start() -> None:
     """The start-up hook: see the module's rules."""
-    mode = os.environ.get("PROBING", "0").strip().lower()
-    if _boot is not None or mode in ("", "0", "off") or off_switch.is_off(os.environ):
+    if _boot is not None or not off_switch.is_wanted(os.environ):
         return
+    mode = os.environ["PROBING"].strip().lower()
     command = getattr(sys, "orig_argv", [])
     if _is_helper(command):
         return

@@ -7,6 +7,7 @@ import platform
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,8 +97,29 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with sharing.turn(_run_folder(), alone=item.get_closest_marker("alone") is not None):
         _say(item.config, item.nodeid, 2 * limit_s)
         result = yield
+    _give_up_if_spoilt(item)
     _say(item.config, "", None)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note a test that ran out of time."""
+    report = yield
+    if call.excinfo is not None and "Timeout (>" in str(call.excinfo.value):
+        item.stash[_LATE] = True
+    return report
+
+
+def _give_up_if_spoilt(item: pytest.Item) -> None:
+    """Have another worker take over where two tests in a row ran out of time: so would the rest."""
+    late = item.config.stash.get(_LATE_IN_A_ROW, 0) + 1 if item.stash.get(_LATE, False) else 0
+    item.config.stash[_LATE_IN_A_ROW] = late
+    if late == _MOST_LATE and _PLACE in item.config.stash:
+        _say(item.config, f"{item.nodeid}, the second in a row that ran out of time,", 0.0)
+        time.sleep(_COLLECTION_S)  # until it is ended
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -119,6 +141,9 @@ NIGHTLY = tuple(
 )
 """How the names of tests begin that run only at night."""
 _COLLECTION_S = 600.0
+_LATE = pytest.StashKey[bool]()
+_LATE_IN_A_ROW = pytest.StashKey[int]()
+_MOST_LATE = 2
 _LEFTOVERS = pytest.StashKey[leftovers.Leftovers]()
 _PLACE = pytest.StashKey[Place]()
 _WATCH = pytest.StashKey[Watch]()

@@ -35,7 +35,8 @@ def _look(recording: Recording, question: LiveQuestion) -> LiveRows:
     """One look, by the training itself or from here."""
     from ..sources.model.checksums import ChecksumLook, take_checksums
 
-    look, training = ChecksumLook(recording, question.at_step), question.training
+    only_random, training = question.only_random, question.training
+    look = ChecksumLook(recording, question.at_step, only_random=only_random)
     training.safe_points.begin_job(look)
     try:
         note = _wait(look, question)
@@ -46,7 +47,7 @@ def _look(recording: Recording, question: LiveQuestion) -> LiveRows:
         step = training.step()
         over = None if step is None else step - 1
         with training.safe_points.way_closed(_HOLD_S):
-            found = take_checksums(recording, over, reads_devices=False)
+            found = take_checksums(recording, over, reads_devices=False, only_random=only_random)
     elif found is not None:
         note = f"the training was held for {1e3 * found.held_s:.0f} ms"
     if look.reason is not None:

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...tables import ACTIVATIONS, MOMENTS
+
 if TYPE_CHECKING:
     from ..sources.steps.recording import Recording
     from ..sources.storage.memory_look import MemoryLook, Moment
@@ -60,6 +62,8 @@ class Looks:
             last = self._last if self._recording() is recording else None
             if last is not None and time.monotonic() - last.at < _FRESH_S:
                 return last
+            if question.table == ACTIVATIONS.name:  # of one moment: the other is not looked at
+                return _look(recording, question, only_backward=True)
             self._last = seen = _look(recording, question)
             self._recording = weakref.ref(recording)
             return seen
@@ -68,22 +72,23 @@ class Looks:
 LOOKS = Looks()
 
 
-def _look(recording: Recording, question: LiveQuestion) -> Seen:
+def _look(recording: Recording, question: LiveQuestion, *, only_backward: bool = False) -> Seen:
     """One look, by the training itself or from here."""
     from ..sources.storage.memory_look import NOW, MemoryLook, look
 
     training = question.training
-    watching = MemoryLook(recording)
+    watching = MemoryLook(recording, only_backward=only_backward)
     training.safe_points.begin_job(watching)
     try:
-        note = _wait(watching, question)
+        note = _wait(watching, question, expected=1 if only_backward else len(MOMENTS))
     finally:
         watching.give_up()
         training.safe_points.end_job(watching)
     moments = tuple(watching.moments)
     if watching.reason is not None:
         note = f"not everything could be looked at: {watching.reason}"
-    if not moments and note is not None and note.startswith((_STILL, _NOT_BEGUN)):
+    is_still = note is not None and note.startswith((_STILL, _NOT_BEGUN))
+    if not moments and is_still and not only_backward:
         with training.safe_points.way_closed(_HOLD_S):
             moments = (look(recording, NOW, training.step()),)
     elif moments:
@@ -93,26 +98,20 @@ def _look(recording: Recording, question: LiveQuestion) -> Seen:
     return Seen(moments, note, time.monotonic())
 
 
-def _wait(watching: MemoryLook, question: LiveQuestion) -> str | None:
+def _wait(watching: MemoryLook, question: LiveQuestion, *, expected: int) -> str | None:
     """Wait for the end of the look; returns why it did not come."""
     why, wait_s = question.wait(watching.is_over), question.wait_s or 0.0
     if why == "gone":
         return "nobody waits any more"
-    if why == "still" and watching.moments:
+    if why == "still" and watching.has_begun:
         return f"{_STILL} since: the next backward pass was not waited for"
     if why == "still":
         what = _STILL if "optimizer" in question.training.names() else _NOT_BEGUN
         return f"{what}: shown is what there is now, with nothing of the next backward pass"
-    if why == "late" and watching.moments:
+    if why == "late" and watching.has_begun:
         return f"no backward pass began within {wait_s:g} s: its activations are not known"
     if why == "late":
         return f"no step ended within {wait_s:g} s, and while a step runs it must not be"
-    if len(watching.moments) < len(_both()) and watching.reason is None:
+    if len(watching.moments) < expected and watching.reason is None:
         return "no backward pass began in the next step: activations are those that are alive now"
     return None
-
-
-def _both() -> tuple[str, ...]:
-    from ...tables import MOMENTS
-
-    return MOMENTS

@@ -29,6 +29,7 @@ class LiveQuestion:
     Attributes:
         wait_s: How long what only the training can show may be waited for; None: not at all.
         patient: Whether to wait even while the training makes no progress.
+        only_random: Whether of checksums those of random states will do.
         at_step: The step at whose end to look, for what is looked at there; None for the next one.
         cancelled: Set when nobody waits for the answer any more.
     """
@@ -40,12 +41,13 @@ class LiveQuestion:
         training: TorchTraining | NoTraining,
         wait_s: float | None = None,
         patient: bool = False,
+        only_random: bool = False,
     ) -> None:
         self.table, at, step = table.partition("@")
         self.at_step = _step(step) if at else None
         self.training = training
         self.wait_s = wait_s
-        self.patient = patient
+        self.patient, self.only_random = patient, only_random
         self.cancelled = threading.Event()
 
     def wait(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from ...diagnosis.doctor.findings import Finding
 
 _ORDER = tuple(CERTAINTIES)
+_LOOKED = 0.8
+"""The part of the time that the looks have, where a comparison with an earlier run comes after."""
+_LEAST_OF = 0.5
+"""The looks have this part at least, however long the command took to start."""
 _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix", "source", "who")
 
 
@@ -83,9 +89,9 @@ def command(
     target = target_with(context, endpoint)
     if watch and against is not None:
         raise UsageError("--against compares once, and --watch goes on: use one of them.")
-    within_s = WHOLE_S if target.timeout_s is None else target.timeout_s
+    whole_s = WHOLE_S if target.timeout_s is None else target.timeout_s
 
-    def look(*, is_thorough: bool) -> Report:
+    def look(within_s: float, *, is_thorough: bool) -> Report:
         members = membership_of(target).members
         return examine(
             members,
@@ -100,11 +106,14 @@ def command(
             every_s=every, least=check or "likely", goes_on="all" in target.endpoints,
             is_json=style == "json", webhooks=webhooks, commands=commands,
         )  # fmt: skip
-        context.exit(int(watch_and_tell(lambda: look(is_thorough=False), wish) and bool(check)))
+        told = watch_and_tell(lambda: look(whole_s, is_thorough=False), wish)
+        context.exit(int(told and bool(check)))
     earlier = None if against is None else _member(against, target)  # before the looks take time
-    report = look(is_thorough=True)
+    end = _end(whole_s)
+    within_s = end - time.monotonic()
+    report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
     if earlier is not None and against is not None:
-        report = _compared(report, earlier, against, target)
+        report = _compared(report, earlier, against, target, end - time.monotonic())
     for note in report.notes:
         terminal.note(note)
     if style == "json":
@@ -128,18 +137,40 @@ def _member(word: str, target: Target, rank: int | None = None) -> Member:
     return find_run(word, token=target.token, timeout_s=limit_s, rank=rank)
 
 
-def _compared(report: Report, earlier: Member, against: str, target: Target) -> Report:
-    """The report with what is worse than in an earlier run."""
-    from ...diagnosis.doctor.against import with_comparison
+def _end(whole_s: float) -> float:
+    """When the command has to have looked, by the monotonic clock; its own start counts, too."""
+    from ...linux.process import age_s
+
+    spent_s = age_s(os.getpid()) or 0.0
+    return time.monotonic() + max(whole_s - spent_s, _LEAST_OF * whole_s)
+
+
+def _compared(
+    report: Report, earlier: Member, against: str, target: Target, left_s: float
+) -> Report:
+    """The report with what is worse than in an earlier run, where that is known in time."""
+    from ...cluster.job.parallel import run_at_once
+    from ...diagnosis.doctor.against import of_one_rank, with_comparison, without_comparison
     from ...diagnosis.runs.reading import compare_members
 
     word = target.endpoints[0]
-    member = _member(word, target, earlier.rank)
-    names = against, word if len(target.endpoints) == 1 and word != "all" else member.endpoint
-    compared = compare_members(
-        earlier, member, names=names, token=target.token, timeout_s=target.limit_s
-    )
-    return with_comparison(report, compared, names)
+    limit_s = max(left_s, 1.0)
+
+    def compare() -> Report:
+        member = _member(word, target, earlier.rank)
+        names = against, word if len(target.endpoints) == 1 and word != "all" else member.endpoint
+        compared = compare_members(
+            earlier, member, names=names, token=target.token, timeout_s=limit_s
+        )
+        return of_one_rank(with_comparison(report, compared, names), member, against)
+
+    done = run_at_once([compare], timeout_s=limit_s, at_once=1)[0]
+    if done is None:
+        return without_comparison(report, against, "the looks before it took too long")
+    if done.value is None:
+        assert done.error is not None
+        raise done.error
+    return done.value
 
 
 def _asked(endpoints: tuple[str, ...]) -> str:

@@ -220,7 +220,12 @@ class Process(Reached):
         return self._get(wire.Backtrace, "backtrace", "it has no stacks any more", flags=flags)
 
     def live(
-        self, table: str, *, wait_s: float | None = None, patient: bool = False
+        self,
+        table: str,
+        *,
+        wait_s: float | None = None,
+        patient: bool = False,
+        only_random: bool = False,
     ) -> wire.LiveRows:
         """The rows of a live table, as the agent computes them now.
 
@@ -228,12 +233,19 @@ class Process(Reached):
             wait_s: How long what only the next step can show may be waited for; None for not at
                 all. See the columns of python.modules.
             patient: Whether to wait as long even while the training makes no progress.
+            only_random: Of python.parameter_checksums only the states of random generators, for
+                which the training is hardly held.
         """
+        flags = {"patient": patient, "only_random": only_random}
 
         def ask_agent() -> wire.LiveRows:
             with self._transport.asking(f"the table {table} can no longer be asked") as address:
                 return live_rows(
-                    address, table, timeout_s=self._timeout_s, wait_s=wait_s, patient=patient
+                    address,
+                    table,
+                    timeout_s=self._timeout_s,
+                    wait_s=wait_s,
+                    flags=[name for name, is_set in flags.items() if is_set],
                 )
 
         folder = self._transport.folder

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -254,14 +254,14 @@ def live_rows(
     *,
     timeout_s: float,
     wait_s: float | None = None,
-    patient: bool = False,
+    flags: Sequence[str] = (),
 ) -> wire.LiveRows:
     """The rows of a live table; see `Process.live`."""
     data = ask(
         address,
         "live",
         timeout_s=timeout_s + (wait_s or 0.0),
-        flags=("patient",) if patient else (),
+        flags=tuple(flags),
         times={} if wait_s is None else {"wait_s": wait_s},
         table=table,
     )

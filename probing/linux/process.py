@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import stat
+import time
 from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
@@ -114,6 +115,15 @@ def start_time(pid: int) -> int | None:
     if fields is None or (fields[0] in _ENDED and living_thread(pid) is None):
         return None
     return int(fields[19])
+
+
+def age_s(pid: int) -> float | None:
+    """For how long the process has run; None when there is none."""
+    started = start_time(pid)
+    if started is None:
+        return None
+    began_s: float = started / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
 
 
 def living_thread(pid: int) -> int | None:

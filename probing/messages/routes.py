@@ -188,7 +188,14 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/live/{table}",
         access="read",
         answer=wire.LiveRows,
-        flags=(Flag(name="patient", doc="Wait even while the training makes no progress at all."),),
+        flags=(
+            Flag(name="patient", doc="Wait even while the training makes no progress at all."),
+            Flag(
+                name="only_random",
+                doc="Of `parameter_checksums` only the states of random generators: no parameter is"
+                " read, and the training stands still for a moment only.",
+            ),
+        ),
         times=(
             Seconds(
                 name="wait_s",

@@ -22,6 +22,12 @@ def is_off(environment: Mapping[str, str]) -> bool:
     return environment.get(VARIABLE, "").strip().lower() not in _NO
 
 
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether processes with such an environment are to have an agent from their start on."""
+    mode = environment.get("PROBING", "0").strip().lower()
+    return mode not in ("", "0", "off") and not is_off(environment)
+
+
 def why_closed(environment: Mapping[str, str], options: Container[str]) -> str | None:
     """Why no agent may be put into a process, in words; None when one may.
 

@@ -204,20 +204,48 @@ def test_two():
 """
 
 
-def test_a_clean_up_that_hangs_after_a_failure_ends(tmp_path: Path) -> None:
-    """Pytest takes a test's limit away as it fails; the rest of the run goes on."""
-    (tmp_path / "test_some.py").write_text(SUITE)
+def run_suite(tmp_path: Path, text: str) -> str:
+    """What pytest prints of such a file of tests, by one worker and with a second for each test."""
+    (tmp_path / "test_some.py").write_text(text)
     words = ["-q", "-n1", "--timeout=1", "-c", str(ROOT / "pyproject.toml"), "-ptests.conftest"]
+    places = ["-pno:randomly", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "--rootdir", str(tmp_path), str(tmp_path)],
+        [sys.executable, "-m", "pytest", *words, *places],
         cwd=ROOT, env=clean_env(tmp_path), capture_output=True, text=True,
         timeout=DEADLINE_S,
     )  # fmt: skip
-    assert "gw0 hangs in test_some.py::test_one and is ended. It was here:" in done.stdout
-    assert "slow_to_go (test_some.py:8)" in done.stdout, done.stdout
-    before, _, _ = done.stdout.partition("gw0 hangs")
+    return done.stdout
+
+
+def test_a_clean_up_that_hangs_after_a_failure_ends(tmp_path: Path) -> None:
+    """Pytest takes a test's limit away as it fails; the rest of the run goes on."""
+    out = run_suite(tmp_path, SUITE)
+    assert "gw0 hangs in test_some.py::test_one and is ended. It was here:" in out
+    assert "slow_to_go (test_some.py:8)" in out, out
+    before, _, _ = out.partition("gw0 hangs")
     assert "AssertionError: assert 'a text' == 'of a failure'" in before
-    assert "1 passed" in done.stdout.splitlines()[-1]
+    assert "1 passed" in out.splitlines()[-1]
+
+
+SPOILT = """
+import time
+import pytest
+
+@pytest.mark.parametrize("number", range(9))
+def test_one(number, tmp_path_factory):
+    spoilt = tmp_path_factory.getbasetemp().parent / "spoilt"  # by the first worker
+    if not number:
+        spoilt.write_text(tmp_path_factory.getbasetemp().name)
+    if spoilt.read_text() == tmp_path_factory.getbasetemp().name:
+        time.sleep(600)
+"""
+
+
+def test_a_worker_in_which_tests_run_out_of_time_is_replaced(tmp_path: Path) -> None:
+    """Two in a row are enough: the others run elsewhere instead of waiting one after the other."""
+    out = run_suite(tmp_path, SPOILT)
+    assert "test_one[1], the second in a row that ran out of time, and is ended" in out, out
+    assert "7 passed" in out.splitlines()[-1], out
 
 
 def test_what_another_run_uses_was_not_left_behind_by_this(tmp_path: Path) -> None:

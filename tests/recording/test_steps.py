@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
-    *("clipped", "forward", "heads", "penalty", "bare"),
+    *("clipped", "forward", "heads", "penalty", "bare", "turns"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -46,6 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     [
         *(*WITH_LOSSES, *PAIRS, "phases", "layerwise", "temperature", "second_phase"),
         *("by_forward", "marked_by_forward", "tasks", "one_behind_the_other"),
+        "ensemble",
         pytest.param("closure", marks=pytest.mark.nightly),
     ],
 )
@@ -130,6 +131,14 @@ def test_targets_are_part_of_the_step(way: str, runs: Runs) -> None:
     assert runs(way).ask("FROM python.evaluations") == []
 
 
+def test_models_called_in_turn_are_evaluated(runs: Runs) -> None:
+    """A policy that acts and a critic that values it are no part of the step behind."""
+    run = runs("turns")
+    rows = run.ask("SELECT samples FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["samples"] for row in rows] == run.ends["samples"]
+    assert [row["step"] for row in run.ask("FROM python.evaluations ORDER BY step")] == [0, 2, 4]
+
+
 def test_an_optimizer_in_a_backward_pass_ends_no_step_within_it(runs: Runs) -> None:
     """The whole pass is of one step, and so is its time."""
     run = runs("in_backward")
@@ -190,6 +199,16 @@ def test_tasks_of_asyncio_keep_their_losses_apart(runs: Runs) -> None:
         (model,) = {row["model"] for row in rows if row["loss"] == pytest.approx(wanted[0], NEAR)}
         found = [row["loss"] for row in rows if row["model"] == model]
         assert found == pytest.approx(wanted, rel=NEAR), place
+
+
+def test_models_trained_side_by_side_keep_their_losses(runs: Runs) -> None:
+    """Passes one behind the other are added up only where an optimizer uses them together."""
+    run = runs("ensemble")
+    rows = run.ask("SELECT model, loss FROM python.optimizer_steps WHERE step = 4 ORDER BY seq")
+    assert [row["model"] for row in rows] == ["first", "second", "third"]
+    assert [row["loss"] for row in rows] == pytest.approx(run.ends["last"], rel=NEAR)
+    rows = run.ask("SELECT loss FROM python.steps UNION ALL SELECT loss FROM python.micro_batches")
+    assert {row["loss"] for row in rows} == {None}
 
 
 def test_heads_are_models_of_the_step_that_trains_them(runs: Runs) -> None:

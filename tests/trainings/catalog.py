@@ -129,6 +129,11 @@ TRAININGS = (
     Training(name="hf_trainer_eval", numbered=True),
     Training(name="tensor_parallel", ranks=2),
     Training(name="pipeline", ranks=2),
+    Training(name="asyncio_models"),
+    Training(name="ppo_apart"),
+    Training(name="wgan_gp"),
+    Training(name="late_heads"),
+    Training(name="bare_tensors", rates=_NO_OPTIMIZER),
 )  # fmt: skip
 
 BY_NAME = {training.name: training for training in TRAININGS}

@@ -51,14 +51,20 @@ class Checksums(NamedTuple):
 class ChecksumLook:
     """A `StepEndJob`: takes the checksums at the end of one step.
 
+    Args:
+        only_random: Those of random states alone.
+
     Attributes:
         found: What was seen; None until then.
         is_over: Set when there is nothing more to come.
         reason: Why it failed; None if it has not.
     """
 
-    def __init__(self, recording: Recording, at_step: int | None) -> None:
+    def __init__(
+        self, recording: Recording, at_step: int | None, *, only_random: bool = False
+    ) -> None:
         self._recording, self._at_step = recording, at_step
+        self._only_random = only_random
         self.found: Checksums | None = None
         self.is_over = threading.Event()
         self.reason: str | None = None
@@ -71,7 +77,7 @@ class ChecksumLook:
         if self._at_step is not None and over < self._at_step:
             return False
         step = over if self._recording.training_thread else None
-        self.found = take_checksums(self._recording, step)
+        self.found = take_checksums(self._recording, step, only_random=self._only_random)
         self.is_over.set()
         return True
 
@@ -82,30 +88,42 @@ class ChecksumLook:
 
 
 def take_checksums(
-    recording: Recording, step: int | None, *, reads_devices: bool = True
+    recording: Recording,
+    step: int | None,
+    *,
+    reads_devices: bool = True,
+    only_random: bool = False,
 ) -> Checksums:
     """The checksums now.
 
     Args:
         reads_devices: Whether parameters on devices are read; one that hangs would not answer.
+        only_random: Those of random states alone: no parameter is read.
     """
     begun = time.perf_counter()
+    rows = [] if only_random else _parameter_rows(recording, step, reads_devices=reads_devices)
+    others = [*random_states(reads_devices=reads_devices)]
+    if not only_random:
+        others[:0] = optimizer_options(recording)
+    rows += [
+        (step, one.kind, one.owner, one.name, None, None, None, False, one.value) for one in others
+    ]
+    return Checksums(step, tuple(rows), time.perf_counter() - begun)
+
+
+def _parameter_rows(recording: Recording, step: int | None, *, reads_devices: bool) -> list[Row]:
+    """A row for each parameter and buffer."""
     torch: Any = sys.modules["torch"]
     roots = outermost(recording.roots.alive()) or found_roots()
     with torch.no_grad():
         parts = [part for root in roots for part in _parts(root)]
         marks = [_mark(part.local, reads_devices=reads_devices) for part in parts]
         texts = _fetch(torch, marks)
-    rows: list[Row] = [
+    return [
         (step, p.kind, p.root, p.name, _shape(t), name_of(t.dtype), str(t.device), p.is_shard, text)
         for p, text in zip(parts, texts, strict=True)
         for t in (p.local,)
     ]
-    others = [*optimizer_options(recording), *random_states(reads_devices=reads_devices)]
-    rows += [
-        (step, one.kind, one.owner, one.name, None, None, None, False, one.value) for one in others
-    ]
-    return Checksums(step, tuple(rows), time.perf_counter() - begun)
 
 
 class _Part(NamedTuple):

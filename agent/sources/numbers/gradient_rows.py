@@ -358,7 +358,7 @@ class GradientRows:
         """Count elements: all that were asked for, else those of norms that are not finite."""
         for (_, gradient), row in zip(pairs, values, strict=True):
             if self._armed is not None or not math.isfinite(row["norm"]):
-                row.update(elements_of(gradient, scale))
+                row.update(elements_of(gradient, scale, is_finite=math.isfinite(row["norm"])))
             if math.isinf(row["norm"]) and row["inf_count"] == row["nan_count"] == 0:  # too large
                 row["norm"] = float(gradient.double().norm()) / scale
 

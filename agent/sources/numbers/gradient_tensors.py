@@ -96,12 +96,21 @@ def has_closure(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     return kwargs.get("closure") is not None or (len(args) > 1 and args[1] is not None)
 
 
-def elements_of(gradient: Tensor, scale: float) -> dict[str, Any]:
-    """What a look at every element tells; in pieces, because each makes copies."""
+def elements_of(gradient: Tensor, scale: float, *, is_finite: bool = False) -> dict[str, Any]:
+    """What a look at every element tells; in pieces, because each makes copies.
+
+    Args:
+        is_finite: Whether the norm is, so that no element need be asked.
+    """
     torch: Any = sys.modules["torch"]
     nans = infs = zeros = 0
     largest: float | None = None
     for piece in _pieces(gradient):
+        if is_finite:
+            zeros += piece.numel() - int(torch.count_nonzero(piece))
+            here = max(map(abs, map(float, torch.aminmax(piece)))) if piece.numel() else 0.0
+            largest = here if largest is None else max(largest, here)
+            continue
         finite = torch.isfinite(piece)
         nans += int(torch.isnan(piece).sum())
         infs += int(torch.isinf(piece).sum())

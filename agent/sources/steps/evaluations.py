@@ -61,7 +61,7 @@ class Evaluations:
 
     def forget(self) -> None:
         """The training goes on, or a step has ended: nothing has been evaluated since."""
-        self._last: weakref.ref[Any] | None = None
+        self._called: dict[int, weakref.ref[Any]] = {}
         self._largest: int | None = None
         self._before: list[Wait] = []
         self._after: list[Wait] = []
@@ -73,8 +73,9 @@ class Evaluations:
 
         That of a model which is trained, in evaluation mode, is. A teacher, a target network, and
         what makes samples for another model are called once before the training goes on: only what
-        is called again and again is evaluated. In training mode what comes with more samples than
-        all before it is something else: a step's own batch behind those few that a policy acted on.
+        is called again and again, by itself or in turn with others, is evaluated. In training mode
+        what comes with more samples than all before it is something else: a step's own batch behind
+        those few that a policy acted on.
 
         Args:
             samples: How many it is given, where that is known.
@@ -84,8 +85,9 @@ class Evaluations:
             self._largest = max(samples, self._largest or 0)
         if self.is_on:
             return not is_larger
-        is_again = self._last is not None and self._last() is root and not is_larger
-        self._last = weakref.ref(root)
+        known = self._called.get(id(root))
+        is_again = known is not None and known() is root and not is_larger
+        self._called[id(root)] = weakref.ref(root)
         return is_again or (not root.training and self._is_trained(root))
 
     def call_begins(

@@ -21,15 +21,43 @@ _SAME = 0.1
 
 
 class Loss(NamedTuple):
-    """The loss of a micro-batch, and what part of the step's it is, where that is known."""
+    """The loss of a micro-batch, and what part of the step's it is, where that is known.
+
+    Attributes:
+        reached: The numbers of the optimizers that its pass made gradients for; none: not known.
+    """
 
     number: Number
     share: Number | None
+    reached: frozenset[int] = frozenset()
+
+    def is_for(self, others: frozenset[int]) -> bool:
+        """Whether one of some optimizers uses its gradients, as far as both are known."""
+        return not (self.reached and others) or not self.reached.isdisjoint(others)
+
+
+def summed(losses: list[Loss]) -> list[Loss]:
+    """Those of the passes of one micro-batch, added up where an optimizer uses them together."""
+    found: list[Loss] = []
+    for loss in losses:
+        for place, other in enumerate(found):
+            if other.is_for(loss.reached):
+                number, reached = other.number.plus(loss.number), other.reached | loss.reached
+                found[place] = Loss(number, other.share, reached)
+                break
+        else:
+            found.append(loss)
+    return found
+
+
+def are_one(losses: list[Loss]) -> bool:
+    """Whether losses are of the same thing, not of models with nothing in common."""
+    return all(losses[0].is_for(loss.reached) for loss in losses[1:])
 
 
 def _are_shares(losses: list[Loss]) -> bool | None:
     """Whether losses were divided so that they add up to the step's; None while it is unknown."""
-    shares = [1.0 if share is None else share.read() for _, share in losses]
+    shares = [1.0 if loss.share is None else loss.share.read() for loss in losses]
     parts = [share for share in shares if share is not None]
     return None if len(parts) < len(shares) else abs(math.fsum(parts) - 1.0) < _SAME
 
@@ -48,7 +76,7 @@ class MeanLoss:
         """See `Later`."""
         if not self._losses:
             return NULL_FLOAT
-        values = [number.read() for number, _ in self._losses]
+        values = [loss.number.read() for loss in self._losses]
         here = [value for value in values if value is not None]
         are_shares = _are_shares(self._losses)
         if are_shares is None or len(here) < len(values):
@@ -70,7 +98,7 @@ class OneLoss:
         """See `Later`."""
         if not self._losses:
             return NULL_FLOAT
-        number, share = self._losses[self._place]
+        number, share, _ = self._losses[self._place]
         value = number.read()
         if value is None or share is None or len(self._losses) == 1:
             return value

@@ -24,6 +24,7 @@ class OptimizerStep(NamedTuple):
         optimizers: How many it is.
         models: The number of the name of the models that it trains.
         lr: The learning rate; `NULL_FLOAT` where there is none.
+        numbers: Those of all of them, one by one.
     """
 
     who: int
@@ -32,6 +33,7 @@ class OptimizerStep(NamedTuple):
     optimizers: int
     models: int
     lr: float
+    numbers: frozenset[int] = frozenset()
 
 
 class _OptimizerPlaces(NamedTuple):
@@ -63,7 +65,7 @@ class OptimizerRows:
     def forget(self) -> None:
         """Another step begins."""
         self.count = 0
-        self._told = 0
+        self._used: set[int] = set()  # which of the losses
         self._last: list[Loss] = []
         self._norm: Number | None = None
         self._with_loss: set[int] = set()
@@ -85,12 +87,15 @@ class OptimizerRows:
 
         Args:
             place: When, and the step and the thread.
-            losses: Those of the training's step so far: what came since the optimizer before is
-                its own.
+            losses: Those of the training's step so far: its own are those that no optimizer before
+                has used, and that its parameters have gradients of.
             norm: The last norm of gradients that was taken in the training's step.
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
-        own, self._told = losses[max(self._told, dropped) :], len(losses)
+        unused = set(range(dropped, len(losses))) - self._used
+        places = sorted(n for n in unused if losses[n].is_for(step.numbers))
+        self._used.update(places)
+        own = [losses[n] for n in places]
         if own:
             self._last = own
             self._with_loss.add(step.who)

@@ -25,10 +25,12 @@ from .hand_steps import HandSteps
 from .held_end import HeldEnd
 from .members import Members
 from .open_step import Ended, Ids, OpenStep
-from .optimizer_facts import learning_rate_of, steps_of
+from .optimizer_facts import learning_rate_of
 from .optimizer_rows import OptimizerStep
 from .phases import OPTIMIZER
+from .reached import Reached
 from .recording import Recording, RootCall, ThreadState
+from .step_count import StepCount
 from .step_pattern import Place, StepPattern
 from .trainings import Trainings
 
@@ -70,6 +72,7 @@ class Progress:
         self._thread = CountedThread(recording, members)
         self.hand = HandSteps()
         self._dropped = DroppedPasses(recording)
+        self._reached = Reached(recording, members)
         self._root: weakref.ref[Any] | None = None
         self._root_ids: Ids | None = None
         self._is_inference = False
@@ -78,10 +81,7 @@ class Progress:
         self._passes = 0
         self._pending: list[_Stepped] = []
         self._is_mark_pending = False
-        self._is_uncounted = False  # whether the script has made steps before the agent came
-        self._counted_by = ""
-        self._is_late = False
-        self._inferred = 0  # steps of inference before the first of training
+        self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
 
     def root_called(self, call: RootCall, thread: ThreadState) -> bool:
@@ -129,7 +129,7 @@ class Progress:
     def root_left(self, root: Module) -> None:
         """A root module's call has ended: the end of a step of inference."""
         if self._is_inference and self._main() is root:
-            self._inferred += not self._recording.safe_points.stepping
+            self._count.inferred += not self._recording.safe_points.stepping
             self._rows.infer(self._recording.training_thread, self._named([root]))
 
     def evaluated(self) -> None:
@@ -186,11 +186,12 @@ class Progress:
         self._go_on()
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
             self._dropped.pass_begins()
+            self._reached.pass_begins()
             self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
         if self.hand.is_on and self._rows.resume():  # its call was no inference
-            self._inferred = max(0, self._inferred - 1)
+            self._count.inferred = max(0, self._count.inferred - 1)
         else:
             self._open(self._root_ids, thread)
         self._is_inference, self._has_trained = False, True
@@ -199,6 +200,7 @@ class Progress:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
         self._dropped.pass_ended()
+        self._recording.rows.reached(self._reached.pass_ended())
         self.hand.pass_ended(self._main(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
@@ -237,26 +239,21 @@ class Progress:
         self._settle(thread)
         self._held.forget()
         if not self._rows.is_open and self._rows.resume():  # its call was no inference
-            self._inferred -= 1
+            self._count.inferred -= 1
         self._end_marked(thread)
         return True
 
     def told(self) -> str | None:
         """What ends a step, in words; None before the first has ended."""
         if not self._recording.safe_points.stepping:
-            return _INFERENCE if self._inferred else None
+            return _INFERENCE if self._count.inferred else None
         if self._is_marked:
             return "a step ends where the script calls probing.step()"
         if self.hand.is_on:
             return "no optimizer of torch steps: a step ends as the gradients of a pass were used"
-        counted = "from when the agent came" if self._is_late else "from the script's start"
-        if self._counted_by:
-            counted = f"from the script's start, by the count of {self._counted_by}"
-        elif self._inferred:
-            counted = f"{counted}, {self._inferred} calls of a model before the training included"
         training = self._trainings.now
         ends = self._trainings.told() or self._members.told(training.pattern, training.learned_at)
-        return f"{ends}; steps are counted {counted}"
+        return f"{ends}; {self._count.told()}"
 
     def abandon(self) -> None:
         """Recording stops: the rows of the step in progress stay open."""
@@ -268,7 +265,7 @@ class Progress:
 
     def begin(self, *, late: bool) -> None:
         """Recording begins, perhaps in the middle of a training."""
-        self._is_uncounted = self._is_late = late
+        self._count.begin(late=late)
         self._pattern.is_late = self._pattern.is_late or late
 
     @property
@@ -345,7 +342,7 @@ class Progress:
         last = stepped[-1]
         lr = recording.held_lr.get(id(last.optimizer))
         lr = learning_rate_of(last.optimizer) if lr is None else lr
-        self._note(who, stepped, lr)
+        self._note(who, stepped, lr, frozenset(numbers))
         recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
@@ -356,23 +353,16 @@ class Progress:
         if pattern.period != period:
             self._trainings.now.learned_at = recording.step
         recording.optimizer = weakref.ref(last.optimizer)
-        if self._is_uncounted:
-            self._count_from_start(last.optimizer)
+        if self._count.is_unknown:
+            is_alone = members.is_alone()
+            recording.step = self._count.learn(last.optimizer, recording.step, is_alone=is_alone)
         ended = Ended(last.name, lr, pattern.missed)
         if not in_pass and self._held.holds(ended):
             return False
         self._end_step(ended, thread)
         return True
 
-    def _count_from_start(self, optimizer: Optimizer) -> None:
-        """The first step's end after the agent came: the optimizer may know which one it is."""
-        self._is_uncounted = False
-        count = steps_of(optimizer)
-        if count is not None and count > self._recording.step and self._members.is_alone():
-            self._recording.step = count - 1
-            self._counted_by = type(optimizer).__name__
-
-    def _note(self, who: int, stepped: list[_Stepped], lr: float) -> None:
+    def _note(self, who: int, stepped: list[_Stepped], lr: float, numbers: frozenset[int]) -> None:
         """Write the row of optimizers that have stepped together."""
         models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
         for root, ids in models:
@@ -385,6 +375,7 @@ class Progress:
             optimizers=len(stepped),
             models=self._named([root for root, _ in models]),
             lr=lr,
+            numbers=numbers,
         )
         self._recording.rows.stepped(time.perf_counter_ns(), step)
 

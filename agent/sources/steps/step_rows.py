@@ -21,7 +21,7 @@ from ..torch_types import Module
 from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, loss_of
+from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, summed
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
@@ -107,15 +107,14 @@ class _Batch:
     """The micro-batch in progress."""
 
     __slots__ = (
-        "before_ns", "elements", "loss", "samples", "share", "started_ns", "tokens", "word",
+        "before_ns", "elements", "losses", "samples", "started_ns", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
         self.word = word
         self.started_ns = started_ns
         self.before_ns = before_ns  # what the step had spent on each phase
-        self.loss: Number | None = None
-        self.share: Number | None = None
+        self.losses: list[Loss] = []
         self.samples: int | None = None
         self.tokens: int | None = None
         self.elements: int | None = None
@@ -287,7 +286,7 @@ class StepRows:
             (at.last_loss, OneLoss(losses, -1)),
             (at.loss_finite, AreFinite(losses)),
         ]
-        if self._optimizers.have_one_loss:
+        if self._optimizers.have_one_loss and are_one(losses[self._dropped :]):
             later.append((at.loss, loss_of(losses[self._dropped :])))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
@@ -395,14 +394,17 @@ class StepRows:
         batch = self._batch
         if batch is None or loss is None:
             return
-        if batch.loss is None:
-            batch.loss, batch.share = loss, share
-        else:
-            batch.loss = batch.loss.plus(loss)
+        batch.losses.append(Loss(loss, share))
+
+    def reached(self, optimizers: frozenset[int]) -> None:
+        """A backward pass has ended that made gradients for these optimizers."""
+        losses = self._batch.losses if self._batch is not None else None
+        if losses and optimizers:
+            losses[-1] = losses[-1]._replace(reached=optimizers)
 
     def switch(self, training: int) -> None:
         """Another training goes on, in the same step: the losses of each are its own."""
-        if self._batch is not None and self._batch.loss is not None:
+        if self._batch is not None and self._batch.losses:
             self.phases.end_batch()
         self._others[self._training] = (self._losses, self._dropped, self._optimizers)
         self._training = training
@@ -447,9 +449,10 @@ class StepRows:
         if batch.elements is not None:
             closing[at.elements] = batch.elements
         later: list[tuple[int, Later]] = []
-        if batch.loss is not None:
-            self._losses.append(Loss(batch.loss, batch.share))
-            later.append((at.loss, batch.loss))
+        losses = summed(batch.losses)
+        self._losses += losses
+        if len(losses) == 1:
+            later.append((at.loss, losses[0].number))
         self._late.write(self._batches, batch.word, closing, later)
 
 

@@ -47,16 +47,22 @@ class Moment(NamedTuple):
 class MemoryLook:
     """A `StepEndJob`; `recording.memory_look` from one moment to the other.
 
+    Args:
+        only_backward: Leave the first moment out, which holds the training as long as the other.
+
     Attributes:
         moments: What has been seen so far.
+        has_begun: Whether the first moment has come.
         is_over: Set when there is nothing more to come.
         reason: Why it failed; None if it has not.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, only_backward: bool = False) -> None:
+        self._only_backward = only_backward
         self._survey = surveyor_of(recording).survey().result()
         self._births = births_of(recording)
         self.moments: list[Moment] = []
+        self.has_begun = False
         self.is_over = threading.Event()
         self.reason: str | None = None
         self._recording = recording
@@ -75,8 +81,10 @@ class MemoryLook:
         self._births.begin()
         self._is_watching = True
         recording = self._recording
-        step = recording.step if recording.training_thread else None
-        self.moments.append(look(recording, NOW, step, survey=self._survey))
+        if not self._only_backward:
+            step = recording.step if recording.training_thread else None
+            self.moments.append(look(recording, NOW, step, survey=self._survey))
+        self.has_begun = True
         self._calls = SavingCalls(self._thread)
         self._hooks = Hooks(recording, self._calls)
         recording.memory_look = self
@@ -91,7 +99,7 @@ class MemoryLook:
 
     def backward_began(self, args: tuple[object, ...]) -> None:
         """A backward pass is about to begin; runs in the thread that calls it, and never raises."""
-        if threading.get_ident() == self._thread and len(self.moments) == 1:
+        if threading.get_ident() == self._thread and not self._has_seen_backward:
             self._guard.run(self._look_again, args)
             self.reason = self._guard.problem
             self._leave()
@@ -99,6 +107,10 @@ class MemoryLook:
     def give_up(self) -> None:
         """Nobody waits any more."""
         self.is_over.set()
+
+    @property
+    def _has_seen_backward(self) -> bool:
+        return any(moment.moment == BEFORE_BACKWARD for moment in self.moments)
 
     def _look_again(self, args: tuple[object, ...]) -> None:
         results = args[0] if args and isinstance(args[0], tuple | list) else ()

@@ -11,11 +11,13 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ...cluster.job.membership import names_of
 from ..runs.effects import MOST_TOLD, Effect, Kind
 from .examine import NotLooked, Report
 from .findings import Finding, Rule, Sign, finding_of
 
 if TYPE_CHECKING:
+    from ...cluster.job.members import Member
     from ..runs.comparison import RunComparison
     from ..runs.setup import Difference
     from .facts import Facts
@@ -127,6 +129,22 @@ def with_comparison(
         not_looked_at=(*report.not_looked_at, *missed),
         notes=(*report.notes, *notes),
     )
+
+
+def without_comparison(report: Report, name: str, why: str) -> Report:
+    """A report that says why it was not compared with an earlier run."""
+    missed = NotLooked(rules=tuple(f"{r.name} against {name}" for r in AGAINST_RULES), why=why)
+    return dataclasses.replace(report, not_looked_at=(*report.not_looked_at, missed))
+
+
+def of_one_rank(report: Report, member: Member, name: str) -> Report:
+    """A report that says which rank of a job was compared: a run is one process."""
+    if report.processes < 2:
+        return report
+    who = names_of([member])
+    why = f"an earlier run is one process: {who} alone was compared with its namesake"
+    missed = NotLooked(rules=(f"the other {report.processes - 1} against {name}",), why=why)
+    return dataclasses.replace(report, not_looked_at=(*report.not_looked_at, missed))
 
 
 def _sign_of(effect: Effect) -> Sign:

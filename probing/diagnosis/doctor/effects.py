@@ -13,6 +13,8 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
     """Without what another finding explains: one cause is told once."""
     if any(f.group in ABOUT_NOW and f.certainty != "possible" for f in findings):
         findings = [f for f in findings if f.group != "slow" or f.certainty != "possible"]
+    if any(f.certainty != "possible" for f in findings):
+        findings = [f for f in findings if f.rule != "crowded-processors"]
     names = {finding.rule for finding in findings}
     gone: set[str] = set()
     for cause, effects in _EXPLAINS.items():
@@ -21,6 +23,8 @@ def without_effects(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.rule not in gone]
 
 
+_OF_NO_STEP = frozenset({"loss-flat", "never-a-gradient", "own-code", "data-wait", "one-module"})
+"""What steps that fail look like."""
 _EXPLAINS: dict[str, frozenset[str]] = {
     "loss-not-finite": frozenset(
         {"loss-flat", "diverging", "exploding-gradients", "scaler-skips", "zero-gradients"}
@@ -31,10 +35,14 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "scaler-skips": frozenset({"never-steps"}),
     "no-optimizer": frozenset({"never-a-gradient"}),  # of what was replaced
     "never-steps": frozenset({"loss-flat", "not-zeroed", "never-a-gradient"}),
+    "failing-calls": _OF_NO_STEP | {"no-backward", "never-steps"},
+    "no-backward": _OF_NO_STEP,
+    "unused-batches": _OF_NO_STEP,
     "thrown-gradients": frozenset({"loss-flat", "uneven-micro-batches"}),
     "broadcast-loss": frozenset({"loss-flat"}),
     "no-update": frozenset({"loss-flat"}),
     "garbage-collector": frozenset({"own-code"}),
+    "recompiling": frozenset({"garbage-collector"}),  # what is traced are many objects
     "checkpoints": frozenset({"own-code", "straggler"}),
     "profiler-on": frozenset({"memory-grows"}),
     "throttled": frozenset({"crowded-processors"}),
@@ -42,6 +50,6 @@ _EXPLAINS: dict[str, frozenset[str]] = {
     "straggler": frozenset({"collectives"}),
     "object-collectives": frozenset({"collectives", "own-code"}),
     "synchronises": frozenset({"own-code", "host-bound"}),
-    "rate-zero": frozenset({"loss-flat"}),
+    "rate-zero": frozenset({"loss-flat", "no-update"}),
 }
 """What follows from what."""

@@ -12,16 +12,17 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...cluster.job.asking import ask_all
 from ...cluster.job.membership import names_of
+from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.gathering import Asking
 from ...errors import ProbingError
-from ..hang.diagnosis import diagnose_each
 from . import (
     data,
     device,
+    failing,
     gradients,
     learning,
     losses,
@@ -40,19 +41,19 @@ from . import (
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
 from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
-from .ranks import JOB_RULES, Job, times_of
+from .ranks import JOB_RULES, Job
+from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.asking import Outcome
     from ...cluster.job.members import Member
-    from ...cluster.ranks.times import RankTimes
-    from ..hang.evidence import Verdict
 
 RULES: tuple[Rule, ...] = tuple(
     rule
     for room in (
         stops,
+        failing,
         losses,
         learning,
         gradients,
@@ -74,12 +75,8 @@ RULES: tuple[Rule, ...] = tuple(
 """All rules about one process; those about ranks are `JOB_RULES`."""
 ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
 """Those and the rules about ranks."""
-MOST_MEMBERS = 32
-"""Of a larger job so many are looked at one by one; `hang` and `stragglers` look at all."""
 WHOLE_S = 20.0
 """How long the whole of it takes at the most, unless somebody gives it longer."""
-_QUESTION, _LIVE, _RULES = 0.4, 0.6, 0.8
-"""Parts of that: for any one question, until the last live one is begun, for all rules."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
 
@@ -110,6 +107,7 @@ class Report:
         seconds: How long the looks took.
         has_ended: Whether nothing of it runs any more.
         notes: What the reader should know.
+        processes: How many it is about.
     """
 
     findings: tuple[Finding, ...]
@@ -120,6 +118,7 @@ class Report:
     seconds: float
     has_ended: bool = False
     notes: tuple[str, ...] = ()
+    processes: int = 1
 
     @property
     def judged(self) -> frozenset[str]:
@@ -154,21 +153,14 @@ def examine(
         is_thorough: Also by rules that wait for steps of the training.
         within_s: How long it takes at the most; what was not looked at by then is told.
     """
-    timeout_s = _QUESTION * within_s
-    began, began_ns = time.monotonic(), time.time_ns()
-    groups = [
-        _Group(members, verdict)
-        for members, verdict in diagnose_each(
-            members, timeout_s=timeout_s, token=token, asked=asked
-        )
-    ]
-    for group in groups:
-        group.ask_times(timeout_s, token)
+    clock, began_ns = Clock(within_s), time.time_ns()
+    how = How(clock, token, asked, is_thorough)
+    groups = diagnosed(members, how)
     verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
     begun: list[_Judged] = []
 
     def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)], live_s=_LIVE * within_s)
+        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
         facts.leave_out_steps_since(began_ns)
         facts.prepare(sql for rule in RULES for sql in rule.asks)
         judged = _Judged(member, facts, [], {})
@@ -176,58 +168,28 @@ def examine(
         _judge(judged, is_thorough=is_thorough)
 
     chosen = [member for group in groups for member in group.chosen]
-    rules_s = _RULES * within_s
-    outcomes = ask_all(chosen, look, timeout_s=timeout_s, token=token, deadline_s=rules_s)
-    judged = [_as_it_is(one, rules_s) for one in tuple(begun)]
-    how = _How(timeout_s, token, asked, is_thorough, has_others=len(groups) > 1)
+    rules_s = clock.left_s(RULES_UNTIL)
+    outcomes = ask_all(chosen, look, timeout_s=clock.question_s, token=token, deadline_s=rules_s)
+    judged = [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)]
     findings, missed = _of_groups(groups, judged, how)
+    seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
     missed += _too_early(findings, missed, steps) if judged else ()
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: finding.order)),
         healthy=_healthy(findings, missed) if judged else (),
         not_looked_at=missed,
-        about=names_of([member for group in groups for member in group.seen]),
+        about=names_of(seen),
+        processes=len(seen),
         steps=steps,
-        seconds=time.monotonic() - began,
+        seconds=clock.passed_s(),
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
         notes=_notes(groups, outcomes),
     )
 
 
-class _Group:
-    """The processes of one job, or one process without a rank.
-
-    Attributes:
-        seen: Those that are there.
-        chosen: Those that are looked at one by one.
-    """
-
-    def __init__(self, members: Sequence[Member], verdict: Verdict) -> None:
-        self.verdict = verdict
-        self.seen = [member for member in members if member.state != "missing"]
-        self.chosen = _chosen(self.seen, verdict)
-        self.times: tuple[RankTimes, ...] = ()
-
-    def ask_times(self, timeout_s: float, token: str | None) -> None:
-        """Have the ranks tell of their last steps, before looks at them slow any down."""
-        if len(self.seen) > 1 and self.verdict.outcome == "fine":
-            asking = Asking(members=tuple(self.seen), timeout_s=timeout_s, token=token)
-            self.times = times_of(asking)
-
-
-class _How(NamedTuple):
-    """How all of them are asked."""
-
-    timeout_s: float
-    token: str | None
-    asked: str
-    is_thorough: bool
-    has_others: bool
-
-
 def _of_groups(
-    groups: Sequence[_Group], judged: Sequence[_Judged], how: _How
+    groups: Sequence[Group], judged: Sequence[_Judged], how: How
 ) -> tuple[list[Finding], tuple[NotLooked, ...]]:
     """The findings of all groups, and what was not judged in any."""
     findings: list[Finding] = []
@@ -236,14 +198,14 @@ def _of_groups(
         own = [one for one in judged if any(one.member is member for member in group.chosen)]
         found = _merged(own, how.asked, of=len(group.chosen))
         if len(group.chosen) > 1:
-            more, not_judged = _judge_job(own, group, how)
+            more, not_judged = _compared(own, group, how)
             found, missed = found + more, [*missed, not_judged]
         found = without_effects(found)
-        findings += [_with_name(one, group) for one in found] if how.has_others else found
+        findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
     return findings, _missed(missed)
 
 
-def _with_name(finding: Finding, group: _Group) -> Finding:
+def _with_name(finding: Finding, group: Group) -> Finding:
     """A finding that says whom it is about, where others are asked, too."""
     if finding.group in ABOUT_NOW:  # it does
         return finding
@@ -254,7 +216,7 @@ def _with_name(finding: Finding, group: _Group) -> Finding:
     return dataclasses.replace(finding, who=who, summary=f"{who[:1].upper()}{who[1:]}: {summary}")
 
 
-def _notes(groups: Sequence[_Group], outcomes: Sequence[Outcome[None]]) -> tuple[str, ...]:
+def _notes(groups: Sequence[Group], outcomes: Sequence[Outcome[None]]) -> tuple[str, ...]:
     """Who could not be looked at."""
     notes = tuple(
         f"{names_of([outcome.member])} could not be looked at: {outcome.error.message}"
@@ -266,13 +228,6 @@ def _notes(groups: Sequence[_Group], outcomes: Sequence[Outcome[None]]) -> tuple
             number = f"{len(group.chosen)} of {len(group.seen)}"
             notes += (f"{number} processes were looked at one by one",)
     return notes
-
-
-def _chosen(members: Sequence[Member], verdict: Verdict) -> list[Member]:
-    """Whom to look at one by one: those that the verdict names, and others in their order."""
-    named = {cause.rank for cause in verdict.causes}
-    ordered = sorted(members, key=lambda m: m.rank not in named if m.rank is not None else True)
-    return [member for member in members if member in ordered[:MOST_MEMBERS]]
 
 
 def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
@@ -289,10 +244,9 @@ def _judge(judged: _Judged, *, is_thorough: bool = True) -> None:
         judged.done.add(rule.name)
 
 
-def _as_it_is(judged: _Judged, rules_s: float) -> _Judged:
+def _as_it_is(judged: _Judged, why_late: str) -> _Judged:
     """What was judged until now: a thread may still be at it, and is not waited for."""
     done = set(judged.done)
-    why_late = f"the looks before it took longer than {rules_s:.3g} s"
     late = {rule.name: why_late for rule in RULES if rule.name not in done}
     found = [(rule, sign) for rule, sign in tuple(judged.found) if rule.name in done]
     missed = {name: why for name, why in dict(judged.missed).items() if name in done} | late
@@ -314,12 +268,28 @@ def _run(look: Callable[[], Iterable[Sign]]) -> tuple[list[Sign], str | None]:
     return found, None
 
 
+def _compared(
+    judged: Sequence[_Judged], group: Group, how: How
+) -> tuple[list[Finding], dict[str, str]]:
+    """What comes of comparing ranks, where that ends in time."""
+    limit_s = how.clock.left_s(COMPARED_UNTIL)
+    task = functools.partial(_judge_job, judged, group, how, limit_s)
+    done = run_at_once([task], timeout_s=limit_s, at_once=1)[0]
+    if done is None:
+        return [], {one.rule.name: how.clock.late(COMPARED_UNTIL) for one in JOB_RULES}
+    if done.error is not None:
+        raise done.error
+    assert done.value is not None
+    return done.value
+
+
 def _judge_job(
-    judged: Sequence[_Judged], group: _Group, how: _How
+    judged: Sequence[_Judged], group: Group, how: How, limit_s: float
 ) -> tuple[list[Finding], dict[str, str]]:
     """The rules that compare ranks."""
     ranks = {one.member.rank: one.facts for one in judged if one.member.rank is not None}
-    asking = Asking(members=tuple(group.seen), timeout_s=how.timeout_s, token=how.token)
+    question_s = min(how.clock.question_s, limit_s)
+    asking = Asking(members=tuple(group.seen), timeout_s=question_s, token=how.token)
     still = group.verdict.outcome != "fine"
     job = Job(ranks=ranks, asking=asking, stands_still=still, times=group.times)
     findings: list[Finding] = []
@@ -384,13 +354,11 @@ def _too_early(
     if steps >= LEAST_STEPS:
         return ()
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
-    rules = (rule.name for rule in RULES if rule.group not in ABOUT_NOW and rule.name not in told)
+    now = {rule.subject for rule in RULES if rule.group in ABOUT_NOW}
+    rules = (rule.name for rule in RULES if rule.subject not in now and rule.name not in told)
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
     return (NotLooked(rules=tuple(rules), why=why),)
 
 
 def _steps_of(judged: _Judged) -> int:
-    try:
-        return len(judged.facts.steps)
-    except NotLookedAt:
-        return 0
+    return judged.facts.known_steps

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ...errors import ProbingError, TimedOut, Unreachable
+from ...linux.process import environment as process_environment
 from ...linux.processors import processor_times
+from ...safety import off_switch
 from ...tables import STEP_PHASES
+from ..hang.doings import IMPORTS
 from .findings import NotLookedAt
 from .hot_lines import HotLine, lines_in
 from .series import Floats
@@ -182,6 +185,12 @@ class Facts:
         return self._once("steps", lambda: Steps(self.rows(sql)[::-1]))
 
     @property
+    def known_steps(self) -> int:
+        """How many of its steps have been read; nothing is asked for it."""
+        found = self._known.get("steps")
+        return len(found) if isinstance(found, Steps) else 0
+
+    @property
     def undisturbed(self) -> Steps:
         """The settled steps that began before the command that looks was started.
 
@@ -292,6 +301,17 @@ class Facts:
             return False
         return verdict.is_hang or verdict.outcome == "hang" or may_hang(verdict)
 
+    @functools.cached_property
+    def _agent_comes(self) -> str:
+        """That a process is importing, and has its agent after that; empty where it is not so."""
+        pid, verdict = self.member.pid, self.verdict
+        if self.folder is not None or verdict is None or pid is None:
+            return ""
+        words = next((c.what for c in verdict.causes if c.what.startswith(IMPORTS)), "")
+        if not words or not off_switch.is_wanted(process_environment(pid)):
+            return ""
+        return f"process {pid} {words}, and its agent comes with torch: look again then"
+
     @property
     def environment(self) -> dict[str, str]:
         """The values of python.environment by their names."""
@@ -336,9 +356,9 @@ class Facts:
             except NotLookedAt as error:
                 self._known[key] = error
             except ProbingError as error:
-                self._known[key] = NotLookedAt(error.message.rstrip("."))
+                self._known[key] = NotLookedAt(self._agent_comes or error.message.rstrip("."))
                 if error.exit_code in {Unreachable.exit_code, TimedOut.exit_code}:
-                    self._silent = error.message.rstrip(".")
+                    self._silent = str(self._known[key])
         found = self._known[key]
         if isinstance(found, NotLookedAt):
             raise found

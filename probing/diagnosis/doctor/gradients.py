@@ -89,7 +89,7 @@ def _dead(facts: Facts) -> Iterator[Sign]:
     dead = [
         name.partition(" ")[2] or name
         for name, own in modules.items()
-        if all(row["norm"] == 0 for row in own) and {row["step"] for row in own} == steps
+        if _is_zero(own) and {row["step"] for row in own} == steps
     ]
     if not dead or len(dead) == len(modules):
         if modules and len(dead) == len(modules):
@@ -100,14 +100,49 @@ def _dead(facts: Facts) -> Iterator[Sign]:
                 evidence=(f"in each of the steps {min(steps)} to {max(steps)}",),
             )
         return
+    is_chosen = _are_of_lists(facts, [name for name, own in modules.items() if _is_zero(own)])
+    why = (
+        "others of their list have some, so that nothing may be routed to them in these steps"
+        if is_chosen
+        else "what is behind it lets none through, as a ReLU whose inputs are all negative"
+    )
     yield Sign(
-        certainty="likely",
+        certainty="possible" if is_chosen else "likely",
         summary=f"The gradients of {listed(dead)} are exactly zero in each of {len(steps)} steps:"
-        " what is behind it lets none through, as a ReLU whose inputs are all negative",
+        f" {why}",
         evidence=(f"steps {min(steps)} to {max(steps)}; {len(modules) - len(dead)} other modules"
                   " have gradients",),
         weight=0.6,
     )  # fmt: skip
+
+
+def _is_zero(rows: Sequence[Row]) -> bool:
+    return all(row["norm"] == 0 for row in rows)
+
+
+def _are_of_lists(facts: Facts, names: Sequence[str]) -> bool:
+    """Whether each of some modules is in a ModuleList of which others are not among them: experts.
+
+    Args:
+        names: Model and module of each.
+    """
+    rows = facts.live("modules")
+    lists = {f"{r['model']} {r['module']}" for r in rows if r["class"] == "ModuleList"}
+    every = {f"{row['model']} {row['module']}" for row in rows}
+
+    def member_of(name: str) -> tuple[str, str] | None:
+        parts = name.split(".")
+        places = (n for n in range(len(parts) - 1, 0, -1) if parts[n].isdecimal())
+        found = next((n for n in places if ".".join(parts[:n]) in lists), None)
+        return None if found is None else (".".join(parts[:found]), parts[found])
+
+    dead = {member_of(name) for name in names}
+    all_members = {member for name in every if (member := member_of(name)) is not None}
+    return None not in dead and all(
+        any(of == one[0] and (of, number) not in dead for of, number in all_members)
+        for one in dead
+        if one is not None
+    )
 
 
 def _vanishing(facts: Facts) -> Iterator[Sign]:
@@ -268,7 +303,8 @@ RULES = (
         subject="gradients",
         symptom="A layer does not learn; the prediction hardly depends on the input.",
         evidence=f"`gradients` over {_SAMPLED} steps: the norm of each parameter of a module is"
-        " exactly 0 in each.",
+        " exactly 0 in each. Only possible of members of a ModuleList, others of which have"
+        " some: experts that a router may choose later.",
         certainty="likely",
         gravity=65,
         fix="Lower the rate, scale the inputs (pixels to 0..1), or use LeakyReLU or GELU.",

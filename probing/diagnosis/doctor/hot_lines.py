@@ -5,6 +5,7 @@ Rules of this file: pure functions, but for the text of a line, which is read fr
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from collections import Counter
@@ -13,6 +14,11 @@ from dataclasses import dataclass
 
 _LIBRARIES = re.compile(
     r"/probing/(?:agent|safety|ring)/|/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+|<frozen|<string>"
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LOOPS = (
+    *(ast.For, ast.AsyncFor, ast.While),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 _FRAME = re.compile(r"(?P<func>.+) \((?P<file>.+):(?P<line>\d+)\)$")
 
@@ -25,7 +31,9 @@ class HotLine:
         share: From 0 to 1.
         inner: The innermost function at most of those moments, such as ``gc.collect``.
         below: The functions of libraries that it was in, at most of those moments.
+        above: The functions of the program that it was called from, and its own, at most of them.
         source: The line itself; empty where its file is not to be had.
+        in_loop: Whether it is in a loop of its function; False where its file is not to be had.
     """
 
     func: str
@@ -33,7 +41,9 @@ class HotLine:
     share: float
     inner: str = ""
     below: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
     source: str = ""
+    in_loop: bool = False
 
 
 def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
@@ -42,6 +52,7 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
     total = sum(number for _, number in main)
     counts: Counter[tuple[str, str, str]] = Counter()
     below: dict[tuple[str, str, str], Counter[str]] = {}
+    above: dict[tuple[str, str, str], Counter[str]] = {}
     inner: dict[tuple[str, str, str], Counter[str]] = {}
     for frames, number in main:
         places = [match for frame in frames[1:] if (match := _FRAME.match(frame))]
@@ -54,6 +65,8 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
         inner.setdefault(key, Counter())[places[-1]["func"]] += number
         for name in {one["func"] for one in places[own[-1] + 1 :]}:
             below.setdefault(key, Counter())[name] += number
+        for name in {places[place]["func"] for place in own}:
+            above.setdefault(key, Counter())[name] += number
     return [
         HotLine(
             func=key[0],
@@ -61,7 +74,26 @@ def lines_in(stacks: Sequence[tuple[tuple[str, ...], int]]) -> list[HotLine]:
             share=number / total,
             inner=inner[key].most_common(1)[0][0],
             below=tuple(n for n, count in below.get(key, {}).items() if count >= number / 2),
+            above=tuple(n for n, count in above[key].items() if count >= number / 2),
             source=linecache.getline(key[1], int(key[2])).strip(),
+            in_loop=_is_in_loop(key[1], int(key[2])),
         )
         for key, number in counts.most_common()
     ]
+
+
+def _is_in_loop(file: str, line: int) -> bool:
+    """Whether a line is in a loop of the innermost function that it is in."""
+    try:
+        module = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return False
+    around = [node for node in ast.walk(module) if _holds(node, line)]
+    functions = [node for node in around if isinstance(node, _FUNCTIONS)]
+    first = max((node.lineno for node in functions), default=0)
+    return any(isinstance(node, _LOOPS) and node.lineno >= first for node in around)
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    begin, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return begin is not None and end is not None and begin <= line <= end

@@ -20,7 +20,8 @@ from .findings import NotLookedAt, Rule, Sign
 from .speed import processor_share
 
 _LOOK_S = 1.0
-_BUSY = 0.75
+_ROBBED = 1 / 3
+"""Steps take three times as long as they would: less comes and goes on a machine that is shared."""
 _ELSEWHERE = "only a command on its own machine can look at that"
 _THROTTLED = 0.25
 _THROTTLED_EVER = 0.1
@@ -38,7 +39,7 @@ def _crowded(facts: Facts) -> Iterator[Sign]:
         raise NotLookedAt(f"only {len(now)} steps were made before the command was started")
     share = processor_share(now)
     per_s = float(now.column("involuntary_switches", missing=0.0).sum()) / now.total_s
-    if share >= _BUSY or per_s < 20:  # a scheduler's slice is 3 to 50 ms
+    if share >= _ROBBED or per_s < 20:  # a scheduler's slice is 3 to 50 ms
         return
     who = _others(facts)
     most = f": process {who[0].pid} ({who[0].command}) most" if who else ""
@@ -185,10 +186,11 @@ RULES = (
         subject="processors",
         symptom="All of a step takes longer than on an idle machine.",
         evidence="`cpu_s` and `involuntary_switches` of python.steps: the training thread has a"
-        " processor for less than three quarters of what it does not wait, and is preempted. Who"
-        " uses them is what the kernel counts from then on until it is judged.",
+        " processor for less than a third of what it does not wait, and is preempted. Who uses"
+        " them is what the kernel counts from then on until it is judged. Not told beside what is"
+        " likely or certain: a busy machine is no cause of that.",
         certainty="possible",
-        gravity=34,
+        gravity=20,
         fix="Give the training processors of its own: taskset, cpuset, --cpus-per-task.",
         next='probing ENDPOINT query "SELECT step, duration, cpu_s, process_cpu_s,'
         ' involuntary_switches FROM python.steps ORDER BY step DESC LIMIT 20"',

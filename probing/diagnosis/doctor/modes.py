@@ -11,7 +11,6 @@ from .facts import Facts
 from .findings import NotLookedAt, Rule, Sign
 from .gradients import LONGEST_STEP_S, Row, listed
 
-_MOST_NUMBERS = 20_000_000
 _CALLED = (
     "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
     " FROM python.torch_trace t WHERE depth = 0 AND stage = 'forward' AND NOT EXISTS (FROM"
@@ -29,8 +28,6 @@ _WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
 def _reseeded(facts: Facts) -> Iterator[Sign]:
     """The random generator is in the same state after each step, though dropout draws from it."""
     now = facts.now()
-    rows = facts.live("parameters")
-    numbers = sum(row["numel"] or 0 for row in rows)
     trained = _trained(facts)
     drawing = sorted(
         {
@@ -41,12 +38,13 @@ def _reseeded(facts: Facts) -> Iterator[Sign]:
     )
     if not drawing:
         return
-    if numbers > _MOST_NUMBERS or now.median_s > LONGEST_STEP_S:
-        raise NotLookedAt("the model is too large to be looked at twice beside the training")
+    if now.median_s > LONGEST_STEP_S:
+        raise NotLookedAt(f"a step takes {now.median_s:.1f} s, and the ends of two are needed")
     limit_s = max(3.0, 4 * now.median_s)
 
     def look() -> tuple[int | None, dict[str, str]]:
-        made = facts.process.live("parameter_checksums", wait_s=limit_s).dicts()
+        seen = facts.process.live("parameter_checksums", wait_s=limit_s, only_random=True)
+        made = seen.dicts()
         states = {r["parameter"]: r["checksum"] for r in made if r["kind"] == "random"}
         return next((r["step"] for r in made), None), states
 
@@ -169,8 +167,8 @@ RULES = (
         group="numbers",
         subject="random numbers",
         symptom="Dropout and noise are the same in all steps; the model learns one mask.",
-        evidence="Checksums of torch's random state at the ends of two steps, of models of up to 20"
-        " million numbers with dropout in training mode.",
+        evidence="Checksums of torch's random state at the ends of two steps, of models with"
+        " dropout in training mode. No parameter is read for it.",
         certainty="likely",
         gravity=57,
         fix="Seed once before the loop: torch.manual_seed(...) is not to be called in a step.",

@@ -7,6 +7,7 @@ count of changes tell of all steps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from .findings import NotLookedAt, Rule, Sign
 from .gradients import Row, listed
 
 _MANY_STEPS = 40
+_LISTED = re.compile(r"\.\d+\b")
+_CALLED = "SELECT DISTINCT model, module FROM python.torch_trace WHERE stage = 'forward'"
 _NEVER = 8
 """Parameters are changed in place so many times while they are made."""
 
@@ -103,6 +106,11 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
     found = [row for row in found if not row["has_gradient"]]
     if not found:
         return
+    idle = _uncalled(facts, found)
+    if len(idle) == len(found):
+        yield _of_experts(found)
+        return
+    found = [row for row in found if row not in idle]
     yield Sign(
         certainty="likely",
         summary=f"{len(found)} parameters are in an optimizer and have never had a gradient, so"
@@ -114,6 +122,33 @@ def _never_trained(facts: Facts) -> Iterator[Sign]:
             else "they were never changed, and the others were",
         ),
         weight=0.7,
+    )
+
+
+def _uncalled(facts: Facts, found: Sequence[Row]) -> list[Row]:
+    """Those of a module that is never called, though another of its list is: an expert's."""
+    called = {(row["model"], row["module"]) for row in facts.rows(_CALLED)}
+    in_lists = {(model, _LISTED.sub(".*", module)) for model, module in called}
+    return [
+        row
+        for row in found
+        if (of := (row["model"], row["parameter"].rpartition(".")[0])) not in called
+        and (of[0], _LISTED.sub(".*", of[1])) in in_lists
+    ]
+
+
+def _of_experts(found: Sequence[Row]) -> Sign:
+    modules = sorted({row["parameter"].rpartition(".")[0] for row in found})
+    return Sign(
+        certainty="possible",
+        summary=f"{len(found)} parameters are in an optimizer and have never had a gradient:"
+        f" {_names(found)}; their modules were not called, and others of their list were",
+        evidence=(
+            f"no call of {listed(modules)} is on record: where a router chooses, nothing may have"
+            " been routed to it yet",
+        ),
+        weight=0.3,
+        fix="Nothing, if they come to be chosen; else balance the router's load, or call them.",
     )
 
 
@@ -187,12 +222,15 @@ RULES = (
         subject="parameters",
         symptom="A part of the model does not learn, though it is to be trained.",
         evidence=f"python.parameters after {_MANY_STEPS} steps: torch counts no change of them, and"
-        " many of the others; an optimizer that keeps state keeps none for them.",
+        " many of the others; an optimizer that keeps state keeps none for them. Only possible of"
+        " modules that were never called while others of their list were, as experts are that"
+        " nothing is routed to.",
         certainty="likely",
         gravity=68,
         fix="Look for a detach(), a no_grad, an argmax or a call of .item() or .numpy() between"
         " them and the loss; freeze what is not to be trained.",
         next=_PARAMETERS,
+        asks=(_CALLED,),
         look=_never_trained,
     ),
     Rule(

@@ -14,10 +14,12 @@ import numpy as np
 from ...units import duration
 from .facts import WINDOW, Facts, percent
 from .findings import Rule, Sign
+from .hot_lines import HotLine
 from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
 
 _LARGE = 0.25
 _HEAVY = 0.6
+_LOOPED = 0.1
 _SLEEPS = re.compile(r"\bsleep$")
 _SMALL_BYTES = 1 << 16
 _MANY_CALLS = 30
@@ -208,11 +210,14 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
     if found is None or not whole:
         return
     share = found["total"] / whole
-    lines = [line for line in hot_lines_of(facts) if line.share >= 0.2][:2]
+    lines = [line for line in facts.hot_lines() if _loops_in(line, found["class"])][:2]
+    if sum(line.share for line in lines) < _LOOPED:
+        return  # it computes: what one large operation takes is no fault
     yield Sign(
         certainty="possible",
-        summary=f"One module, {found['module']} ({found['class']}), takes {percent(share)} of the"
-        f" forward passes, which are {percent(shares['forward'])} of the time",
+        summary=f"One module, {found['module']} ({found['class']}), loops in Python at"
+        f" {lines[0].place}: it takes {percent(share)} of the forward passes, which are"
+        f" {percent(shares['forward'])} of the time",
         evidence=(
             f"{duration(found['total'] / len(now))} of a step, {found['calls'] / len(now):.1f}"
             " calls",
@@ -220,6 +225,13 @@ def _one_module(facts: Facts) -> Iterator[Sign]:
         ),
         weight=share * shares["forward"],
     )
+
+
+def _loops_in(line: HotLine, class_name: str) -> bool:
+    """Whether a line is in a loop of the program that a module of that class has called."""
+    forwards = {f"{class_name}.forward", "forward"}  # the latter on Python 3.10
+    is_own = bool(forwards & set(line.above)) or line.func.startswith(f"{class_name}.")
+    return is_own and line.in_loop
 
 
 def _heaviest(rows: list[dict[str, Any]], whole: float) -> dict[str, Any] | None:
@@ -354,10 +366,11 @@ RULES = (
         subject="speed",
         symptom="One part of the model holds up all others.",
         evidence="python.torch_trace: the own code of one of several modules takes three fifths of"
-        " all forward passes.",
+        f" all forward passes; and {percent(_LOOPED)} of the samples are in a loop of the program"
+        " within it. A layer that only computes may be the largest: that is no fault.",
         certainty="possible",
-        gravity=30,
-        fix="Look whether it loops in Python where one operation on a whole tensor would do.",
+        gravity=32,
+        fix="Let one operation on a whole tensor do what the loop does.",
         next="probing ENDPOINT profile --steps 1",
         look=_one_module,
         cost_s=2.0,

@@ -7,13 +7,14 @@ from one that takes longer without that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from ...tables import STEP_PHASES
 from ...units import duration
-from ..leaks.series import Point, classify
+from ..leaks.series import Point, Trend, classify
 from ..phase_words import PHASE_WORDS
 from .facts import WINDOW, Facts, Steps, percent
 from .findings import NotLookedAt, Rule, Sign
@@ -43,7 +44,8 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     before, after = Steps(steps.rows[max(0, place - WINDOW) : place]), Steps(steps.rows[place:])
     phase, share = _most_grown(before, after)
     explained, words = _by_batch(before, after)
-    crowd = _crowd_words(before, after) or facts.crowd
+    is_own = _computes_more(before, after) >= _SURELY_SLOWER
+    crowd = "" if is_own else _crowd_words(before, after) or facts.crowd
     where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
     yield Sign(
         certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
@@ -66,16 +68,27 @@ def _slower_since(facts: Facts) -> Iterator[Sign]:
     )
 
 
+def _computes_more(before: Steps, after: Steps) -> float:
+    """How many times the processor time of the training thread in a step is what it was.
+
+    Others on its processors make a step longer, and leave that as it was.
+    """
+    old, new = (part.column("cpu_s") for part in (before, after))
+    if np.isnan(old).all() or np.isnan(new).all() or not np.nanmedian(old):
+        return 1.0
+    return float(np.nanmedian(new) / np.nanmedian(old))
+
+
 def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     """Each step takes longer than the one before."""
     steps = facts.steps.settled()
-    found = classify([Point(r["step"], r["duration"]) for r in steps.rows])
+    found, measure = _trend(steps, is_crowded=bool(facts.crowd))
     if not found.grows or found.first_step is None:
         return
     since = [row for row in steps.rows if row["step"] >= found.first_step]
     quarter = max(2, len(since) // 4)
     early, late = Steps(since[:quarter]), Steps(since[-quarter:])
-    growth = late.median_s / early.median_s - 1
+    growth = _median(late, measure) / _median(early, measure) - 1
     if growth < _LEAST_GROWTH or (found.r2 or 0) < MOST:
         return
     phase, share = _most_grown(early, late)
@@ -83,11 +96,13 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
     yield Sign(
         certainty="possible" if explained else "likely",
         summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
-        f" {found.first_step}, now {duration(late.median_s)}, most of it in {PHASE_WORDS[phase]}",
+        f" {found.first_step}, now {duration(_median(late, measure))}, most of it in"
+        f" {PHASE_WORDS[phase]}",
         since_step=found.first_step,
         evidence=(
-            f"{duration(early.median_s)} in the first quarter, {duration(late.median_s)} in the"
-            " last",
+            ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
+            + f"{duration(_median(early, measure))} in the first quarter,"
+            f" {duration(_median(late, measure))} in the last",
             f"{percent(share)} of the growth is in {phase}_s",
             *((words,) if words else ()),
             *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
@@ -95,6 +110,24 @@ def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
         weight=min(1.0, growth / (1 + growth)),
         fix=_growth_fix(phase, explained=explained),
     )
+
+
+def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, str]:
+    """Whether steps get longer, and the column that tells.
+
+    Others on the machine make steps longer by chance: what the thread computes in them is its own.
+    """
+    found = classify([Point(row["step"], row["duration"]) for row in steps.rows])
+    if not is_crowded or (found.grows and (found.r2 or 0) >= MOST):
+        return found, "duration"
+    known = [row for row in steps.rows if row["cpu_s"] is not None]
+    return classify([Point(row["step"], row["cpu_s"]) for row in known]), "cpu_s"
+
+
+def _median(steps: Steps, name: str) -> float:
+    """The median of a column; NaN where none is known."""
+    known = steps.column(name)
+    return float(np.nanmedian(known)) if not np.isnan(known).all() else math.nan
 
 
 def _growth_fix(phase: str, *, explained: bool) -> str:
@@ -202,7 +235,8 @@ RULES = (
         symptom="The same training makes fewer steps an hour than it did.",
         evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
         " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
-        " much, or where other programs use the processors.",
+        " much, or where other programs use the processors and the training thread does not itself"
+        " compute for 1.5 times as long.",
         certainty="likely",
         gravity=42,
         fix="Look at what began then: another process, a longer batch, a thread, an action.",
@@ -215,7 +249,8 @@ RULES = (
         subject="speed",
         symptom="An epoch takes longer than the one before, and the next one longer again.",
         evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
-        " Kendall), by 30 % or more; only possible where the batches grow as much.",
+        " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
+        " the machine, `cpu_s`.",
         certainty="likely",
         gravity=46,
         fix="Find what grows: a list that is gone through in each step, a graph that is kept.",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _SURE: dict[str, Certainty] = {"high": "certain", "medium": "likely", "low": "possible"}
 
 
-_WAITS = re.compile(r"\bwait(?:s|ing) |holds the interpreter lock")
+_WAITS = re.compile(r"\bwait(?:s|ing) |holds the interpreter lock \((?!running)")
+"""Who runs Python code and so holds that lock need not wait for anything."""
 
 
 def _sureness(confidence: str) -> Certainty:
@@ -27,12 +28,28 @@ def _sureness(confidence: str) -> Certainty:
 
 def _hangs(facts: Facts) -> Iterator[Sign]:
     """The job hangs."""
-    yield from _told(facts, "hang")
+    told = list(_told(facts, "hang"))
+    yield from told
+    if not told:
+        _need_progress(facts)
 
 
 def _slow(facts: Facts) -> Iterator[Sign]:
     """It stands still, and those that are waited for get on."""
     yield from _told(facts, "slow")
+
+
+def _need_progress(facts: Facts) -> None:
+    """Make sure that steps tell whether it gets on: of what makes none, nothing is known.
+
+    Raises:
+        NotLookedAt: None has ended.
+    """
+    verdict = facts.verdict
+    if verdict is None or verdict.has_ended or len(facts.steps):
+        return
+    does = next((f": it {cause.what}" for cause in verdict.causes), "")
+    raise NotLookedAt(f"no step has ended that would tell whether it gets on{does}")
 
 
 def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
@@ -184,7 +201,7 @@ RULES = (
         subject="progress",
         symptom="It was attached to, and has made no step since.",
         evidence="The verdict of `hang` where no step is on record: it waits for something, or"
-        " holds the interpreter lock.",
+        " holds the interpreter lock in code that is no Python's.",
         certainty="possible",
         gravity=91,
         fix="Look again in some seconds: the same place is a hang.",

@@ -23,7 +23,8 @@ _DIVIDED = (
     " WHERE m.step BETWEEN {first} AND {last} AND m.loss <> 0"
 )
 _EACH = 0.9
-_SUBNORMAL, _MANY_SUBNORMAL = 0.01, 0.05
+_SUBNORMAL = 0.05
+"""Fewer come about in any state of Adam, which squares small gradients, and cost nothing."""
 _SLOWER = 1.3
 _KINDS = {
     "state_subnormal_share": ("what the optimizer keeps", ("optimizer_s",)),
@@ -156,7 +157,7 @@ def _denormals(facts: Facts) -> Iterator[Sign]:
     slower = _slower(steps, phases)
     worst = max(rows, key=lambda row: (row[name] or 0.0) * row["numel"])
     change = last_change(steps.column("duration"), least_ratio=_SLOWER)
-    is_slower = slower > _SLOWER and share >= _MANY_SUBNORMAL
+    is_slower = slower > _SLOWER
     yield Sign(
         certainty="likely" if is_slower else "possible",
         summary=f"{percent(share)} of {what} are denormal numbers, below the smallest normal one,"
@@ -233,8 +234,8 @@ RULES = (
         subject="numbers",
         symptom="Steps become slower on a CPU as numbers become smaller.",
         evidence="`subnormal_share`, `weight_subnormal_share` and `state_subnormal_share` of"
-        f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them; likely from"
-        f" {percent(_MANY_SUBNORMAL)} where the phases that compute with them have become slower.",
+        f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them; likely where the"
+        " phases that compute with them have become slower.",
         certainty="likely",
         gravity=50,
         fix="torch.set_flush_denormal(True) at the start, in each thread that computes; or find"

@@ -8,6 +8,7 @@ processes without a rank one by one.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,8 @@ T = TypeVar("T")
 LOOK_S = 1.0
 """How far apart the two looks at a rank's record are, at least."""
 _STACKS_S = 12.0
+_PART, _LEAST_S = 0.5, 0.2
+"""What part of the time that is left one of several questions may take, and how long at least."""
 _JOB = "job:"
 """Who names a job may have others beside it."""
 _STATES: dict[str, State] = {"missing": "missing", "dead": "dead"}
@@ -68,21 +71,30 @@ def diagnose(
 
 
 def diagnose_each(
-    members: Sequence[Member], *, timeout_s: float, token: str | None, asked: str
+    members: Sequence[Member],
+    *,
+    timeout_s: float,
+    token: str | None,
+    asked: str,
+    whole_s: float = math.inf,
 ) -> tuple[tuple[tuple[Member, ...], Verdict], ...]:
     """As `diagnose`, with the members that each verdict is about.
+
+    Args:
+        whole_s: How long all of it may take, whatever a question may.
 
     Raises:
         NotPython: None of them runs Python.
     """
-    outcomes = _look_at(members, timeout_s=timeout_s, token=token)
+    clock = _Clock(timeout_s, whole_s)
+    outcomes = _look_at(members, clock, token=token)
     left = {o.member.endpoint: alone for o in outcomes if (alone := _without_agent(o))}
     if left:  # its agent has left it meanwhile: what is seen from outside is what there is
-        seen = iter(_look_at(list(left.values()), timeout_s=timeout_s, token=token))
+        seen = iter(_look_at(list(left.values()), clock, token=token))
         outcomes = [next(seen) if o.member.endpoint in left else o for o in outcomes]
 
     def flights(asked: Sequence[Member]) -> dict[str, tuple[Call, ...]]:
-        return _values(ask_all(asked, flight_of, timeout_s=timeout_s, token=token))
+        return _values(ask_all(asked, flight_of, timeout_s=clock.limit_s(), token=token))
 
     groups = _by_job(outcomes)
     has_others = len(groups) > 1 or _JOB in asked
@@ -95,8 +107,24 @@ def diagnose_each(
     )
 
 
+class _Clock:
+    """How long the next question may take, of those that are to end together."""
+
+    def __init__(self, timeout_s: float, whole_s: float) -> None:
+        self._timeout_s, self._end = timeout_s, time.monotonic() + whole_s
+
+    def limit_s(self, most_s: float = math.inf, *, part: float = 1.0) -> float:
+        """The limit of a question.
+
+        Args:
+            part: How much of what is left it may take at most; others come after it.
+        """
+        left_s = max(_LEAST_S, part * (self._end - time.monotonic()))
+        return min(self._timeout_s, most_s, left_s)
+
+
 def _look_at(
-    members: Sequence[Member], *, timeout_s: float, token: str | None
+    members: Sequence[Member], clock: _Clock, *, token: str | None
 ) -> Sequence[Outcome[RankEvidence]]:
     """Look at all members twice, about a second apart.
 
@@ -104,9 +132,9 @@ def _look_at(
         NotPython: None of them runs Python.
     """
     began = time.monotonic()
-    first = ask_all(members, newest_of, timeout_s=timeout_s, token=token)
+    first = ask_all(members, newest_of, timeout_s=clock.limit_s(part=_PART), token=token)
     before: dict[str, Newest] = _values(first)
-    limit_s = min(_STACKS_S, timeout_s)
+    limit_s = clock.limit_s(_STACKS_S, part=_PART)
     stacks: dict[str, Stacks] = _values(ask_all(members, stacks_of, timeout_s=limit_s, token=token))
     _refuse_others(members, stacks)
     time.sleep(max(0.0, LOOK_S - (time.monotonic() - began)))
@@ -115,6 +143,7 @@ def _look_at(
     def second(process: Process, member: Member) -> Backtrace | None:
         return stack_again(process, locals=is_joining(stacks[member.endpoint]))
 
+    limit_s = clock.limit_s(_STACKS_S, part=_PART)
     again: dict[str, Backtrace] = _values(ask_all(busy, second, timeout_s=limit_s, token=token))
 
     waiting = [m for m in busy if _is_here(m) and _awaits_others(stacks[m.endpoint])]
@@ -123,6 +152,7 @@ def _look_at(
         trace = stacks[member.endpoint].trace
         return others_of(trace) if trace is not None else Others()
 
+    limit_s = clock.limit_s(_STACKS_S, part=_PART)
     others: dict[str, Others] = _values(ask_all(waiting, beside, timeout_s=limit_s, token=token))
 
     def look(process: Process, member: Member) -> RankEvidence:
@@ -136,7 +166,7 @@ def _look_at(
             others=others.get(key),
         )
 
-    return ask_all(members, look, timeout_s=timeout_s, token=token)
+    return ask_all(members, look, timeout_s=clock.limit_s(), token=token)
 
 
 def _is_here(member: Member) -> bool:

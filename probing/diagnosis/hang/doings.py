@@ -7,6 +7,7 @@ enough; which lines are a DataLoader, a checkpoint or the end of a process is de
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -28,6 +29,9 @@ from .evidence import Doing, DoingKind
 
 _STACK = 4
 _MOST_TASKS = 3
+IMPORTS = "is importing "
+"""How the words begin about a thread that imports what others have written."""
+_IMPORT = re.compile(r"<frozen importlib")
 _ENDED = "ended"
 _NAMED = "the "
 """What stands in the words for something that the code has a name for."""
@@ -91,6 +95,7 @@ def doing_of(trace: Backtrace, thread_id: int | None = None) -> Doing | None:
     holder = _kind(holders[-1].waiting or "", holders[-1].frames) if holders else None
     told = (
         _lock_words(trace, thread, holders)
+        or _import_words(thread)
         or _holder(trace, thread)
         or _at_exit(trace, thread, kind)
         or _phrase(kind, words) + _unknown_owner(thread) + _tasks_words(trace, thread)
@@ -269,6 +274,26 @@ def _holder(trace: Backtrace, thread: ThreadStack) -> str | None:
     if thread.waiting == WAITS_FOR_GIL and trace.note:
         return f"waits for the interpreter lock: {trace.note}"
     return None
+
+
+def _import_words(thread: ThreadStack) -> str | None:
+    """Words about an import that the job's own code has begun, and what the thread does in it.
+
+    Not where code of the job's own runs in it: such a module may be the training itself.
+    """
+    inner = list(itertools.takewhile(_is_of_library, thread.frames))
+    at = len(thread.frames) - len(inner)
+    imports = [frame for frame in inner if frame.kind == "python"]
+    if not at or not imports or not _IMPORT.match(imports[-1].file):
+        return None
+    bodies = (library_path(f.file) or "" for f in reversed(imports) if f.func == "<module>")
+    name = next((p.partition("/")[0].removesuffix(".py") for p in bodies if p), "a module")
+    waiting = thread.waiting or "running"
+    return f"{IMPORTS}{name}" + ("" if waiting.startswith("running") else f" ({waiting})")
+
+
+def _is_of_library(frame: Frame) -> bool:
+    return frame.kind != "python" or library_path(frame.file) is not None
 
 
 def _frame(frame: Frame) -> str:

@@ -269,6 +269,24 @@ def policy() -> dict[str, Any]:
     return {"steps": 5, "losses": losses}
 
 
+def turns() -> dict[str, Any]:
+    """A policy acts and its values are asked for, in turn, before the steps on what came of it."""
+    actor, critic = net(4), net()
+    optimizer = torch.optim.SGD([*actor.parameters(), *critic.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(3):
+        with torch.no_grad():
+            for _ in range(6):
+                actor(X[:1]), critic(X[:1])
+        for _ in range(2):
+            loss = actor(X).square().mean() + (critic(X) - Y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "samples": [8] * 6}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -448,6 +466,23 @@ def tasks() -> dict[str, Any]:
     return {"steps": 20, "per_step": 1, "settled": 0, "first": of_first, "second": of_second}
 
 
+def ensemble() -> dict[str, Any]:
+    """Three models with an optimizer each: all are called, then all passes, then all steps."""
+    first, second, third = net(), net(), net()
+    models = (first, second, third)
+    optimizers = [sgd(model) for model in models]
+    last: list[float] = []
+    for _ in range(5):
+        losses = [(model(X) - Y).square().mean() for model in models]
+        for loss in losses:
+            loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        last = [loss.item() for loss in losses]
+    return {"steps": 5, "per_step": 3, "settled": 0, "last": last}
+
+
 def one_behind_the_other() -> dict[str, Any]:
     """A critic that is not called before the actor's first step, nor in any other of its steps."""
     actor, critic = net(4), net()
@@ -531,6 +566,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "wrapped": wrapped,
     "attacked": attacked,
     "policy": policy,
+    "turns": turns,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),
@@ -539,6 +575,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "clipped": clipped,
     "forward": forward,
     "tasks": tasks,
+    "ensemble": ensemble,
     "one_behind_the_other": one_behind_the_other,
     "heads": heads,
     "penalty": penalty,

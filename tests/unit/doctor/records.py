@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probing.messages.labels import LabelsAnswer
 
@@ -12,6 +12,23 @@ from .made import Facts, facts, steps
 
 Make = Callable[[], Facts]
 MIB, GIB = 1 << 20, 1 << 30
+
+
+class Case(NamedTuple):
+    """One record.
+
+    Attributes:
+        rule: The rule that is asked.
+        says: How sure it is; None where it finds nothing.
+        since: The step that it names.
+        words: What its sentence has in it.
+    """
+
+    rule: str
+    make: Make
+    says: str | None
+    since: int | None = None
+    words: str = ""
 
 
 def of_steps(count: int = 200, **columns: Any) -> Make:
@@ -151,6 +168,12 @@ def a_script(loss: Any, model: Any, torch: Any) -> None:
     loss = model(loss)
 
 
+def a_loop(total: Any, image: Any) -> None:
+    """As `a_script`."""
+    for pixel in image:
+        total = total + pixel
+
+
 def reserved(reserved: float, peak: float, total: float = 80.0) -> Make:
     """Memory of a device of 80 GiB, as its allocator holds it."""
     row = {"phase": "after_step", "device": "cuda:0", "device_total_bytes": int(total * GIB),
@@ -177,9 +200,81 @@ def line(text: str) -> int:
     return next(n for n, line in enumerate(lines, 1) if line.strip() == text)
 
 
-def trained_meanwhile(table: str, rows: list[dict[str, Any]]) -> Facts:
+def trained_meanwhile(
+    table: str,
+    rows: list[dict[str, Any]],
+    stacks: list[tuple[tuple[str, ...], int]] | None = None,
+) -> Facts:
     """A record that has rows of steps that ended after the steps were read."""
-    return facts({"steps": steps(40), table: rows})
+    return facts({"steps": steps(40), table: rows}, stacks=stacks)
+
+
+def in_forward(text: str) -> list[tuple[tuple[str, ...], int]]:
+    """Samples at a line of this file, as if a module's forward had called its function."""
+    main = f"train ({__file__}:{line('loss = model(loss)')})"
+    forward = f"Net.forward ({__file__}:{line(text)})"
+    return [(("thread (1): MainThread", main, forward), 60)]
+
+
+def experts(*, called: list[int], learns: list[int]) -> Facts:
+    """A mixture of three experts, of which some are called and some have learned."""
+    base = {"model": "model", "root": "Net", "numel": 100, "trainable": True, "optimizers": 1,
+            "optimizer": "optimizer"}  # fmt: skip
+    names = [("gate.weight", True), *((f"experts.{n}.weight", n in learns) for n in range(3))]
+    rows = [
+        {**base, "parameter": name, "has_gradient": learned, "has_state": learned,
+         "version": 60 if learned else 1}
+        for name, learned in names
+    ]  # fmt: skip
+    calls = trace(*({"step": 5, "module": f"experts.{n}", "depth": 1} for n in called))
+    return facts({"steps": steps(60), "torch_trace": calls}, {"parameters": rows})
+
+
+def failing(
+    *,
+    forward: bool | Callable[[int], bool] = False,
+    backward: bool | None = None,
+    count: int = 40,
+    calls: int = 100,
+    taken: int = 1,
+    epochs: int = 0,
+    training: bool = True,
+    is_evaluation: bool = False,
+    optimizer: str | None = "SGD",
+    micro_batches: int = 1,
+) -> Facts:
+    """Steps, and calls after them from which no step came.
+
+    Args:
+        forward: Whether these calls failed, by their number.
+        backward: Whether their backward passes did; None where there were none.
+        taken: Batches for each of them.
+        epochs: Epochs of the loader that ended meanwhile.
+    """
+    made = steps(count, optimizer=optimizer, micro_batches=micro_batches)
+    second = 1_000_000_000
+    rows = [
+        {"step": s, "stage": stage, "start_ns": (10 + s) * second, "failed": False,
+         "recomputed": False}
+        for s in range(count) for stage in ("forward", "backward")
+    ]  # fmt: skip
+    begin = (10 + count) * second
+    for number in range(calls):
+        fails = forward(number) if callable(forward) else forward
+        one = {"step": count, "start_ns": begin + number, "recomputed": False,
+               "training": training}  # fmt: skip
+        rows.append({**one, "stage": "forward", "failed": fails})
+        if backward is not None:
+            rows.append({**one, "stage": "backward", "failed": backward})
+    each = {"loader": 0, "step": count, "duration": 0.01, "failed": False}
+    batches = [
+        {**each, "batch": n, "start_ns": begin + n, "exhausted": n < epochs}
+        for n in range((taken * calls or 100 * (calls == 0)) + epochs)
+    ]
+    evaluations = [{"step": count, "start_ns": begin, "duration_ns": second}] * is_evaluation
+    record = {"steps": made, "torch_trace": trace(*rows), "batches": batches,
+              "evaluations": evaluations}  # fmt: skip
+    return facts(record, {"optimizers": [{"optimizer": optimizer}] if optimizer else []})
 
 
 def memory(values: Callable[[int], float]) -> Facts:

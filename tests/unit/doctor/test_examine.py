@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probing.diagnosis.doctor import effects, examine
+from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
 from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
 from probing.diagnosis.doctor.series import last_change
+from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, Verdict
 
 from .made import FINE, facts, signs, steps
@@ -271,3 +273,38 @@ def test_statements_of_all_rules_are_asked_in_one() -> None:
         assert together.rows(sql) == alone.rows(sql) == broken.rows(sql), sql
     made: Any = together.process
     assert made.queries == 1
+
+
+def test_each_part_of_a_look_has_an_end() -> None:
+    """What came before takes from what is left, and never the last bit: it is still looked at."""
+    clock = scope.Clock(100.0)
+    assert clock.question_s == pytest.approx(40.0)
+    assert 70.0 < clock.left_s(scope.RULES_UNTIL) <= 80.0
+    assert clock.left_s(-1.0) == pytest.approx(5.0)
+    assert clock.late(scope.RULES_UNTIL) == "the looks before it took longer than 80 s"
+
+
+def test_questions_that_end_together_leave_time_for_those_after_them() -> None:
+    """Of several questions each has a part of what is left, and at least a moment."""
+    clock = diagnosis._Clock(8.0, 10.0)
+    assert 4.0 < clock.limit_s(part=0.5) <= 5.0
+    assert clock.limit_s(2.0, part=0.5) == pytest.approx(2.0)
+    assert clock.limit_s() == pytest.approx(8.0)
+    assert diagnosis._Clock(8.0, -1.0).limit_s() == pytest.approx(0.2)
+    assert diagnosis._Clock(8.0, math.inf).limit_s(part=0.5) == pytest.approx(8.0)
+
+
+def test_who_makes_no_step_is_not_called_healthy() -> None:
+    """Without a step whether it gets on is not looked at; who computes in Python need not wait."""
+    computing = Cause(
+        rank=None, pid=1, host="here", what="holds the interpreter lock (running), at t.py:3"
+    )
+    verdict = dataclasses.replace(HANG, is_hang=False, outcome="fine", causes=(computing,))
+    with pytest.raises(NotLookedAt, match=r"no step has ended .*: it holds"):
+        signs("hang", facts({}, verdict=verdict))
+    assert signs("waits", facts({}, verdict=verdict)) == []
+    held = dataclasses.replace(
+        computing, what="holds the interpreter lock (in a regular expression)"
+    )
+    (sign,) = signs("waits", facts({}, verdict=dataclasses.replace(verdict, causes=(held,))))
+    assert sign.certainty == "possible"

@@ -1,0 +1,91 @@
+"""What the rules of the doctor do not take for a fault: experts, busy machines, inference."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from probing.cluster.job.membership import Member
+from probing.diagnosis.doctor.against import of_one_rank, without_comparison
+from probing.diagnosis.doctor.examine import Report
+from probing.diagnosis.doctor.findings import NotLookedAt
+
+from .made import Facts, facts, signs, steps
+from .records import after, failing
+
+pytestmark = pytest.mark.anypython
+
+
+@pytest.mark.parametrize(
+    ("holder", "certainty"), [("ModuleList", "possible"), ("Sequential", "likely")]
+)
+def test_an_expert_without_a_gradient_may_be_meant(holder: str, certainty: str) -> None:
+    """A router need not choose all of a list; what is called one after the other has to learn."""
+    rows = [
+        {"step": step, "model": "model", "parameter": f"experts.{n}.up.weight", "norm": float(n),
+         "weight_norm": 1.0, "numel": 9}
+        for step in range(57, 60) for n in range(3)
+    ]  # fmt: skip
+    classes = {"": "Net", "experts": holder, "experts.0": "Expert", "experts.0.up": "Linear"}
+    classes |= {"experts.1": "Expert", "experts.2": "Expert"}
+    live = [{"model": "model", "module": name, "class": one} for name, one in classes.items()]
+    (sign,) = signs(
+        "zero-gradients", facts({"steps": steps(60), "gradients": rows}, {"modules": live})
+    )
+    assert sign.certainty == certainty
+    assert "experts.0.up" in sign.summary
+
+
+def _crowded(**columns: object) -> Facts:
+    """Steps on a machine that others use, which makes them longer by chance."""
+    of = facts({"steps": steps(200, **columns)})
+    of.__dict__["crowd"] = "others use the machine"
+    return of
+
+
+def test_what_the_training_computes_is_not_laid_on_others() -> None:
+    """Where others use the machine, the thread's own processor time says what has become longer."""
+    chance: Callable[[int], float] = lambda s: 0.3 * ((37 * s) % 29) / 29  # noqa: E731
+    longer = _crowded(duration=after(120, 0.1, 0.4), cpu_s=after(120, 0.08, 0.3))
+    assert [sign.certainty for sign in signs("slower-since", longer)] == ["likely"]
+    robbed = _crowded(duration=after(120, 0.1, 0.4), cpu_s=0.08)
+    assert [sign.certainty for sign in signs("slower-since", robbed)] == ["possible"]
+    grows: Callable[[int], float] = lambda s: 0.05 + 0.001 * s  # noqa: E731
+    of = _crowded(duration=lambda s: grows(s) + chance(s), cpu_s=grows)
+    (sign,) = signs("slower-and-slower", of)
+    assert "processor time" in sign.evidence[0]
+    assert signs("slower-and-slower", _crowded(duration=lambda s: 0.1 + chance(s))) == []
+
+
+def test_inference_is_no_training_that_fails() -> None:
+    """Of a process without an optimizer nothing is said: what calls a model need not train it."""
+    for rule, of in (
+        ("failing-calls", failing(forward=True, count=0, optimizer=None)),
+        ("no-backward", failing(count=0, optimizer=None)),
+        ("unused-batches", failing(calls=0, epochs=2, count=0, optimizer=None)),
+    ):
+        with pytest.raises(NotLookedAt, match="no optimizer"):
+            signs(rule, of)
+
+
+def test_of_a_job_one_rank_is_compared_with_an_earlier_run() -> None:
+    """A report of several ranks says that the others were not, and one that came too late, too."""
+    report = Report(
+        findings=(),
+        healthy=(),
+        not_looked_at=(),
+        about="4 ranks",
+        steps=9,
+        seconds=1.0,
+        processes=4,
+    )
+    member = Member(rank=2, host="here", pid=7, world_size=4, endpoint="7")
+    (missed,) = of_one_rank(report, member, "4711").not_looked_at
+    assert missed.rules == ("the other 3 against 4711",)
+    assert "rank 2 alone" in missed.why
+    alone = dataclasses.replace(report, processes=1)
+    assert of_one_rank(alone, member, "4711") is alone
+    (missed,) = without_comparison(alone, "4711", "it took too long").not_looked_at
+    assert "slower-than-before against 4711" in missed.rules
