@@ -41,6 +41,7 @@ class Tensors:
         yield tensor, f"is_{self._cuda.kind}", property(self._is_there)
         for name in ("item", "tolist", "cpu", "__bool__", "__float__", "__int__"):
             yield tensor, name, self._waiting(name.strip("_"), getattr(tensor, name))
+        yield tensor, "is_pinned", self._asking_the_driver(tensor.is_pinned)
         yield tensor, "to", self._moving(tensor.to)
         yield tensor, "copy_", self._copying(tensor.copy_)
         for name in _FACTORIES:
@@ -63,6 +64,17 @@ class Tensors:
             if self._is_there(tensor):
                 self._cuda.note(name, self._cuda.home)
             return original(tensor, *args, **kwargs)
+
+        return method
+
+    def _asking_the_driver(self, original: Any) -> Any:
+        """`Tensor.is_pinned`: of memory of the host the driver is asked, once CUDA is in use."""
+
+        @functools.wraps(original)
+        def method(tensor: Any, *args: Any) -> Any:
+            if self._cuda.is_on and not self._is_there(tensor):
+                self._cuda.note("pointer_attributes")
+            return original(tensor, *args)
 
         return method
 

@@ -18,6 +18,8 @@ from tests.gpu.findings import Finding, expect, left_out, limit
 from tests.gpu.trainings import Recorded, wait_for
 
 _BEHIND_S, _HANGS_S = 1.0, 6.0
+_SELDOM_S = 0.01
+"""Who has asked just now does not ask again."""
 _MESSAGES = frozenset({"send", "recv"})
 
 
@@ -59,6 +61,7 @@ def nccl(device: Device) -> Iterator[Finding]:
         "synchronous, behind a second of work", _states(recorded)[-1], must=("all_reduce", True)
     )
     torch.cuda.synchronize()
+    time.sleep(_SELDOM_S)
     dist.barrier()
     states = dict(_states(recorded)[:2])
     yield expect("once the device is past it", states, must={"all_reduce": False})
@@ -77,7 +80,7 @@ def nccl(device: Device) -> Iterator[Finding]:
     else:
         _train(device)
     torch.cuda.synchronize()
-    time.sleep(0.01)  # who has asked just now does not ask again
+    time.sleep(_SELDOM_S)
     dist.barrier()
     still = [op for op, is_open in _states(recorded) if is_open]
     yield expect("open in the end", still, must=[])
@@ -96,7 +99,7 @@ def _to_self(device: Device, recorded: Recorded) -> Iterator[Finding]:
     for one in works:
         one.wait()
     torch.cuda.synchronize()
-    time.sleep(0.01)  # who has asked just now does not ask again
+    time.sleep(_SELDOM_S)
     dist.barrier()
     ended = [row["is_open"] for row in recorded.rows("collectives") if row["op"] in _MESSAGES]
     yield expect("the batch once the device is past it is open", ended, must=[False, False])
