@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +89,7 @@ from probing.profiling import (
     parse_folded,
 )
 from probing.tables import TABLES_BY_NAME, Column, Table
+from tests.harness.golden import assert_golden
 from tests.unit.cli.action_samples import draw_act, draw_act_of_ranks, draw_acts, draw_checkpoint
 from tests.unit.cli.data_samples import LABELS, OOM, OOM_NONE, REPORT
 from tests.unit.cli.finding_samples import draw_armed, draw_findings, draw_gradients
@@ -738,11 +738,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_drawing_is_the_golden_one(name: str) -> None:
     """A renderer gives exactly the text in its golden file."""
-    path = GOLDEN / f"{name}.txt"
-    drawn = DRAWINGS[name]() + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(drawn, "utf-8")
-    assert drawn == path.read_text("utf-8")
+    assert_golden(GOLDEN / f"{name}.txt", DRAWINGS[name]())
 
 
 def test_no_golden_file_is_left_over() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from probing.cli.render.bars import gauge, shares_of, sparkline, stacked_bar
 from probing.cli.render.text import cut_middle, cut_words, wrap_words
+from tests.harness.golden import assert_golden
 from tests.unit.cli.overview_samples import HEALTHY, SCREENS, draw_grid, draw_screen
 
 pytestmark = pytest.mark.anypython
@@ -35,11 +35,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_screen_is_the_golden_one(name: str) -> None:
     """A screen is exactly the text in its golden file."""
-    path = GOLDEN / f"{name}.txt"
-    drawn = DRAWINGS[name]() + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(drawn, "utf-8")
-    assert drawn == path.read_text("utf-8")
+    assert_golden(GOLDEN / f"{name}.txt", DRAWINGS[name]())
 
 
 def test_no_golden_screen_is_left_over() -> None:
