@@ -31,7 +31,7 @@ class AskCommand(click.Command):
         write_examples(examples_of(ctx), formatter)
 
 
-class AskGroup(click.Group):
+class AskGroup(AskCommand, click.Group):
     """A command that has commands in it."""
 
     command_class = AskCommand
@@ -40,18 +40,10 @@ class AskGroup(click.Group):
         settings = {"help_option_names": ["-h", "--help"]}
         super().__init__(*args, context_settings=settings, **kwargs)  # type: ignore[arg-type]
 
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `AskCommand`."""
-        formatter.write_usage(usage_path(ctx), " ".join(self.collect_usage_pieces(ctx)))
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `AskCommand`; its commands come first."""
         self.format_commands(ctx, formatter)
-        write_options(self, ctx, formatter)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `AskCommand`."""
-        write_examples(examples_of(ctx), formatter)
+        super().format_options(ctx, formatter)
 
 
 def usage_path(ctx: click.Context) -> str:
