@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,8 @@ def test_an_import_that_takes_long_is_no_hang(tmp_path: Path, mode: str) -> None
     assert report["findings"] == []
     assert report["healthy"] == ["process"]
     (why,) = (one["why"] for one in report["not_looked_at"] if "hang" in one["rules"])
-    assert ("is importing torch, at train.py:1 in <module>, and its agent" in why) == (mode == "1")
-    assert "is importing torch, at train.py:1 in <module>" in told
+    # Between its lines it may be seen in a function of the interpreter, which is then named.
+    sentence = r"is importing torch(, in C code \(\w+\))?, at train\.py:1 in <module>"
+    assert bool(re.search(sentence + ", and its agent", why)) == (mode == "1")
+    assert re.search(sentence, told)
     assert "interpreter lock" not in told

@@ -289,7 +289,7 @@ def _import_words(thread: ThreadStack) -> str | None:
     bodies = (library_path(f.file) or "" for f in reversed(imports) if f.func == "<module>")
     name = next((p.partition("/")[0].removesuffix(".py") for p in bodies if p), "a module")
     waiting = thread.waiting or "running"
-    return f"{IMPORTS}{name}" + ("" if waiting.startswith("running") else f" ({waiting})")
+    return f"{IMPORTS}{name}" + ("" if waiting.startswith("running") else f", {waiting}")
 
 
 def _is_of_library(frame: Frame) -> bool:
