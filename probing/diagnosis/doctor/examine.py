@@ -156,21 +156,7 @@ def examine(
     clock, began_ns = Clock(within_s), time.time_ns()
     how = How(clock, token, asked, is_thorough)
     groups = diagnosed(members, how)
-    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
-    begun: list[_Judged] = []
-
-    def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
-        facts.leave_out_steps_since(began_ns)
-        facts.prepare(sql for rule in RULES for sql in rule.asks)
-        judged = _Judged(member, facts, [], {})
-        begun.append(judged)
-        _judge(judged, is_thorough=is_thorough)
-
-    chosen = [member for group in groups for member in group.chosen]
-    rules_s = clock.left_s(RULES_UNTIL)
-    outcomes = ask_all(chosen, look, timeout_s=clock.question_s, token=token, deadline_s=rules_s)
-    judged = [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)]
+    judged, outcomes = _judge_groups(groups, how, began_ns)
     findings, missed = _of_groups(groups, judged, how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
@@ -186,6 +172,31 @@ def examine(
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
         notes=_notes(groups, outcomes),
     )
+
+
+def _judge_groups(
+    groups: Sequence[Group], how: How, began_ns: int
+) -> tuple[list[_Judged], Sequence[Outcome[None]]]:
+    """Have the rules judge each process that was chosen; also what became of asking it."""
+    clock, begun = how.clock, list[_Judged]()
+    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
+
+    def look(process: Process, member: Member) -> None:
+        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
+        facts.leave_out_steps_since(began_ns)
+        facts.prepare(sql for rule in RULES for sql in rule.asks)
+        judged = _Judged(member, facts, [], {})
+        begun.append(judged)
+        _judge(judged, is_thorough=how.is_thorough)
+
+    outcomes = ask_all(
+        [member for group in groups for member in group.chosen],
+        look,
+        timeout_s=clock.question_s,
+        token=how.token,
+        deadline_s=clock.left_s(RULES_UNTIL),
+    )
+    return [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
 
 
 def _of_groups(
