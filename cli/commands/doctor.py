@@ -83,7 +83,6 @@ def command(
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
-    from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
     if watch and against is not None:
@@ -113,6 +112,14 @@ def command(
     report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
     if earlier is not None and against is not None:
         report = _compared(report, earlier, against, target, end - time.monotonic())
+    _show(report, style, limit)
+    context.exit(int(check is not None and _is_found(report.findings, check)))
+
+
+def _show(report: Report, style: str, limit: int) -> None:
+    """Print it, in the style that was asked for."""
+    from ..render.process.doctor import markdown_report, render_report
+
     for note in report.notes:
         terminal.note(note)
     if style == "json":
@@ -125,7 +132,6 @@ def command(
             render_report(report, width=screen.width, color=screen.color, most=limit or None)
         )
     terminal.flush()
-    context.exit(int(check is not None and _is_found(report.findings, check)))
 
 
 def _member(word: str, target: Target, rank: int | None = None) -> Member:
