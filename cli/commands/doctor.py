@@ -84,7 +84,6 @@ def command(
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
-    from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
     if watch and against is not None:
@@ -114,6 +113,16 @@ def command(
     report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
     if earlier is not None and against is not None:
         report = _compared(report, earlier, against, target, end - time.monotonic())
+    _show(report, style, limit)
+    if check is not None:
+        found = _is_found(report.findings, check)
+        context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
+
+
+def _show(report: Report, style: str, limit: int) -> None:
+    """Print it, in the style that was asked for."""
+    from ..render.process.doctor import markdown_report, render_report
+
     for note in report.notes:
         terminal.note(note)
     if style == "json":
@@ -126,9 +135,6 @@ def command(
             render_report(report, width=screen.width, color=screen.color, most=limit or None)
         )
     terminal.flush()
-    if check is not None:
-        found = _is_found(report.findings, check)
-        context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
 
 
 def _member(word: str, target: Target, rank: int | None = None) -> Member:

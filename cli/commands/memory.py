@@ -104,12 +104,17 @@ def command(
     if line or code:
         context.exit(code)
 
+    context.exit(_report(target, style, limit, theory=theory, referrers=referrers))
+
+
+def _report(target: Target, style: str, limit: int, *, theory: bool, referrers: bool) -> int:
+    """Show where the memory is; returns the exit code."""
+    from ..render.memory.report import memory_markdown, render_memory
+
     def ask(process: Process) -> MemoryReport:
         return _ask(process, target, limit, theory=theory, referrers=referrers)
 
-    from ..render.memory.report import memory_markdown, render_memory
-
-    code = show(
+    return show(
         target,
         style,
         ask,
@@ -117,7 +122,6 @@ def command(
         markdown=memory_markdown,
         notes=lambda report: report.notes,
     )
-    context.exit(code)
 
 
 def _record(

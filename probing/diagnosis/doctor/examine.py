@@ -161,23 +161,8 @@ def examine(
     clock, began_ns = Clock(within_s), time.time_ns()
     how = How(clock, token, asked, is_thorough)
     groups = diagnosed(members, how)
-    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
-    begun: list[_Judged] = []
-
-    def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
-        facts.leave_out_steps_since(began_ns)
-        facts.prepare(sql for rule in RULES for sql in rule.asks)
-        judged = _Judged(member, facts, [], {})
-        begun.append(judged)
-        _judge(judged, is_thorough=is_thorough)
-
-    chosen = [member for group in groups for member in group.chosen]
-    rules_s = clock.left_s(RULES_UNTIL)
-    outcomes = ask_all(chosen, look, timeout_s=clock.question_s, token=token, deadline_s=rules_s)
-    judged = [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)]
-    unseen = _unseen(chosen, judged, outcomes, clock)
-    findings, missed = _of_groups(groups, judged, unseen, how)
+    judged, outcomes = _judge_groups(groups, how, began_ns)
+    findings, missed = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
     missed += _too_early(findings, missed, steps) if judged else ()
@@ -192,6 +177,31 @@ def examine(
         has_ended=bool(judged) and not any(one.facts.is_alive for one in judged),
         notes=_notes(groups, outcomes),
     )
+
+
+def _judge_groups(
+    groups: Sequence[Group], how: How, began_ns: int
+) -> tuple[list[_Judged], Sequence[Outcome[None]]]:
+    """Have the rules judge each process that was chosen; also what became of asking it."""
+    clock, begun = how.clock, list[_Judged]()
+    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
+
+    def look(process: Process, member: Member) -> None:
+        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
+        facts.leave_out_steps_since(began_ns)
+        facts.prepare(sql for rule in RULES for sql in rule.asks)
+        judged = _Judged(member, facts, [], {})
+        begun.append(judged)
+        _judge(judged, is_thorough=how.is_thorough)
+
+    outcomes = ask_all(
+        [member for group in groups for member in group.chosen],
+        look,
+        timeout_s=clock.question_s,
+        token=how.token,
+        deadline_s=clock.left_s(RULES_UNTIL),
+    )
+    return [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
 
 
 def _of_groups(
@@ -219,24 +229,21 @@ def _of_groups(
 
 
 def _unseen(
-    chosen: Sequence[Member],
-    judged: Sequence[_Judged],
-    outcomes: Sequence[Outcome[None]],
-    clock: Clock,
+    judged: Sequence[_Judged], outcomes: Sequence[Outcome[None]], clock: Clock
 ) -> list[dict[str, str]]:
     """Why no rule was judged for processes: of those that were slow, or of all if there are none.
 
     Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
     """
     begun = {id(one.member) for one in judged}
-    reasons = {
-        id(one.member): clock.late(RULES_UNTIL) if one.state == "late" else one.error.message
-        for one in outcomes
-        if one.error is not None and (one.state == "late" or not judged)
-    }
     names = [rule.name for rule in RULES]
-    whys = (reasons.get(id(member)) for member in chosen if id(member) not in begun)
-    return [dict.fromkeys(names, why.rstrip(".")) for why in whys if why is not None]
+    found = []
+    for one in outcomes:
+        is_late = one.state == "late"
+        if id(one.member) not in begun and one.error is not None and (is_late or not judged):
+            why = clock.late(RULES_UNTIL) if is_late else one.error.message.rstrip(".")
+            found.append(dict.fromkeys(names, why))
+    return found
 
 
 def _with_name(finding: Finding, group: Group) -> Finding:
