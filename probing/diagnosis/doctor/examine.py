@@ -126,11 +126,6 @@ class Report:
         missed = {name for one in self.not_looked_at for name in one.rules}
         return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
 
-    @property
-    def is_blind(self) -> bool:
-        """Whether no rule at all was judged for any process: then nothing found means nothing."""
-        return not self.judged & {rule.name for rule in RULES}
-
 
 @dataclass(slots=True)
 class _Judged:
@@ -176,8 +171,7 @@ def examine(
     rules_s = clock.left_s(RULES_UNTIL)
     outcomes = ask_all(chosen, look, timeout_s=clock.question_s, token=token, deadline_s=rules_s)
     judged = [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)]
-    unseen = _unseen(chosen, judged, outcomes, clock)
-    findings, missed = _of_groups(groups, judged, unseen, how)
+    findings, missed = _of_groups(groups, judged, how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
     missed += _too_early(findings, missed, steps) if judged else ()
@@ -195,18 +189,11 @@ def examine(
 
 
 def _of_groups(
-    groups: Sequence[Group],
-    judged: Sequence[_Judged],
-    unseen: Sequence[dict[str, str]],
-    how: How,
+    groups: Sequence[Group], judged: Sequence[_Judged], how: How
 ) -> tuple[list[Finding], tuple[NotLooked, ...]]:
-    """The findings of all groups, and what was not judged in any.
-
-    Args:
-        unseen: What was not judged in those that could not be looked at at all.
-    """
+    """The findings of all groups, and what was not judged in any."""
     findings: list[Finding] = []
-    missed = [*unseen, *(one.missed for one in judged)]
+    missed = [one.missed for one in judged]
     for group in groups:
         own = [one for one in judged if any(one.member is member for member in group.chosen)]
         found = _merged(own, how.asked, of=len(group.chosen))
@@ -216,27 +203,6 @@ def _of_groups(
         found = without_effects(found)
         findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
     return findings, _missed(missed)
-
-
-def _unseen(
-    chosen: Sequence[Member],
-    judged: Sequence[_Judged],
-    outcomes: Sequence[Outcome[None]],
-    clock: Clock,
-) -> list[dict[str, str]]:
-    """Why no rule was judged for processes: of those that were slow, or of all if there are none.
-
-    Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
-    """
-    begun = {id(one.member) for one in judged}
-    reasons = {
-        id(one.member): clock.late(RULES_UNTIL) if one.state == "late" else one.error.message
-        for one in outcomes
-        if one.error is not None and (one.state == "late" or not judged)
-    }
-    names = [rule.name for rule in RULES]
-    whys = (reasons.get(id(member)) for member in chosen if id(member) not in begun)
-    return [dict.fromkeys(names, why.rstrip(".")) for why in whys if why is not None]
 
 
 def _with_name(finding: Finding, group: Group) -> Finding:
@@ -389,9 +355,7 @@ def _too_early(
         return ()
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
     now = {rule.subject for rule in RULES if rule.group in ABOUT_NOW}
-    rules = [rule.name for rule in RULES if rule.subject not in now and rule.name not in told]
-    if not rules:
-        return ()
+    rules = (rule.name for rule in RULES if rule.subject not in now and rule.name not in told)
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
     return (NotLooked(rules=tuple(rules), why=why),)
 
