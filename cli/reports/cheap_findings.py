@@ -48,7 +48,7 @@ def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int
 
 def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:
     """What a rule finds; None where the record is not enough."""
-    from ...diagnosis.doctor.findings import NotLookedAt
+    from ...diagnosis.doctor.not_looked_at import NotLookedAt
 
     found: list[Sign] = []
     try:

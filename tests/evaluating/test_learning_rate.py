@@ -276,15 +276,15 @@ def test_a_rate_that_goes_on_from_what_was_set_is_not_told(name: str, is_told: b
     trained = Trained(name)
     trained.step()
     recording: Any = FakeRecording()
-    recording.optimizers = SimpleNamespace(alive=lambda: [trained.optimizer])
+    recording.objects.optimizers = SimpleNamespace(alive=lambda: [trained.optimizer])
     rates = RatesSet(recording)
     for group in trained.optimizer.param_groups:
         group["lr"] = group["lr"] * 0.01
     rates.look_again()
     trained.step()
-    for look in recording.before_step:
+    for look in recording.events.before_step:
         look(trained.optimizer, (), {})
     told = rates.told(0.0)
     assert bool(told) is is_told
-    assert recording.before_step == ()
+    assert recording.events.before_step == ()
     assert all("did not stay: LambdaLR made it 0.0" in sentence for sentence in told)

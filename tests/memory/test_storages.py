@@ -57,8 +57,8 @@ class Training:
         self.recording: Any = SimpleNamespace(
             roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None, models=ModelNames()
         )
-        self.recording.roots.add(self.model)
-        self.recording.inputs.batch_came({"codes": self.codes})
+        self.recording.objects.roots.add(self.model)
+        self.recording.objects.inputs.batch_came({"codes": self.codes})
 
     def storages(self, survey: Any = None) -> list[Storage]:
         """The storages that came with it: other tests may have left others."""
@@ -402,12 +402,12 @@ def test_a_storage_is_told_from_one_that_lay_at_its_place() -> None:
 def look_at(training: Training) -> MemoryLook:
     """A look over one step of a training that calls the agent by hand, as the real hooks do."""
     recording = training.recording
-    recording.step, recording.training_thread, recording.memory_look = 7, 1, None
+    recording.step, recording.training_thread, recording.looks.memory = 7, 1, None
     look = MemoryLook(recording)
     assert not look.step_ended()
     training.optimizer.zero_grad()
     loss = training.loss()
-    recording.memory_look.backward_began(((loss,),))
+    recording.looks.memory.backward_began(((loss,),))
     loss.backward()
     training.optimizer.step()
     assert look.step_ended()
@@ -438,7 +438,7 @@ def test_a_look_leaves_the_training_as_it_was(trained: Training) -> None:
     assert all(torch.equal(one, other) for one, other in pairs)
     modules = trained.model.modules()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    assert trained.recording.memory_look is None
+    assert trained.recording.looks.memory is None
 
 
 def test_categories_sum_to_the_total(trained: Training) -> None:

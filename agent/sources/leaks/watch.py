@@ -344,4 +344,4 @@ def _hooks_of(recording: Recording) -> tuple[int, int, Holder | None]:
     """How many modules and hooks there are, and the hook that was registered last."""
     from .hook_counts import hooks_of
 
-    return hooks_of(recording.roots.alive())
+    return hooks_of(recording.objects.roots.alive())

@@ -117,7 +117,7 @@ def owners_of(recording: Recording, roots: list[Module]) -> dict[int, tuple[Watc
     """By identity of a parameter, the module that it belongs to, and its name there."""
     owners: dict[int, tuple[Watched, str]] = {}
     for root in roots:
-        text = recording.models.root_text(root)
+        text = recording.objects.models.root_text(root)
         for path, module in root.named_modules():
             watched = Watched(module, path, root, text)
             for name, parameter in module._parameters.items():

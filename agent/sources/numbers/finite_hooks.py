@@ -76,7 +76,7 @@ class Hooks:
     def put_on(self) -> int:
         """Watch; returns how many modules are."""
         count = 0
-        for root in outermost(self._recording.roots.alive()):
+        for root in outermost(self._recording.objects.roots.alive()):
             for watched in self._below(root):
                 if count < _MOST_MODULES:
                     self._watch(watched)
@@ -97,7 +97,7 @@ class Hooks:
         """The modules below and including a root, without those inside compiled ones."""
         found: list[Watched] = []
         inside: set[int] = set()
-        text = self._recording.models.root_text(root)
+        text = self._recording.objects.models.root_text(root)
         for path, module in walk(root, "", set()):
             if id(module) in inside:
                 continue

@@ -71,8 +71,9 @@ class GradientOrigin:
 
     def _look_at_parameters(self) -> None:
         """No gradient between modules is wrong; one of a parameter may be all the same."""
-        owners = owners_of(self._recording, self._recording.roots.alive())
-        named = {id(p): p for root in self._recording.roots.alive() for p in root.parameters()}
+        roots = self._recording.objects.roots.alive()
+        owners = owners_of(self._recording, roots)
+        named = {id(p): p for root in roots for p in root.parameters()}
         pairs, _ = gradients_of(list(named.values()))
         if not pairs:
             return

@@ -144,10 +144,10 @@ class NumericsWatch(ArmedJob):
 
     def _put_on(self) -> None:
         """Begin, between two steps: weights that are not finite now are no module's doing."""
-        self._bad_before = bad_weights(self._recording, self._recording.roots.alive())
+        self._bad_before = bad_weights(self._recording, self._recording.objects.roots.alive())
         self._thread = threading.get_ident()
         self.first_step, self.state, self._is_on = self._recording.step, "armed", True
-        self._recording.numerics = self
+        self._recording.looks.numerics = self
         self._modules = self._hooks.put_on()
 
     def _take_off(self, state: str) -> None:
@@ -156,8 +156,8 @@ class NumericsWatch(ArmedJob):
         self._is_ended = True
         if self._is_on:
             self._is_on = False
-            if self._recording.numerics is self:
-                self._recording.numerics = None
+            if self._recording.looks.numerics is self:
+                self._recording.looks.numerics = None
             self._hooks.take_off()
         self._bad_before = {}
         self._forget_step()

@@ -40,7 +40,7 @@ class GradientScaler(StandInSource):
         """Stand in."""
         super().start()
         self._forget_looks()
-        self._recording.before_step += (self._before_step,)
+        self._recording.events.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Stand in no more."""
@@ -66,8 +66,7 @@ class GradientScaler(StandInSource):
 
     def _forget_looks(self) -> None:
         """Leave the steps of optimizers alone."""
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+        self._recording.events.forget(self._before_step)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

@@ -117,7 +117,7 @@ def births_of(recording: Any) -> Births:
     """What is known of births in a process; made when first asked for."""
     births = getattr(recording, "births", None)
     if births is None:
-        births = recording.births = Births()
+        births = recording.looks.births = Births()
     assert isinstance(births, Births)
     return births
 

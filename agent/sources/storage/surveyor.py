@@ -55,9 +55,9 @@ class Surveyor:
 
 def surveyor_of(recording: Any) -> Surveyor:
     """Who makes the surveys in a process; made when first asked for."""
-    if recording.surveyor is None:
-        recording.surveyor = Surveyor()
-    surveyor: Surveyor = recording.surveyor
+    surveyor = recording.looks.surveyor
+    if not isinstance(surveyor, Surveyor):
+        surveyor = recording.looks.surveyor = Surveyor()
     return surveyor
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...units import duration
 from .facts import Facts, Steps, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 from .series import last_change
 
 _LEAST_WAIT = 0.2

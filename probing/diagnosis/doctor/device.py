@@ -13,8 +13,9 @@ import numpy as np
 
 from ...units import duration, size
 from .facts import Facts, Steps, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .hot_lines import HotLine
+from .not_looked_at import NotLookedAt
 from .speed import in_words
 
 _IDLE = 0.6

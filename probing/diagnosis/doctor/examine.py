@@ -40,7 +40,8 @@ from . import (
 )
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
-from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
+from .not_looked_at import NotLookedAt
 from .ranks import JOB_RULES, Job
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
 

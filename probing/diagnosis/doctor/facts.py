@@ -23,8 +23,8 @@ from ...linux.processors import processor_times
 from ...safety import off_switch
 from ...tables import STEP_PHASES
 from ..hang.doings import IMPORTS
-from .findings import NotLookedAt
 from .hot_lines import HotLine, lines_in
+from .not_looked_at import NotLookedAt
 from .series import Floats
 
 if TYPE_CHECKING:

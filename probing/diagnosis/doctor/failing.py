@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .facts import Facts
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 
 Row = dict[str, Any]
 _NEWEST = 64

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..arming import watch_numbers
 from .facts import Facts
-from .findings import NotLookedAt
+from .not_looked_at import NotLookedAt
 
 Row = dict[str, Any]
 

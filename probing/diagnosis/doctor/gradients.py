@@ -14,8 +14,9 @@ import numpy as np
 
 from ..arming import sample_gradients
 from .facts import Facts
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .losses import LOSS_QUERY
+from .not_looked_at import NotLookedAt
 
 Row = dict[str, Any]
 _GRADIENTS = (

@@ -14,8 +14,9 @@ import numpy as np
 
 from ...postmortem.not_finite import SINCE, since_of
 from .facts import WINDOW, Facts, Steps
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .first_bad import first_bad
+from .not_looked_at import NotLookedAt
 from .series import Floats
 
 if TYPE_CHECKING:

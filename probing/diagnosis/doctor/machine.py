@@ -16,7 +16,8 @@ from ...linux.host_memory import descendants
 from ...linux.processors import Throttling, User, find_throttling, processor_times, users_between
 from ...units import size
 from .facts import LEAST_STEPS, Facts, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 from .speed import processor_share
 
 _LOOK_S = 1.0

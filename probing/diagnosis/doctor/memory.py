@@ -15,7 +15,8 @@ from ..leaks.history import HISTORY, MIB, series_of
 from ..leaks.series import Point, Trend, classify
 from ..leaks.words import TITLES
 from .facts import Facts, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 
 if TYPE_CHECKING:
     from ..leaks.report import LeakReport

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .facts import Facts
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .gradients import LONGEST_STEP_S, Row, listed
+from .not_looked_at import NotLookedAt
 
 _CALLED = (
     "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"

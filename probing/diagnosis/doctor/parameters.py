@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .facts import Facts
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .gradients import Row, listed
+from .not_looked_at import NotLookedAt
 
 _MANY_STEPS = 40
 _LISTED = re.compile(r"\.\d+\b")

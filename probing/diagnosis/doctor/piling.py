@@ -21,7 +21,8 @@ from ...linux.host_memory import descendants
 from ...units import size
 from ..leaks.history import MIB
 from .facts import Facts
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 
 _SAME_FILE = 20
 _SAME_THREADS = 6

@@ -18,8 +18,9 @@ from ...cluster.ranks.reasons import reasons
 from ...cluster.ranks.stragglers import find_stragglers
 from ...units import duration
 from .facts import Facts, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .gradients import listed
+from .not_looked_at import NotLookedAt
 
 if TYPE_CHECKING:
     from ...cluster.ranks.pace import RankPace

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .facts import Facts, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
 
 _LOOK_S = 2.0
 _MANY_FRAMES = 8

@@ -17,8 +17,9 @@ from ...units import duration
 from ..leaks.series import Point, Trend, classify
 from ..phase_words import PHASE_WORDS
 from .facts import WINDOW, Facts, Steps, percent
-from .findings import NotLookedAt, Rule, Sign
+from .findings import Rule, Sign
 from .hot_lines import HotLine
+from .not_looked_at import NotLookedAt
 from .series import last_change
 
 _LEAST_SLOWER = 1.3

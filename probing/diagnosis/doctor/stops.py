@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .facts import Facts, may_hang
-from .findings import Certainty, NotLookedAt, Rule, Sign
+from .findings import Certainty, Rule, Sign
+from .not_looked_at import NotLookedAt
 
 if TYPE_CHECKING:
     from ..hang.evidence import Verdict

@@ -13,7 +13,8 @@ import pytest
 
 from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
-from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
+from probing.diagnosis.doctor.findings import Rule, Sign, finding_of
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, Verdict

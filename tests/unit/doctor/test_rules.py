@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from probing.diagnosis.doctor.examine import RULES
-from probing.diagnosis.doctor.findings import NotLookedAt
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
 
 from .failing_cases import FAILING
 from .made import facts, signs, steps
