@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
-from ...errors import UsageError
+from ...errors import TimedOut, UsageError
 from .. import terminal
 from ..ask.many import membership_of
 from ..command import AskCommand
@@ -79,7 +79,8 @@ def command(
     processes), and tells each likely or certain finding (`--check possible`: all) as it begins and
     as it ends, with `--format json` as a JSON object. It waits for no step.
 
-    The exit code is 0, with `--check likely` 1 on a finding that is likely or certain.
+    The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
+    nothing could be looked at in time.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
@@ -113,7 +114,9 @@ def command(
     if earlier is not None and against is not None:
         report = _compared(report, earlier, against, target, end - time.monotonic())
     _show(report, style, limit)
-    context.exit(int(check is not None and _is_found(report.findings, check)))
+    if check is not None:
+        found = _is_found(report.findings, check)
+        context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
 
 
 def _show(report: Report, style: str, limit: int) -> None:
