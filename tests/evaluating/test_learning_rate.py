@@ -14,6 +14,8 @@ from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
 from probing.agent.sources.model.known_names import schedulers_among  # noqa: E402
+from probing.agent.sources.steps.events import Events  # noqa: E402
+from probing.agent.sources.steps.objects import Objects  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
 from probing.messages.act import Lr  # noqa: E402
 
@@ -49,10 +51,9 @@ NAMES = ("first", "second")
 class FakeRecording:
     """Takes looks, and shows nobody anything."""
 
-    before_step: tuple[Any, ...] = ()
-
     def __init__(self) -> None:
-        self.held_lr: dict[int, float] = {}
+        self.objects = Objects()
+        self.events = Events()
 
 
 class FakeScene:

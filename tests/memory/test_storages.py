@@ -24,11 +24,10 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from probing.agent.sources.data.inputs import Inputs
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
-from probing.agent.sources.model.given_names import ModelNames
-from probing.agent.sources.steps.met import Met
+from probing.agent.sources.steps.looks import Looks
+from probing.agent.sources.steps.objects import Objects
 from probing.agent.sources.storage.births import Births
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
@@ -54,9 +53,7 @@ class Training:
         self.model = GPT(layers=2, dim=32, heads=2, context=16)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.codes = torch.randint(0, 14, (4, 16))
-        self.recording: Any = SimpleNamespace(
-            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None, models=ModelNames()
-        )
+        self.recording: Any = SimpleNamespace(objects=Objects(), looks=Looks())
         self.recording.objects.roots.add(self.model)
         self.recording.objects.inputs.batch_came({"codes": self.codes})
 

@@ -54,7 +54,6 @@ class NumericsWatch(ArmedJob):
         self._events = 0
         self._is_on = False
         self._is_ended = False
-        self._has_called = False
         self._bad_before: dict[int, tuple[Watched, Bad]] = {}
         self._lock = threading.RLock()
 
@@ -169,7 +168,6 @@ class NumericsWatch(ArmedJob):
         self._tensor_handles.clear()
         self._calls.clear()
         self._stack.clear()
-        self._has_called = False
 
     def _enter(self, watched: Watched, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A module is called."""
@@ -187,7 +185,6 @@ class NumericsWatch(ArmedJob):
                 self._tell_origin(call, parent, bad)
         elif not self._findings.count:
             self._hook_gradients(call, call.given, is_output=False)
-        self._has_called = True
 
     def _tell_origin(self, call: WatchedCall, parent: WatchedCall | None, bad: Bad) -> None:
         """The first wrong values are in what a module is given."""

@@ -26,7 +26,6 @@ class GradientScaler(StandInSource):
         self._accelerator = accelerator
         self._scaled: weakref.ref[Any] | None = None
         self._scale: Any = None
-        self._updates = 0
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
         methods = (
