@@ -86,7 +86,7 @@ class Arming:
         self._count += 1
         job: ArmedJob
         if request.what == "nan":
-            from ..sources.numbers.numerics import NumericsWatch
+            from ..sources.numbers.nonfinite.numerics import NumericsWatch
 
             job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
         elif request.what == "leak":

@@ -24,7 +24,7 @@ from ..steps.recording import Recording
 from ..torch_types import Optimizer
 
 if TYPE_CHECKING:
-    from ..numbers.bad_weights import WeightsLook
+    from ..numbers.nonfinite.bad_weights import WeightsLook
 
 _WIRES = (
     ("torch", "save", "_saved"),
@@ -142,7 +142,7 @@ class Checkpoints:
         self, how: int, state: object, path: str | None
     ) -> tuple[int, WeightsLook | None] | None:
         """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
-        from ..numbers.bad_weights import look_at_weights
+        from ..numbers.nonfinite.bad_weights import look_at_weights
 
         recording = self._recording
         names, roots = recording.names, recording.objects.roots.alive()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ....safety.guard import Guard
 from ....tables import MOMENTS
-from ..numbers.finite_hooks import Hooks
+from ..numbers.nonfinite.finite_hooks import Hooks
 from ..steps.recording import Recording
 from .births import births_of
 from .living import Survey

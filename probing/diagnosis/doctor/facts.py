@@ -22,7 +22,7 @@ from ...linux.process import environment as process_environment
 from ...linux.processors import processor_times
 from ...safety import off_switch
 from ...tables import STEP_PHASES
-from ..hang.doings import IMPORTS
+from ..hang.seen.doings import IMPORTS
 from .hot_lines import HotLine, lines_in
 from .not_looked_at import NotLookedAt
 from .series import Floats
