@@ -91,6 +91,17 @@ def test_a_python_without_arguments_is_listed(tmp_path: Path) -> None:
             bare.kill()
 
 
+def test_workers_of_a_data_loader_are_listed_as_such(training: Target) -> None:
+    """`list --all` names whose they are; nothing says that an agent should be put into them."""
+    done = training.run("list", "--all", "--json")
+    own = [entry for entry in json.loads(done.stdout) if entry["parent"] == training.pid]
+    assert own
+    assert {entry["role"] for entry in own} <= {"worker", "fork"}  # by torch's version
+    shown = training.run("list", "--all").stdout
+    lines = [line for line in shown.splitlines() if f"{own[0]['role']} of {training.pid}" in line]
+    assert any(f" {own[0]['pid']} " in f" {line} " and " yes  yes " not in line for line in lines)
+
+
 def test_backtrace_reads_like_a_traceback(training: Target) -> None:
     """The main thread comes last, and its innermost frame, with the source lines."""
     takers = ("the agent", "py-spy from outside")  # which one, depends on the machine's load

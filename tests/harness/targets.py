@@ -48,6 +48,7 @@ def clean_env(home: Path, **extra: str) -> dict[str, str]:
     env = {k: v for k, v in env.items() if k not in warm.at_start(env)} | warm.at_start()
     env.update(
         PROBING_HOME=str(home),
+        XDG_CONFIG_HOME=str(home / "config"),  # nobody's own settings file
         PROBING_RINGS_MIB="64",  # many processes at once, on a disk that may have little room
         PYTHONPATH=str(ROOT),
         PYTHONUNBUFFERED="1",
