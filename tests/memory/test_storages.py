@@ -28,7 +28,7 @@ from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
 from probing.agent.sources.steps.looks import Looks
 from probing.agent.sources.steps.objects import Objects
-from probing.agent.sources.storage.births import Births
+from probing.agent.sources.storage.births import Births, births_of
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
 from probing.agent.sources.storage.standing_survey import StandingSurvey
@@ -394,6 +394,15 @@ def test_a_storage_is_told_from_one_that_lay_at_its_place() -> None:
     assert len(births) == 2, "what is gone is let go of"
     births.close()
     assert len(births) == 0
+
+
+def test_births_and_surveys_of_a_recording_are_one() -> None:
+    """Whoever asks again gets what has been there, and it is closed with the recording."""
+    recording: Any = SimpleNamespace(looks=Looks())
+    births, surveyor = births_of(recording), surveyor_of(recording)
+    assert births_of(recording) is births
+    assert surveyor_of(recording) is surveyor
+    assert recording.looks.kept() == [births, surveyor]
 
 
 def look_at(training: Training) -> MemoryLook:
