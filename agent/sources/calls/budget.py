@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE, HEADER_SIZE
 from ....ring.writer import RingWriter
-from ..steps.recording import BACKWARD, FORWARD, Recording
+from ..steps.recording import Recording
+from ..steps.thread_state import BACKWARD, FORWARD
 from .module_backward import Hooked, ModuleBackward
 from .module_names import ModuleNames
 

@@ -62,10 +62,10 @@ class DroppedPasses:
 
     def _looked_at(self) -> Iterator[Any]:
         """The first and the last parameter of the optimizer that ends the steps."""
-        recording = self._recording
-        optimizer = recording.optimizer() if recording.optimizer is not None else None
+        objects = self._recording.objects
+        optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
-            optimizer = next(iter(recording.made.alive()), None)
+            optimizer = next(iter(objects.made.alive()), None)
         groups = list(getattr(optimizer, "param_groups", ()))
         for params in (groups[0]["params"][:1], groups[-1]["params"][-1:]) if groups else ():
             yield from params

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ....ring.format import NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
@@ -24,10 +24,7 @@ from .micro_batch_rows import MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phase_columns import PhaseColumns
 from .phases import OTHER, PHASES, Phases
-
-if TYPE_CHECKING:
-    from ..calls.device_times import DeviceTimes
-    from ..memory.memory_rows import MemoryRows
+from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
 
@@ -112,9 +109,9 @@ class StepRows:
         self._flops = ModelFlops()
         self._mark: Any = None
         self.phases = Phases(self._begin_batch, self._end_batch)
-        self._memory: MemoryRows | None = None
-        self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
-        self._device_times: DeviceTimes | None = None
+        self._memory: MemoryMoments | None = None
+        self._due_memory: MemoryMoments | None = None  # the same, in steps that get such rows
+        self._device_times: DeviceTimer | None = None
         self.used: Callable[[], object] = bool
         self._steps = steps
         self._late = LateRows()
@@ -137,11 +134,11 @@ class StepRows:
         self._ended: tuple[int, MicroBatch | None] | None = None
         self._forget()
 
-    def watch_memory(self, memory: MemoryRows) -> None:
+    def watch_memory(self, memory: MemoryMoments) -> None:
         """Have the rows of python.memory written at the same moments."""
         self._memory = memory
 
-    def watch_device(self, times: DeviceTimes, used: Callable[[], None]) -> None:
+    def watch_device(self, times: DeviceTimer, used: Callable[[], None]) -> None:
         """Tell it of the beginnings and ends of steps in which a device is in use.
 
         Args:
