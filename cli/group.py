@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
 from .completion import complete_endpoints
+from .examples import ANSWERS
 from .target import Target, target_options
 
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
@@ -108,7 +109,9 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first, then the options."""
+        """What is asked most and the commands first, then the options."""
+        with formatter.section("What is asked most"):
+            formatter.write_dl(ANSWERS)
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 

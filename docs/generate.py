@@ -25,6 +25,7 @@ from markdown_parts import anchor, bullets, docstring, first_paragraph, grid, pa
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.command import examples_of, usage_path
+from probing.cli.examples import ANSWERS
 from probing.cli.group import TASKS, probing as cli
 from probing.cli.render.process.catalog import sql_type
 from probing.diagnosis.doctor.against import AGAINST_RULES
@@ -158,7 +159,8 @@ def cli_page() -> str:
     everywhere = _options(contexts[0])
     common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
     parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
-    parts += [prose(cli.epilog), _tasks(), bullets(everywhere)]
+    asked = grid(("what is asked most", "command"), ((q, f"`{c}`") for q, c in ANSWERS))
+    parts += [prose(cli.epilog), asked, _tasks(), bullets(everywhere)]
     target_options = {*everywhere[:_TARGET_OPTIONS]}
     without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
     parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]

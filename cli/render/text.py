@@ -93,6 +93,13 @@ def wrap_doc(doc: str, width: int | None) -> list[str]:
     )
 
 
+def wrap_text(text: str, width: int | None) -> list[str]:
+    """Text in lines that end between two words; one line where the width is not limited."""
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, max(width, 30), break_on_hyphens=False, subsequent_indent=_INDENT)
+
+
 def cut_middle(text: str, room: int) -> str:
     """The text in so many columns; what does not fit is left out of its middle: `blocks…attn.qkv`.
 
