@@ -243,6 +243,8 @@ not reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the ou
 
 Completion of commands, endpoints and tables: put into ~/.bashrc the line
 eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those shells.
+
+Manual pages: `python -m probing.cli.manpages ~/.local/share/man`, then `man probing-query`.
 """
 
 

@@ -163,6 +163,7 @@ class MissingLibrary(ProbingError):
 
     code = "missing_library"
     status = 501
+    help = "Install it beside probing."
 
     def __init__(self, library: str) -> None:
         super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")
