@@ -41,7 +41,7 @@ def test_pages_are_written_where_man_looks(tmp_path: Path) -> None:
             [str(groff), "-man", "-Tutf8", "-ww", str(path)], capture_output=True, check=True
         )
         assert done.stderr == b"", (path.name, done.stderr)
-        assert path.stem.upper().encode() in done.stdout
+        assert len(done.stdout.splitlines()) > len(MACROS), path.name
 
 
 def test_words_are_not_taken_for_commands() -> None:
