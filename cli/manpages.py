@@ -80,6 +80,7 @@ def page(context: click.Context) -> str:
 def roff(text: str) -> str:
     """A text as the language of manual pages has it: nothing in it is a command."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "")
+    text = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in text)
     return f"\\&{text}" if text.startswith((".", "'")) else text
 
 
