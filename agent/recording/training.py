@@ -117,7 +117,7 @@ class TorchTraining:
         self.referrers: ReferrerSearch | None = None
         self.on_first_step: Callable[[], None] = lambda: None
         self._rings = [
-            RingWriter(folder.ring(table.name), table, rows)
+            RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
             for table, rows in (
                 (TORCH_TRACE, settings.trace_rows),
                 (STEPS, settings.step_rows),
@@ -144,7 +144,7 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=trace,
-            rows=StepRows(steps, batches, self._rings[14], accelerator),
+            rows=StepRows(steps, batches, self._rings[14], accelerator, in_c=settings.native),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )

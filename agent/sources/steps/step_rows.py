@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ring.format import NULL_FLOAT, NULL_NAME
@@ -23,7 +22,7 @@ from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
 from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, summed
 from .optimizer_rows import OptimizerRows, OptimizerStep
-from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
+from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, new_phases
 
 if TYPE_CHECKING:
     from ..calls.device_times import DeviceTimes
@@ -147,13 +146,20 @@ class StepRows:
         batches: RingWriter,
         optimizers: RingWriter,
         accelerator: Accelerator,
+        *,
+        in_c: bool = True,
     ) -> None:
+        """Begin without a step.
+
+        Args:
+            in_c: Whether the C part keeps the clocks, where it was built.
+        """
         self._accelerator = accelerator
-        self.host = HostTimes()
+        self.host = HostTimes(in_c=in_c)
         self._read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
-        self.phases = Phases(self._begin_batch, self._end_batch)
+        self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
         self._memory: MemoryRows | None = None
         self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
         self._device_times: DeviceTimes | None = None
@@ -166,7 +172,7 @@ class StepRows:
         self._training = 0
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
-        self._host_at = steps.places_of(*HOST_COLUMNS)
+        self._host_at = _piece_of(steps, HOST_COLUMNS)
         self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
         self._phases_at = _places_of_phases(steps, range(len(PHASES)))
         self._batch_phases_at = _places_of_phases(batches, _BATCH_PHASES)
@@ -243,8 +249,8 @@ class StepRows:
         if self._word is None:
             return
         at, closing = self._at, self._steps.no_closing()
-        _fill_phases(closing, self._phases_at, self.phases.spent_ns)
-        closing[at.other_s] = self.phases.spent_ns[OTHER] * _NS
+        closing[at.other_s] = 0.0
+        self.phases.fill_seconds(closing, self._phases_at)
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
@@ -268,7 +274,7 @@ class StepRows:
                 closing[at.flops], closing[at.mfu] = self._arithmetic(
                     ended.model, self._tokens, took_s
                 )
-        self._late.write(self._steps, self._word, closing, self._later())
+        self._late.write(self._steps, self._word, closing, self._later(closing))
         self._ended = (self._word, self._last_batch)
         self._word = None
         self._late.flush()
@@ -278,16 +284,37 @@ class StepRows:
         if self.on_device and self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
 
-    def _later(self) -> list[tuple[int, Later]]:
-        """The columns of a step that may still be on their way from a device."""
+    def _fill_loss(self, closing: list[object], loss: Loss) -> bool:
+        """Fill in the columns of losses, where there is one and it is here; whether it is."""
+        value = loss.number.read()
+        if value is None:
+            return False
+        at = self._at
+        closing[at.first_loss] = closing[at.last_loss] = value
+        if value is not NULL_FLOAT:
+            closing[at.loss_finite] = int(math.isfinite(value))
+        if self._optimizers.have_one_loss and not self._dropped:
+            closing[at.loss] = value
+        return True
+
+    def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
+        """The columns of a step that may still be on their way from a device.
+
+        Args:
+            closing: Where those are filled in that are here.
+        """
         losses, at = self._losses, self._at
-        later: list[tuple[int, Later]] = [
-            (at.first_loss, OneLoss(losses, 0)),
-            (at.last_loss, OneLoss(losses, -1)),
-            (at.loss_finite, AreFinite(losses)),
-        ]
-        if self._optimizers.have_one_loss and are_one(losses[self._dropped :]):
-            later.append((at.loss, loss_of(losses[self._dropped :])))
+        later: list[tuple[int, Later]] = []
+        is_one = len(losses) == 1 and self._fill_loss(closing, losses[0])
+        if not is_one:
+            later += [
+                (at.first_loss, OneLoss(losses, 0)),
+                (at.last_loss, OneLoss(losses, -1)),
+                (at.loss_finite, AreFinite(losses)),
+            ]
+        if self._optimizers.have_one_loss and (is_one or are_one(losses[self._dropped :])):
+            if not is_one or self._dropped:
+                later.append((at.loss, loss_of(losses[self._dropped :])))
             if self.norm is not None:
                 later.append((at.grad_norm, self.norm))
                 if self.max_norm is not None:
@@ -338,8 +365,7 @@ class StepRows:
         """Fill in what the step cost the processor."""
         spent = self._read.until(self.host.read()) if self._read is not None else None
         if spent is not None:
-            for place, value in zip(self._host_at, spent, strict=True):
-                closing[place] = value
+            closing[self._host_at] = spent
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -436,9 +462,8 @@ class StepRows:
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
-        spent = list(map(operator.sub, self.phases.spent_ns, batch.before_ns))
         at, closing = self._batch_at, self._batches.no_closing()
-        _fill_phases(closing, self._batch_phases_at, spent)
+        self.phases.fill_seconds(closing, self._batch_phases_at, batch.before_ns)
         closing[at.duration_ns] = now_ns - batch.started_ns
         if batch.samples is not None:
             closing[at.samples] = batch.samples
@@ -456,13 +481,19 @@ class StepRows:
         self._late.write(self._batches, batch.word, closing, later)
 
 
-def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int, int]]:
+def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Numbers of phases, each with the place of its column."""
-    return [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
+    return tuple((number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases)
 
 
-def _fill_phases(closing: list[object], places: list[tuple[int, int]], spent_ns: list[int]) -> None:
-    """Fill in the columns of the phases that there were; NULL stays for the others."""
-    for number, place in places:
-        if spent_ns[number]:
-            closing[place] = spent_ns[number] * _NS
+def _piece_of(ring: RingWriter, columns: Sequence[str]) -> slice:
+    """The piece of the closing columns that some are, in their order.
+
+    Raises:
+        AssertionError: There are others between them.
+    """
+    places = ring.places_of(*columns)
+    first = places[0]
+    if places != list(range(first, first + len(places))):
+        raise AssertionError(f"{columns} do not lie side by side in {ring.layout.table.name}")
+    return slice(first, first + len(places))
