@@ -6,6 +6,8 @@ and the vocabulary, asks no process and imports no library.
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -13,15 +15,18 @@ from ..errors import ProbingError
 
 
 def complete_endpoints(incomplete: str) -> list[CompletionItem]:
-    """The pids of the running processes that have a run folder."""
+    """The pids of the running processes that have a run folder, and names of the user's own."""
     from ..rundir import folders as rundir
+    from .preferences import preferences
 
-    try:
+    found = []
+    with contextlib.suppress(ProbingError):
         folders = rundir.from_env().folders()
-    except ProbingError:
-        return []
-    pids = (str(folder.pid) for folder in folders if folder.is_alive())
-    return [CompletionItem(pid, help="process") for pid in pids if pid.startswith(incomplete)]
+        found += [(str(folder.pid), "process") for folder in folders if folder.is_alive()]
+    with contextlib.suppress(ProbingError):
+        names = preferences().endpoints.items()
+        found += [(name, " ".join(words)) for name, words in names]
+    return [CompletionItem(word, help=what) for word, what in found if word.startswith(incomplete)]
 
 
 def complete_endpoint_option(

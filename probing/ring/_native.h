@@ -7,7 +7,9 @@
 #ifndef PROBING_NATIVE_H
 #define PROBING_NATIVE_H
 
-#define _GNU_SOURCE /* RUSAGE_THREAD */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* RUSAGE_THREAD */
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>

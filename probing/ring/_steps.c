@@ -297,9 +297,11 @@ static PyObject *phases_fill(PyObject *object, PyObject *args)
 {
     PyObject *closing, *places, *before = NULL;
     if (!PyArg_ParseTuple(
-            args, "O!O!|O!", &PyList_Type, &closing, &PyTuple_Type, &places, &PyList_Type, &before))
+            args, "O!O!|O", &PyList_Type, &closing, &PyTuple_Type, &places, &before))
         return NULL;
-    if (before != NULL && PyList_GET_SIZE(before) != COUNT)
+    if (before != NULL && Py_IsNone(before))
+        before = NULL;
+    if (before != NULL && (!PyList_Check(before) || PyList_GET_SIZE(before) != COUNT))
         return PyErr_Format(PyExc_ValueError, "there are %d phases", COUNT);
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(places); at++) {
         long phase;

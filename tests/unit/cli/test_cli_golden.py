@@ -247,6 +247,8 @@ STRANGER = ProcessSummary(
     obstacle="it is stopped by a signal.",
 )
 
+WORKER = dataclasses.replace(STRANGER, pid=101, obstacle=None, role="worker", parent=4242)
+
 TABLES = TablesAnswer(
     tables=(
         TableStatus(
@@ -627,7 +629,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
-    "processes_all": lambda: render_processes((*PROCESSES, STRANGER), width=100, color=False),
+    "processes_all": lambda: render_processes(
+        (*PROCESSES, STRANGER, WORKER), width=100, color=False
+    ),
     "members": lambda: render_members(MEMBERS, width=80, color=False),
     "members_mostly_missing": lambda: render_members(MOSTLY_MISSING, width=80, color=False),
     "members_of_two_jobs": lambda: render_members(TWO_JOBS, width=None, color=False),
