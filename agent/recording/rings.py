@@ -69,7 +69,7 @@ def make_rings(folder: ProcessFolder, settings: Settings) -> Rings:
     """
     return Rings(
         **{
-            table.name: RingWriter(folder.ring(table.name), table, rows)
+            table.name: RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
             for table, rows in _rows_of(settings)
         }
     )

@@ -6,7 +6,6 @@ Rules of this file: used by the training thread only, a few times per micro-batc
 from __future__ import annotations
 
 import math
-import operator
 from typing import NamedTuple
 
 from ....ring.writer import RingWriter
@@ -14,7 +13,7 @@ from ..numbers.number import Number
 from .late_rows import Later, LateRows
 from .losses import Loss, summed
 from .phase_columns import PhaseColumns
-from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES
+from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
@@ -102,10 +101,10 @@ class MicroBatchRows:
         """It has turned out to be none: the next one has its row."""
         self._spare = batch.word
 
-    def close(self, batch: MicroBatch, now_ns: int, spent_ns: list[int]) -> list[Loss]:
+    def close(self, batch: MicroBatch, now_ns: int, phases: Phases) -> list[Loss]:
         """It has ended, and its row is complete; returns its losses."""
         at, closing = self._at, self._ring.no_closing()
-        self._phases.fill(closing, list(map(operator.sub, spent_ns, batch.before_ns)))
+        self._phases.fill(closing, phases, batch.before_ns)
         closing[at.duration_ns] = now_ns - batch.started_ns
         if batch.samples is not None:
             closing[at.samples] = batch.samples
