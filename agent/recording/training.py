@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...ring.room import share_room
 from ...ring.writer import Names, RingWriter
 from ...rundir.folders import ProcessFolder
 from ...safety.guard import try_each
@@ -116,28 +117,7 @@ class TorchTraining:
         self.leaks: LeakWatch | None = None
         self.referrers: ReferrerSearch | None = None
         self.on_first_step: Callable[[], None] = lambda: None
-        self._rings = [
-            RingWriter(folder.ring(table.name), table, rows)
-            for table, rows in (
-                (TORCH_TRACE, settings.trace_rows),
-                (STEPS, settings.step_rows),
-                (MICRO_BATCHES, settings.step_rows),
-                (BATCHES, settings.batch_rows),
-                (OVERHEAD, settings.step_rows),
-                (SPANS, settings.mark_rows),
-                (METRICS, settings.mark_rows),
-                (GRADIENTS, settings.gradient_rows),
-                (NUMERICS, _NUMERICS_ROWS),
-                (MEMORY, settings.memory_rows),
-                (SAMPLES, settings.sample_rows),
-                (OOMS, _OOM_ROWS),
-                (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
-                (OOM_GROWTH, _OOM_GROWTH_ROWS),
-                (OPTIMIZER_STEPS, settings.step_rows),
-                (EVALUATIONS, _EVALUATION_ROWS),
-                (CHECKPOINTS, _CHECKPOINT_ROWS),
-            )
-        ]
+        self._rings = _made_rings(folder, settings)
         trace, steps, batches, waits, overhead, spans, metrics = self._rings[:7]
         self._gradient_ring, self.numerics_ring, memory_ring, self._sample_ring = self._rings[7:11]
         accelerator = self._accelerator = accelerator or Cuda()
@@ -445,6 +425,35 @@ class TorchTraining:
         from ..sources.model.known_names import KnownNames
 
         return KnownNames(self._recording, self.dataloaders, self.step)
+
+
+def _made_rings(folder: ProcessFolder, settings: Settings) -> list[RingWriter]:
+    """The rings that are there from the start.
+
+    Raises:
+        RingError: There is no space for them.
+    """
+    tables = (
+        (TORCH_TRACE, settings.trace_rows),
+        (STEPS, settings.step_rows),
+        (MICRO_BATCHES, settings.step_rows),
+        (BATCHES, settings.batch_rows),
+        (OVERHEAD, settings.step_rows),
+        (SPANS, settings.mark_rows),
+        (METRICS, settings.mark_rows),
+        (GRADIENTS, settings.gradient_rows),
+        (NUMERICS, _NUMERICS_ROWS),
+        (MEMORY, settings.memory_rows),
+        (SAMPLES, settings.sample_rows),
+        (OOMS, _OOM_ROWS),
+        (OOM_CATEGORIES, _OOM_CATEGORY_ROWS),
+        (OOM_GROWTH, _OOM_GROWTH_ROWS),
+        (OPTIMIZER_STEPS, settings.step_rows),
+        (EVALUATIONS, _EVALUATION_ROWS),
+        (CHECKPOINTS, _CHECKPOINT_ROWS),
+    )
+    share_room(tables)
+    return [RingWriter(folder.ring(t.name), t, rows) for t, rows in tables]
 
 
 def _left_out(names: tuple[str, ...]) -> str | None:
