@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....ring.format import NULL_FLOAT, NULL_NAME
+from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
@@ -107,7 +107,7 @@ class _Batch:
     """The micro-batch in progress."""
 
     __slots__ = (
-        "before_ns", "elements", "losses", "samples", "started_ns", "tokens", "word",
+        "before_ns", "elements", "losses", "samples", "started_ns", "state", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -118,6 +118,7 @@ class _Batch:
         self.samples: int | None = None
         self.tokens: int | None = None
         self.elements: int | None = None
+        self.state = DONE
 
 
 class StepRows:
@@ -396,6 +397,12 @@ class StepRows:
             return
         batch.losses.append(Loss(loss, share))
 
+    def pass_failed(self) -> None:
+        """A backward pass has ended by an exception, and with it the micro-batch."""
+        if self._batch is not None:
+            self._batch.state = FAILED
+            self.phases.end_batch()
+
     def reached(self, optimizers: frozenset[int]) -> None:
         """A backward pass has ended that made gradients for these optimizers."""
         losses = self._batch.losses if self._batch is not None else None
@@ -453,7 +460,7 @@ class StepRows:
         self._losses += losses
         if len(losses) == 1:
             later.append((at.loss, losses[0].number))
-        self._late.write(self._batches, batch.word, closing, later)
+        self._late.write(self._batches, batch.word, closing, later, batch.state)
 
 
 def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int, int]]:
