@@ -6,12 +6,18 @@ cards where ranks are asked for, and the vocabulary; it asks no process and impo
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from ..errors import ProbingError
+
+if TYPE_CHECKING:
+    from ..messages.card import Card
 
 _FORMS = ("rank:", "job:")
 _KEYWORDS = tuple(
@@ -28,28 +34,31 @@ _PLACE_OF_TABLE = re.compile(r"\b(?:from|join|describe|summarize)\s+$", re.IGNOR
 
 
 def complete_endpoints(incomplete: str) -> list[CompletionItem]:
-    """The pids of the running processes that have a run folder."""
+    """The pids of the running processes that have a run folder, and names of the user's own."""
     from ..rundir import folders as rundir
+    from .preferences import preferences
 
-    try:
+    found = []
+    with contextlib.suppress(ProbingError):
         folders = rundir.from_env().folders()
-    except ProbingError:
-        return []
-    living = [folder for folder in folders if folder.is_alive()]
-    names = {str(folder.pid): "process" for folder in living}
-    if any(incomplete and form.startswith(incomplete[: len(form)]) for form in _FORMS):
-        cards = [card for folder in living if (card := folder.read_card()) is not None]
-        ranks = sorted({card.rank for card in cards if card.rank is not None})
-        names.update((f"rank:{rank}", "rank") for rank in ranks)
-        jobs = sorted({card.job for card in cards if card.job})
-        names.update((f"job:{job}", "job") for job in jobs)
-        ranked = sorted((c.job, c.rank) for c in cards if c.job and c.rank is not None)
-        names.update((f"job:{job}/rank:{rank}", "rank of a job") for job, rank in ranked)
-    return [
-        CompletionItem(name, help=kind)
-        for name, kind in names.items()
-        if name.startswith(incomplete)
-    ]
+        living = [folder for folder in folders if folder.is_alive()]
+        found += [(str(folder.pid), "process") for folder in living]
+        if any(incomplete and form.startswith(incomplete[: len(form)]) for form in _FORMS):
+            found += _ranks(folder.read_card() for folder in living)
+    with contextlib.suppress(ProbingError):
+        names = preferences().endpoints.items()
+        found += [(name, " ".join(words)) for name, words in names]
+    return [CompletionItem(word, help=what) for word, what in found if word.startswith(incomplete)]
+
+
+def _ranks(cards: Iterable[Card | None]) -> Iterator[tuple[str, str]]:
+    """Ranks and jobs of this machine, as an endpoint names them."""
+    known = [card for card in cards if card is not None]
+    ranks = sorted({card.rank for card in known if card.rank is not None})
+    yield from ((f"rank:{rank}", "rank") for rank in ranks)
+    yield from ((f"job:{job}", "job") for job in sorted({card.job for card in known if card.job}))
+    ranked = sorted((c.job, c.rank) for c in known if c.job and c.rank is not None)
+    yield from ((f"job:{job}/rank:{rank}", "rank of a job") for job, rank in ranked)
 
 
 def complete_endpoint_option(

@@ -24,6 +24,11 @@ ANSWERS: tuple[tuple[str, str], ...] = (
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "overview": ("probing 4242", "probing -t all", "probing 4242 --json"),
+    "top": (
+        "probing top                             # all processes of this machine",
+        "probing 4242 top",
+        "probing -t job:NAME top",
+    ),
     "run": ("probing run train.py --lr 3e-4", "probing run -m my_package.train"),
     "list": ("probing list", "probing list --all", "probing list --dead", "probing list --job"),
     "serve": ("probing serve --listen 0.0.0.0:9741",),

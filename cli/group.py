@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from ..errors import UsageError
 from .completion import complete_endpoints
 from .examples import ANSWERS
+from .preferences import default_map, endpoints_named
 from .target import Target, target_options
 
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
@@ -26,6 +27,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Look first": {
         "list": "list_",
         "overview": "overview",
+        "top": "top",
         "doctor": "doctor",
     },
     "Where is it, and why does it not go on": {
@@ -77,6 +79,7 @@ SHORT_FORMS = {"bt": "backtrace", "ps": "list", "ls": "list", "sql": "query"}
 """Other names of commands, for those who type them often."""
 
 _OVERVIEW = "overview"
+_HELP = frozenset({"-h", "--help"})
 _ALONE = "(none)"
 """What stands for no word at all."""
 _TARGETS = re.compile(r"-t|--target")
@@ -133,6 +136,8 @@ class CommandGroup(click.Group):
             args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
             options, words, args = self._split(ctx, args)
         if not (ctx.resilient_parsing or options.ask_for_help):
+            if not _HELP.intersection(words):  # help is there whatever is in that file
+                ctx.default_map = default_map(self, ctx)
             _check_words(endpoint, words, options.targets)
             if options.targets and not words:
                 args = [*args, _OVERVIEW]
@@ -204,7 +209,11 @@ def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str])
         raise UsageError("the endpoint is empty.", help="`probing list` shows what there is.")
     if words and _is_command(words[0]):
         return
-    is_plain_word = endpoint is not None and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
+    is_plain_word = (
+        endpoint is not None
+        and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
+        and endpoints_named(endpoint) == (endpoint,)
+    )
     if endpoint is not None and is_plain_word and _nearest(endpoint):
         raise _no_such_command(endpoint)
     if words:

@@ -44,6 +44,26 @@ class Screen:
 
 
 @dataclass(slots=True)
+class Collected:
+    """An answer that is not written yet.
+
+    Attributes:
+        parts: What there is of it.
+        takes_notes: Whether what goes to stderr is part of it.
+        error: Why there is none.
+    """
+
+    parts: list[str] = field(default_factory=list)
+    takes_notes: bool = False
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+
+@dataclass(slots=True)
 class Ways:
     """How the user wants this command to print, by its options.
 
@@ -54,6 +74,8 @@ class Ways:
         output: The file that takes the place of stdout.
         written: What is to be in it.
         asked: The words that name whom the command asks, to stand in a hint for ``ENDPOINT``.
+        lines_taken: Lines of the screen that are not for the answer.
+        collected: Takes the answer in place of stdout.
     """
 
     verbose: bool = False
@@ -62,6 +84,8 @@ class Ways:
     output: str | None = None
     written: list[bytes] = field(default_factory=list)
     asked: str | None = None
+    lines_taken: int = 0
+    collected: Collected | None = None
 
 
 ways = Ways()
@@ -96,7 +120,9 @@ def screen(stream: IO[str] | None = None) -> Screen:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     color = always or (ways.color == "auto" and not plain)
     size = shutil.get_terminal_size()
-    return Screen(is_terminal=True, width=size.columns, color=color, height=size.lines)
+    return Screen(
+        is_terminal=True, width=size.columns, color=color, height=size.lines - ways.lines_taken
+    )
 
 
 def begin() -> None:
@@ -104,6 +130,27 @@ def begin() -> None:
     fresh = Ways()
     for each in fields(fresh):
         setattr(ways, each.name, getattr(fresh, each.name))
+
+
+@contextlib.contextmanager
+def collecting(*, notes: bool) -> Iterator[Collected]:
+    """Have what is written meanwhile collected, in place of stdout.
+
+    Args:
+        notes: Whether what goes to stderr, too.
+    """
+    collected = ways.collected = Collected(takes_notes=notes)
+    try:
+        yield collected
+    finally:
+        ways.collected = None
+
+
+def draw(text: str) -> None:
+    """Write what steers the terminal, beside what is harmless."""
+    with _writing():
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def write_to(path: str) -> None:
@@ -165,7 +212,7 @@ def write_json_line(value: Any) -> None:
 def write_chunks(chunks: Iterable[bytes]) -> None:
     """Write bytes to stdout as they come."""
     flush()
-    if ways.output is not None or not sys.stdout.isatty():
+    if ways.output is not None or not (ways.collected or sys.stdout.isatty()):
         for chunk in chunks:
             _write_bytes(chunk)
         return
@@ -207,7 +254,7 @@ def progress(text: str) -> None:
     Args:
         text: The line; an empty one takes the last away.
     """
-    if sys.stderr.isatty() and not ways.quiet:
+    if sys.stderr.isatty() and not ways.quiet and not ways.lines_taken:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"\r\x1b[K{escape_controls(text)}")
             sys.stderr.flush()
@@ -229,8 +276,12 @@ def _write(text: str) -> None:
     if ways.output is not None:
         ways.written.append(text.encode("utf-8", "backslashreplace"))
         return
+    text = harmless(text) if sys.stdout.isatty() else text
+    if ways.collected is not None:
+        ways.collected.parts.append(text)
+        return
     with _writing():
-        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(text)
         sys.stdout.flush()
 
 
@@ -264,6 +315,9 @@ def _has_reader(stream: IO[str]) -> bool:
 
 def _to_stderr(text: str) -> None:
     """Write lines to stderr; when nobody can read them, there is nobody to tell, either."""
+    if ways.collected is not None and ways.collected.takes_notes:
+        ways.collected.parts.append(f"{text}\n")
+        return
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

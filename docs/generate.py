@@ -42,7 +42,8 @@ from probing.messages import (
     labels as labels_wire,
     union as union_wire,
 )
-from probing.messages.routes import NODE_ROUTES, ROUTES, Route, openapi
+from probing.messages.openapi import openapi
+from probing.messages.routes import NODE_ROUTES, ROUTES, Route
 from probing.settings import SETTINGS, Setting
 from probing.tables import TABLES, Column
 

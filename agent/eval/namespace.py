@@ -328,7 +328,7 @@ def nearest(name: str, origins: Mapping[str, str]) -> str:
         also = f" Near it, too: {', '.join(others)}." if others else ""
         return f"Did you mean {first}?{also}"
     by_origin: dict[str, list[str]] = {}
-    for there_is, origin in list(origins.items())[-_MOST_NAMES:]:
-        by_origin.setdefault(origin, []).append(there_is)
+    for it, origin in list(origins.items())[-_MOST_NAMES:]:
+        by_origin.setdefault(origin, []).append(it)
     there = "; ".join(f"{', '.join(sorted(n))} ({origin})" for origin, n in by_origin.items())
     return f"There are: {there}." if there else "The script has no names."

@@ -23,15 +23,28 @@ _HEARD_S = 0.3
 """How long a child that got the same Ctrl-C may take to end."""
 
 
+class LeftToChild(click.exceptions.Exit):
+    """The parent's exit, after its child has done the work."""
+
+
+_here: list[int] = []
+"""The number of this process, where it is such a child."""
+
+
 def go_on_in_a_child() -> None:
     """Fork; the child returns from here, the parent waits for it and leaves with its exit code.
 
+    A child stays in itself.
+
     Raises:
         SqlWorkerDied: In the parent, when a signal ended the child.
-        click.exceptions.Exit: In the parent, in every other case.
+        LeftToChild: In the parent, in every other case.
     """
+    if os.getpid() in _here:
+        return
     child = os.fork()
     if child == 0:
+        _here.append(os.getpid())
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         with contextlib.suppress(ValueError, OSError):  # it is lower already
             resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, hard))
@@ -40,7 +53,7 @@ def go_on_in_a_child() -> None:
     status = _wait(child)
     if os.WIFSIGNALED(status):
         raise SqlWorkerDied(f"signal {os.WTERMSIG(status)}")
-    raise click.exceptions.Exit(os.WEXITSTATUS(status))
+    raise LeftToChild(os.WEXITSTATUS(status))
 
 
 def _wait(child: int) -> int:

@@ -8,7 +8,7 @@ import click
 
 from .. import terminal
 from ..command import AskCommand
-from ..options import renamed_option, style_option
+from ..options import renamed_option, style_option, watch_option
 from ..target import asked_target, target_options
 
 
@@ -19,6 +19,7 @@ from ..target import asked_target, target_options
     help="Compare the last N steps.",
 )  # fmt: skip
 @renamed_option("--last", "--steps")
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, steps: int, style: str) -> None:

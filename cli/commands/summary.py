@@ -8,7 +8,7 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _SHARE_OF_LIMIT = 0.8
     "--depth", type=click.IntRange(min=0), default=_DEPTH, metavar="N", show_default=True,
     help="Show modules down to N levels below the root.",
 )  # fmt: skip
+@watch_option()
 @style_option("table", "json", "markdown")
 @click.pass_context
 def command(context: click.Context, *, depth: int, style: str) -> None:

@@ -45,6 +45,28 @@ def harmless(text: str) -> str:
     return "".join(parts)
 
 
+def visible_width(text: str) -> int:
+    """How many columns of a terminal a text takes, its colours aside."""
+    from rich.cells import cell_len
+
+    return cell_len(_COLOR.sub("", text))
+
+
+def fit_line(text: str, columns: int) -> str:
+    """A line with its colours in so many columns; what does not fit is cut off its end."""
+    from rich.cells import set_cell_size
+
+    parts = _COLOR.split(text)
+    left = columns
+    for index in range(0, len(parts), 2):
+        width = visible_width(parts[index])
+        if width > left:
+            parts[index] = set_cell_size(parts[index], left)
+            width = left
+        left -= width
+    return "".join(parts)
+
+
 def as_json(match: re.Match[str]) -> str:
     r"""A character as JSON writes it: `\u009b`."""
     return f"\\u{ord(match[0]):04x}"

@@ -19,16 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import RingError
 from ..tables import Table
-from ..units import size
 from .format import (
     DROPPED,
     HEADER_SIZE,
     MARKER,
-    MOST_BYTES,
     NULL_FLOAT,
     NULL_INT,
     NULL_NAME,
@@ -39,6 +37,7 @@ from .format import (
 from .mapped_file import MappedFile
 from .names import MAX_FILE_BYTES, encode_name
 from .native import Words
+from .space import fitting_rows, shortfall
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
@@ -132,83 +131,6 @@ class Names:
             self._fd = -1
 
 
-_LEAST_ROWS = 64
-_USUAL_BYTES = 32 << 20
-"""What the rings of the default settings take together."""
-_SHARE = 10
-"""Rings take no more than one part in so many of what was free."""
-
-
-class _Space(NamedTuple):
-    """What rings may take, and how much less that is than they want.
-
-    Attributes:
-        total_bytes: All together; 0: as much as they want.
-        halvings: How often the rows of each are halved, because so little is free.
-    """
-
-    total_bytes: int = 0
-    halvings: int = 0
-
-
-_space = _Space()
-
-
-def limit_rings(total_bytes: int, free_bytes: int | None = None) -> str | None:
-    """Say what all rings of a run folder may take together, and what is free for all processes.
-
-    Returns:
-        One sentence where every ring holds fewer rows than it was to, because so little is free.
-    """
-    global _space  # noqa: PLW0603 - of the process, as the rings are
-    wanted, halvings = min(total_bytes or _USUAL_BYTES, _USUAL_BYTES), 0
-    while (
-        free_bytes is not None and wanted * _SHARE >> halvings > free_bytes and wanted >> halvings
-    ):
-        halvings += 1
-    _space = _Space(total_bytes, halvings)
-    if not halvings or free_bytes is None:
-        return None
-    return (
-        f"every table holds 1/{1 << halvings} of its rows, because only {size(free_bytes)}"
-        f" are free there, of which no more than 1/{_SHARE} is taken unless PROBING_RINGS_MIB"
-        " says how much"
-    )
-
-
-def _fitting(path: Path, table: Table, rows: int) -> int:
-    """How many rows a new ring holds: a power of two, fewer where the rings leave no more room.
-
-    Raises:
-        RingError: There is not even room for a few.
-    """
-    row_size = layout_of(table).row_size
-    capacity = 1 << max(0, rows - 1).bit_length()
-    capacity = max(min(capacity, _LEAST_ROWS), capacity >> _space.halvings)
-    left = MOST_BYTES
-    if _space.total_bytes:
-        others = (ring for ring in path.parent.glob("*.ring") if ring != path)
-        left = min(left, _space.total_bytes - sum(ring.stat().st_size for ring in others))
-    while HEADER_SIZE + capacity * row_size > left:
-        capacity >>= 1
-        if capacity < min(rows, _LEAST_ROWS):
-            mib = _space.total_bytes >> 20
-            raise RingError(
-                table.name, f"the rings already take the {mib} MiB of PROBING_RINGS_MIB"
-            )
-    return capacity
-
-
-def _problem(table: Table, rows: int, capacity: int) -> str | None:
-    """What to say of a ring that is smaller than it was to be because of those before it."""
-    if capacity >= rows >> _space.halvings:
-        return None
-    return (
-        f"{table.full_name} holds {capacity:,} rows instead of {rows:,}, because all of them may"
-        f" take {_space.total_bytes >> 20} MiB together (PROBING_RINGS_MIB)"
-    )
-
-
 class RingWriter:
     """The writing end of one ring file.
 
@@ -234,36 +156,12 @@ class RingWriter:
             RingError: The space cannot be had.
         """
         self.layout = layout_of(table)
-        capacity, newest = _fitting(path, table, rows), 0
+        capacity, newest = fitting_rows(path, table, rows), 0
         earlier = self._earlier(path, capacity) if path.exists() else None
         if earlier is not None:
             capacity, newest = earlier
-        else:
-            path.unlink(missing_ok=True)
-        self._made_small = _problem(table, rows, capacity)
-        size = HEADER_SIZE + capacity * self.layout.row_size
-        # One without a header is no ring to whoever comes across it.
-        unfinished = path.with_name(f".{path.name}") if earlier is None else path
-        if earlier is not None:
-            path.chmod(_WRITABLE)
-        else:
-            unfinished.unlink(missing_ok=True)
-        fd = os.open(unfinished, _CREATE if earlier is None else _AGAIN, _WRITABLE)
-        try:
-            os.posix_fallocate(fd, 0, size)
-            self._file = MappedFile(fd, size)
-            os.fchmod(fd, _FIXED)
-        except OSError as error:
-            os.unlink(unfinished)
-            reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
-            raise RingError(table.name, reason) from None
-        finally:
-            os.close(fd)
-        self.buffer = self._file.view
-        self.clock_offset_ns = CLOCK_OFFSET_NS
-        header = self._write_header(capacity)
-        unfinished.rename(path)
-        self._file.protect(path, header)
+        self._made_small = shortfall(table, rows, capacity)
+        self._map(path, capacity, goes_on=earlier is not None)
         self.words = Words((newest + 1) * 4)
         self.next_word: Callable[[], int] = self.words.take
         self.slot_mask = (capacity - 1) << 2
@@ -277,6 +175,33 @@ class RingWriter:
         self._pack_close = self.layout.close_struct.pack_into
         self._close_offset = self.layout.close_offset
         self._released = 0
+
+    def _map(self, path: Path, capacity: int, *, goes_on: bool) -> None:
+        """Make the file, or go on with an earlier one, with all its space reserved, and map it."""
+        size = HEADER_SIZE + capacity * self.layout.row_size
+        # One without a header is no ring to whoever comes across it.
+        unfinished = path if goes_on else path.with_name(f".{path.name}")
+        if goes_on:
+            path.chmod(_WRITABLE)
+        else:
+            path.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
+        fd = os.open(unfinished, _AGAIN if goes_on else _CREATE, _WRITABLE)
+        try:
+            os.posix_fallocate(fd, 0, size)
+            self._file = MappedFile(fd, size)
+            os.fchmod(fd, _FIXED)
+        except OSError as error:
+            os.unlink(unfinished)
+            reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
+            raise RingError(self.layout.table.name, reason) from None
+        finally:
+            os.close(fd)
+        self.buffer = self._file.view
+        self.clock_offset_ns = CLOCK_OFFSET_NS
+        header = self._write_header(capacity)
+        unfinished.rename(path)
+        self._file.protect(path, header)
 
     def _earlier(self, path: Path, capacity: int) -> tuple[int, int] | None:
         """What an earlier agent's file holds, if it can go on: how many rows, the newest number."""

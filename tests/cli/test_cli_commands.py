@@ -22,10 +22,10 @@ import pytest
 
 from probing.settings import SETTINGS
 from probing.tables import TABLES
+from tests.harness.sql_attacks import UNSTOPPABLE
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
-UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))"
 
 
 def ask(training: Target, *words: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.format import DONE, FAILED, HEADER_SIZE
-from ....ring.native import IN_C
 from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
@@ -37,6 +36,7 @@ from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS, ModuleNames
+from .native_calls import NativeCalls
 
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
@@ -74,9 +74,7 @@ class ModuleCalls:
         self._names = names
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
-        self._in_c: Any = IN_C if in_c else None
-        self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
-        self._has_handed = False
+        self._native = NativeCalls(recording, memory, names, backward, is_wanted=in_c)
         self._original: Any = None
         self._made: Any = None  # the wrapper, in place or not
         self._wrapper: Any = None  # while it is in place, or another one lies over it
@@ -93,7 +91,13 @@ class ModuleCalls:
                 self._original = module_class.__call__
                 self._made = self._make_wrapper(module_class.__call__)
                 self._leave_compiled_models_alone()
-                self._hand_to_c()
+                self._native.take_over(
+                    self._made,
+                    self._original,
+                    is_direct=self._original.__code__.co_names == _DIRECT_CALL,
+                    failed=self._failed_in_c,
+                    fault=self._fault,
+                )
             self._wrapper = module_class.__call__ = self._made
 
     def stop(self) -> None:
@@ -108,8 +112,7 @@ class ModuleCalls:
         """Stop for good: forget the modules that were met."""
         self.stop()
         self._made = None
-        if self._in_c is not None:
-            self._in_c.uninstall()
+        self._native.close()
         self._names.forget_all()
 
     def remains(self) -> list[str]:
@@ -123,47 +126,11 @@ class ModuleCalls:
 
     def way(self) -> str:
         """How calls are recorded, for whoever asks."""
-        if self._in_c is not None:
-            return "in C"
-        return f"in Python: {self.why_python}"
+        return self._native.way()
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have calls timed on the device from now on, or no more."""
         self._set_timer(timer)
-
-    def _hand_to_c(self) -> None:
-        """Have the wrapper run by the C part: another way to the same rows.
-
-        It leaves to the wrapper itself the calls of roots, modules that are not known yet, and all
-        calls while they are timed on the device.
-        """
-        if self._in_c is None:
-            return
-        trace, threads = self._recording.trace, self._recording.threads
-        if self._has_handed:  # another wrapper, which led elsewhere
-            self._in_c.uninstall()
-        try:
-            self._in_c.install(
-                function=self._made,
-                original=self._original,
-                is_direct=self._original.__code__.co_names == _DIRECT_CALL,
-                layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
-                ring=trace.buffer,
-                words=trace.words,
-                now=self._recording.now,
-                known=self._names.known,
-                state_of_thread=lambda: threads.state,
-                sample=self._memory.sample,
-                note_failure=self._failed_in_c,
-                fault=self._fault,
-            )
-        except (BufferError, RuntimeError, ValueError, TypeError) as error:
-            self._in_c, self.why_python = None, str(error)
-        else:
-            self._has_handed = True
-            self._names.on_change = self._in_c.changed
-            self._backward.hand_to_c(self._in_c)
-            self._in_c.run(is_on=True)
 
     def _failed_in_c(self, depth: int, word: int, start: int) -> None:
         """A call that the C part records has ended by the exception in hand."""
@@ -215,8 +182,7 @@ class ModuleCalls:
         def set_timer(value: DeviceTimes | None) -> None:
             nonlocal timer
             timer = value
-            if self._in_c is not None:
-                self._in_c.run(is_on=value is None)
+            self._native.run(is_on=value is None)
 
         self._set_timer = set_timer
 

@@ -17,112 +17,21 @@ import time
 from typing import Any
 
 from ....messages.common import Armed
-from ....ring.format import DONE, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
-from ....tables import NUMERIC_KINDS, NUMERIC_STAGES, ROLES
 from ...on_demand.armed_job import ArmedJob
 from ..steps.recording import Recording
 from ..torch_types import Tensor
-from .bad_weights import bad_weights, have_finite_norms, owners_of
+from .bad_weights import bad_weights
+from .findings import Findings
 from .finite import Bad, first_bad, largest_of, look_at, shape_of, tensors_in
 from .finite_hooks import Hooks, Watched
-from .gradient_tensors import gradients_of
+from .gradient_origin import GradientOrigin
+from .watched_calls import WatchedCall
 
-_MOST_ROWS = 64
 _MOST_TOLD = 32
-"""Of them, parameters that were not finite before the watch."""
+"""Of the rows, parameters that were not finite before the watch."""
 _MOST_CALLS = 200_000
-
-
-class _Call:
-    """A call of a watched module.
-
-    Attributes:
-        is_clean: Whether all that it was given is finite.
-        is_told: Whether values of it, or of a call inside it, were found not to be.
-        grad_out: What is wrong with the gradient of an output.
-        grad_in: What is wrong with that of an input.
-        has_out: Whether a gradient of an output has come.
-        order: When the first wrong gradient came.
-        place: Where in the graph that input comes from: several calls may have been given it.
-    """
-
-    __slots__ = (
-        "given",
-        "grad_in",
-        "grad_out",
-        "has_out",
-        "is_clean",
-        "is_told",
-        "order",
-        "parent",
-        "place",
-        "shapes",
-        "watched",
-    )
-
-    def __init__(self, watched: Watched, parent: _Call | None) -> None:
-        self.watched = watched
-        self.parent = parent
-        self.is_clean = True
-        self.is_told = False
-        self.given: list[tuple[str, Any]] = []
-        self.shapes = ""
-        self.grad_in: Bad | None = None
-        self.grad_out: Bad | None = None
-        self.has_out = False
-        self.order = 0
-        self.place: tuple[int, int] | None = None
-
-
-class Findings:
-    """The rows of one arming."""
-
-    def __init__(self, recording: Recording, ring: RingWriter, arming: int) -> None:
-        self.count = 0
-        self.step: int | None = None
-        self._recording = recording
-        self._ring = ring
-        self._arming = arming
-
-    def add(  # noqa: PLR0917 - each is a column
-        self,
-        watched: Watched | None,
-        stage: str,
-        role: str,
-        what: str,
-        bad: Bad,
-        given: str = "",
-        given_max: float | None = None,
-    ) -> None:
-        """Write a row."""
-        if self.count >= _MOST_ROWS:
-            return
-        intern, step = self._recording.names.intern, self._recording.step
-        self.count += 1
-        self.step = step if self.step is None else self.step
-        values: dict[str, Any] = {
-            "stage": NUMERIC_STAGES.index(stage),
-            "role": ROLES.index(role),
-            "what": NUMERIC_KINDS.index(what),
-            "tensor": intern(bad.name),
-            "nan_count": bad.nan_count,
-            "inf_count": bad.inf_count,
-            "share": (bad.nan_count + bad.inf_count) / bad.numel if bad.numel else NULL_FLOAT,
-            "finite_max": NULL_FLOAT if bad.finite_max is None else bad.finite_max,
-            "shape": intern(bad.shape),
-            "given_max": NULL_FLOAT if given_max is None else given_max,
-            "arming": self._arming or NULL_INT,
-        }
-        if given:
-            values["given"] = intern(given)
-        if watched is not None:
-            values["module"] = intern(watched.name)
-            values["class"] = intern(watched.kind)
-            values["root"] = intern(watched.root)
-        word = self._ring.open_row(time.perf_counter_ns(), step)
-        self._ring.close_named(word, DONE, values)
 
 
 class NumericsWatch(ArmedJob):
@@ -135,11 +44,12 @@ class NumericsWatch(ArmedJob):
         self.guard = Guard("numerics", self.end)
         self._recording = recording
         self._findings = Findings(recording, ring, number)
+        self._origin = GradientOrigin(recording, self._findings)
         self._hooks = Hooks(recording, self)
         self._modules = 0
         self._thread = 0
-        self._calls: list[_Call] = []
-        self._stack: list[_Call] = []
+        self._calls: list[WatchedCall] = []
+        self._stack: list[WatchedCall] = []
         self._tensor_handles: list[Any] = []
         self._events = 0
         self._is_on = False
@@ -266,7 +176,7 @@ class NumericsWatch(ArmedJob):
         if watched.is_root:
             self._stack.clear()  # what is left of a call that an exception ended
         parent = self._stack[-1] if self._stack else None
-        call = _Call(watched, parent)
+        call = WatchedCall(watched, parent)
         call.given = tensors_in(args) + tensors_in(kwargs)
         call.shapes = ", ".join(shape_of(tensor) for _, tensor in call.given[:4])
         self._stack.append(call)
@@ -279,7 +189,7 @@ class NumericsWatch(ArmedJob):
             self._hook_gradients(call, call.given, is_output=False)
         self._has_called = True
 
-    def _tell_origin(self, call: _Call, parent: _Call | None, bad: Bad) -> None:
+    def _tell_origin(self, call: WatchedCall, parent: WatchedCall | None, bad: Bad) -> None:
         """The first wrong values are in what a module is given."""
         if parent is None:
             self._findings.add(call.watched, "forward", "given", "input", bad, call.shapes)
@@ -312,7 +222,7 @@ class NumericsWatch(ArmedJob):
         self._findings.add(watched, "forward", role, "output", bad, call.shapes, largest)
         self._mark(call)
 
-    def _pop(self, watched: Watched) -> _Call | None:
+    def _pop(self, watched: Watched) -> WatchedCall | None:
         """The call that returns; those inside it that an exception ended go, too."""
         while self._stack:
             call = self._stack.pop()
@@ -320,7 +230,7 @@ class NumericsWatch(ArmedJob):
                 return call
         return None
 
-    def _tell_parameters(self, call: _Call) -> bool:
+    def _tell_parameters(self, call: WatchedCall) -> bool:
         """Of a module that makes wrong values, the first parameter or buffer that holds some.
 
         Returns whether it held them before the watch; then all parameters that did are told.
@@ -338,12 +248,10 @@ class NumericsWatch(ArmedJob):
                 return False
         return False
 
-    def _mark(self, call: _Call) -> None:
+    def _mark(self, call: WatchedCall) -> None:
         """The calls around a wrong one are not the producers of what it made."""
-        around: _Call | None = call
-        while around is not None:
-            around.is_told = True
-            around = around.parent
+        for one in (call, *call.around()):
+            one.is_told = True
 
     def _look_at_loss(self, args: tuple[Any, ...]) -> None:
         """The loss is wrong, though no module's output is."""
@@ -355,7 +263,7 @@ class NumericsWatch(ArmedJob):
             self._findings.add(None, "forward", "producer", "loss", bad)
 
     def _hook_gradients(
-        self, call: _Call, tensors: list[tuple[str, Tensor]], *, is_output: bool
+        self, call: WatchedCall, tensors: list[tuple[str, Tensor]], *, is_output: bool
     ) -> None:
         """Look at the gradients of some tensors as soon as they are complete."""
         for name, tensor in tensors:
@@ -364,7 +272,7 @@ class NumericsWatch(ArmedJob):
                 hook = self._gradient_hook(call, name, place)
                 self._tensor_handles.append(tensor.register_hook(hook))
 
-    def _gradient_hook(self, call: _Call, name: str, place: tuple[int, int] | None) -> Any:
+    def _gradient_hook(self, call: WatchedCall, name: str, place: tuple[int, int] | None) -> Any:
         def hook(gradient: Tensor) -> None:
             if self._is_on and gradient is not None:
                 self._run(self._gradient_came, call, name, gradient, place)
@@ -372,7 +280,7 @@ class NumericsWatch(ArmedJob):
         return hook
 
     def _gradient_came(
-        self, call: _Call, name: str, gradient: Tensor, place: tuple[int, int] | None
+        self, call: WatchedCall, name: str, gradient: Tensor, place: tuple[int, int] | None
     ) -> None:
         """A gradient is complete."""
         tensors = tensors_in(gradient, name)
@@ -391,76 +299,8 @@ class NumericsWatch(ArmedJob):
     def _sort_out(self) -> None:
         """A backward pass has ended: who was the first to make a wrong gradient?"""
         calls, self._calls = self._calls, []
-        if self._findings.count:
-            return
-        touched = sorted((c for c in calls if c.order), key=lambda call: call.order)
-        makers = [c for c in touched if c.has_out and c.grad_out is None and c.grad_in is not None]
-        inner = {id(around) for maker in makers for around in _around(maker)}
-        makers = [maker for maker in makers if id(maker) not in inner]
-        if makers:  # those that were given the same tensor cannot be told apart
-            self._tell_gradients([m for m in makers if m.place == makers[0].place], touched)
-        elif touched:
-            self._tell_code_around(touched)
-        else:
-            self._look_at_parameters()
-
-    def _tell_gradients(self, makers: list[_Call], touched: list[_Call]) -> None:
-        """Modules were given finite gradients, and made one that is not."""
-        for maker in makers:
-            if maker.grad_in is not None:
-                bad = maker.grad_in
-                self._findings.add(maker.watched, "backward", "producer", "grad", bad, maker.shapes)
-        self._tell_rest(makers, touched)
-
-    def _tell_code_around(self, touched: list[_Call]) -> None:
-        """The first wrong gradient is that of an output, and no module made it."""
-        first = touched[0]
-        bad = first.grad_out or first.grad_in
-        assert bad is not None
-        for around in _around(first):
-            if around.has_out and around.grad_out is None:
-                named = bad._replace(name=f"{bad.name} of {first.watched.name}")
-                self._findings.add(around.watched, "backward", "producer", "intermediate", named)
-                break
-        else:
-            # What is given to the outermost is given to those inside whose output it returns.
-            outer = [call for call in (first, *_around(first)) if call.grad_out is not None]
-            given = outer[-1] if outer else first
-            named = (given.grad_out or bad)._replace(name=f"output {bad.name}")
-            self._findings.add(given.watched, "backward", "given", "grad", named)
-            first = given
-        self._tell_rest([first], touched)
-
-    def _tell_rest(self, told: list[_Call], touched: list[_Call]) -> None:
-        """Those that only pass on what came to them."""
-        for call in touched:
-            bad = call.grad_in or call.grad_out
-            if call not in told and bad is not None:
-                self._findings.add(call.watched, "backward", "propagator", "grad", bad)
-
-    def _look_at_parameters(self) -> None:
-        """No gradient between modules is wrong; one of a parameter may be all the same."""
-        owners = owners_of(self._recording, self._recording.roots.alive())
-        named = {id(p): p for root in self._recording.roots.alive() for p in root.parameters()}
-        pairs, _ = gradients_of(list(named.values()))
-        if not pairs:
-            return
-        finite = have_finite_norms([gradient for _, gradient in pairs])
-        for (parameter, gradient), is_finite in reversed(list(zip(pairs, finite, strict=True))):
-            watched, name = owners[id(parameter)]
-            bad = None if is_finite else look_at(name, gradient)
-            if bad is not None:  # the last in the model is the first of the pass
-                self._findings.add(watched, "backward", "producer", "parameter", bad)
-
-
-def _around(call: _Call) -> list[_Call]:
-    """The calls around one, from the inside."""
-    found: list[_Call] = []
-    around = call.parent
-    while around is not None:
-        found.append(around)
-        around = around.parent
-    return found
+        if not self._findings.count:
+            self._origin.tell(calls)
 
 
 def _place_of(tensor: Tensor) -> tuple[int, int]:

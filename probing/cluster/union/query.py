@@ -18,8 +18,9 @@ from ...errors import SqlError
 from ...messages.limits import DEFAULT_TIMEOUT_S
 from ...ring.arrow_tables import schema_of
 from ...sql.answer import Answer
-from ...sql.engine import Engine, TableProvider
+from ...sql.engine import Engine
 from ...sql.process_columns import added_columns, with_ranks
+from ...sql.scans import TableProvider
 from ...tables import OWN_SCHEMA, TABLES, Table
 from ..job.membership import Member
 from ..job.outcomes import Coverage, Outcome

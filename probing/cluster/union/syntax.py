@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from ...sql.engine import locked_database
+from ...sql.database import locked_database
 
 Tree: TypeAlias = dict[str, Any]
 

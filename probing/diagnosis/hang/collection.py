@@ -179,49 +179,57 @@ def evidence_of(
     record = _record(process, notes)
     is_here = process.folder is not None
     newest = newest_of(process, member) if is_here else _newest(record["look"])
-    calls = tuple(_call(row) for row in sorted(record["calls"], key=lambda row: row["start_ns"]))
-    steps = next(iter(record["steps"]), {})
-    module = next(iter(record["modules"]), {})
-    device, held = (next(iter(record[name]), None) for name in ("device", "evals"))
-    seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
-    if seen.state == "unreachable" and record["look"]:  # its record shows that it is there
-        seen = replace(seen, state="silent")
-    is_dead, trace, thread = seen.state == "dead", seen.trace, _thread(calls, module)
+    seen = _seen(stacks, record)
+    is_dead, trace = seen.state == "dead", seen.trace
+    known = _on_record(absent(member, seen.state, None), record)
+    thread = _thread(known.calls, next(iter(record["modules"]), {}))
     if trace is not None and again is not None:
         trace, again = with_same_waits(trace, again)
     doing = _doing(trace, again, thread) if trace and not is_dead else None
     doing = with_worker(doing, others.worker) if doing and others else doing
-    if held is None or doing is None or doing.kind != "held":
-        held = None
-    return RankEvidence(
-        rank=member.rank,
-        host=member.host,
+    held = next(iter(record["evals"]), None) if doing and doing.kind == "held" else None
+    return replace(
+        known,
         pid=member.pid if member.pid is not None else (trace.pid if trace else None),
-        endpoint=member.endpoint,
-        world_size=member.world_size,
-        state=seen.state,
-        calls=calls,
-        groups=tuple(_group(row) for row in record["groups"]),
-        step=steps.get("step"),
-        moved=newest != first if first is not None and not is_dead else None,
-        still_s=_still_s(record["look"]),
         age_s=(time.time_ns() - member.started_ns) * 1e-9 if member.started_ns else None,
-        median_step_s=steps.get("median_step_s"),
+        has_agent=bool(member.started_ns),
+        moved=newest != first if first is not None and not is_dead else None,
         doing=_held_by(doing, held) if doing and held else doing,
         ending=seen.ending,
         ended_ns=seen.ended_ns,
         died_of_peers=not seen.is_own_end,
-        not_finite=steps.get("not_finite"),
-        module=None if is_dead else _module(module),
         eval_id=held["eval_id"] if held else None,
-        has_agent=bool(member.started_ns),
-        device=sample_words(device) if device else None,
-        device_errors=tuple(xid_lines(record["xids"])),
         work=work_between(trace, again, thread) if trace and again else None,
         others=others.others if others else (),
         lock_pid=others.lock_pid if others else None,
         deadlocks=tuple(map(deadlock_text, deadlocks(trace.threads))) if trace else (),
         notes=tuple(dict.fromkeys((*notes, *seen.notes))),
+    )
+
+
+def _seen(stacks: Stacks | None, record: Mapping[str, Sequence[Row]]) -> Stacks:
+    """What was seen of a rank, whose record may show that it is there."""
+    seen = stacks or Stacks(state="unreachable", trace=None, notes=("its stack took too long",))
+    is_silent = seen.state == "unreachable" and record["look"]
+    return replace(seen, state="silent") if is_silent else seen
+
+
+def _on_record(evidence: RankEvidence, record: Mapping[str, Sequence[Row]]) -> RankEvidence:
+    """What the record of a rank tells, without its stacks."""
+    calls = sorted(record["calls"], key=lambda row: row["start_ns"])
+    steps, device = next(iter(record["steps"]), {}), next(iter(record["device"]), None)
+    module = None if evidence.state == "dead" else _module(next(iter(record["modules"]), {}))
+    return replace(
+        evidence,
+        calls=tuple(_call(row) for row in calls),
+        groups=tuple(_group(row) for row in record["groups"]),
+        step=steps.get("step"),
+        still_s=_still_s(record["look"]),
+        median_step_s=steps.get("median_step_s"),
+        not_finite=steps.get("not_finite"),
+        module=module,
+        device=sample_words(device) if device else None,
+        device_errors=tuple(xid_lines(record["xids"])),
     )
 
 

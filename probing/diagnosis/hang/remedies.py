@@ -6,7 +6,7 @@ Rules of this file: pure functions. What is to be typed works where the command 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from ...messages import rank_paths
@@ -34,27 +34,18 @@ def next_steps(
     """
     if verdict.kind == "healthy":
         return ()
-    options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
     if verdict.kind == "unseen" and not verdict.causes:
         return (
             "`probing -t all hang`: asks all ranks of this machine, `job:NAME` those of a job.",
         )
-    targets = [_target(cause, verdict, has_others=has_others) for cause in verdict.causes][
-        :_MOST_NEXT
+    options, verb = ("", "was") if verdict.has_ended else (" --locals", "is")
+    targets = [
+        (_target(cause, verdict, has_others=has_others), cause)
+        for cause in verdict.causes[:_MOST_NEXT]
     ]
-    looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target in targets]
+    looks = [f"`probing -t {target} backtrace{options}`: where it {verb}." for target, _ in targets]
     if not verdict.has_ended:
-        looks += [
-            f"`probing -t {target} jobs cancel {evals[cause.pid]}`: interrupts that eval at its"
-            " next line of Python; when its time limit is over, the training goes on in any case."
-            for target, cause in zip(targets, verdict.causes, strict=False)
-            if cause.pid in evals
-        ]
-        looks = [
-            f"`probing -t {target} dataloaders`: which worker it waits for, and where that is."
-            for target, cause in zip(targets, verdict.causes, strict=False)
-            if cause.pid in loading
-        ] + looks
+        looks = [*_at_loaders(targets, loading), *looks, *_at_evals(targets, evals)]
     steps: list[str] = []
     if not (verdict.is_hang or verdict.has_ended or verdict.kind in {"process", "slow"}):
         steps.append("Ask again: this may still be a slow step.")
@@ -65,6 +56,25 @@ def next_steps(
             for c in verdict.causes
         ]
     return (*looks, *steps) if verdict.kind not in {"ended", "dead"} else (*steps, *looks)
+
+
+def _at_loaders(targets: Sequence[tuple[str, Cause]], loading: Collection[int | None]) -> list[str]:
+    """Where to look at those that wait for a batch."""
+    return [
+        f"`probing -t {target} dataloaders`: which worker it waits for, and where that is."
+        for target, cause in targets
+        if cause.pid in loading
+    ]
+
+
+def _at_evals(targets: Sequence[tuple[str, Cause]], evals: Mapping[int | None, int]) -> list[str]:
+    """How to end the evals that some stand still for."""
+    return [
+        f"`probing -t {target} jobs cancel {evals[cause.pid]}`: interrupts that eval at its"
+        " next line of Python; when its time limit is over, the training goes on in any case."
+        for target, cause in targets
+        if cause.pid in evals
+    ]
 
 
 _REMEDIES: Mapping[str, tuple[str, ...]] = {

@@ -22,7 +22,8 @@ from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layou
 from probing.ring.names import decode_names, encode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
-from probing.ring.writer import Names, RingWriter, limit_rings
+from probing.ring.space import limit_rings
+from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
