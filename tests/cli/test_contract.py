@@ -29,7 +29,7 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
 }
 """What a command is given beside its name."""
 NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
-"""Commands that are groups, or whose answer is a sentence, a prompt or live screen, or the script's output."""
+"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
 ORDER = sorted(OUTPUTS, key=lambda name: (name == "act undo", name == "act list"))
 """What an action has done is listed and undone after it."""
 
