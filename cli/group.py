@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
 from .completion import complete_endpoints
+from .examples import ANSWERS
 from .preferences import default_map, endpoints_named
 from .target import Target, target_options
 from .tasks import COMMANDS, SHORT_FORMS, TASKS
@@ -57,7 +58,9 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first, then the options."""
+        """What is asked most and the commands first, then the options."""
+        with formatter.section("What is asked most"):
+            formatter.write_dl(ANSWERS)
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
@@ -195,6 +198,8 @@ not reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the ou
 
 Completion of commands, endpoints and tables: put into ~/.bashrc the line
 eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those shells.
+
+Manual pages: `python -m probing.cli.manpages ~/.local/share/man`, then `man probing-query`.
 """
 
 

@@ -77,7 +77,13 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=rings.torch_trace,
-            rows=StepRows(rings.steps, rings.micro_batches, rings.optimizer_steps, accelerator),
+            rows=StepRows(
+                rings.steps,
+                rings.micro_batches,
+                rings.optimizer_steps,
+                accelerator,
+                in_c=settings.native,
+            ),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )

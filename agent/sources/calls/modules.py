@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.format import DONE, FAILED, HEADER_SIZE
+from ....ring.rows import PlainRows
 from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
@@ -142,7 +143,7 @@ class ModuleCalls:
             self._learn_inside,
             self._backward.attach,
             self._memory.sample,
-            self._recording.trace.still_holds,
+            PlainRows.still_holds,
             DeviceTimes.entered,
             DeviceTimes.left,
             type(self._recording.threads).__init__,

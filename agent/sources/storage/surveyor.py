@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...recording.agent_threads import pending, settle, start_thread
 from .living import Survey
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..steps.recording import Recording
 
 T = TypeVar("T")
-_Wanted = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+_Wanted: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"
 
 
 class Surveyor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +59,29 @@ class UnionAnswer:
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as Python values, a dictionary each."""
         return self.rows.to_pylist()
+
+    def arrow(self) -> pa.Table:
+        """All rows as one table."""
+        return self.rows.to_arrow()
+
+    def df(self) -> Any:
+        """All rows as a `pandas.DataFrame`."""
+        return self.rows.df()
+
+    def pl(self) -> Any:
+        """All rows as a `polars.DataFrame`."""
+        return self.rows.pl()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dictionary."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
 
     @property
     def coverage(self) -> Coverage:

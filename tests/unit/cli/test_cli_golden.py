@@ -52,7 +52,6 @@ from probing.cli.render.table import Heading, render_table
 from probing.cli.render.training.dataloaders import render_loaders
 from probing.cli.render.training.labels import render_label_table, render_labels
 from probing.cli.render.training.summary import render_summary, summary_markdown
-from probing.cli.reports.model_summary import plain_summary, summary_of
 from probing.client.listing import ProcessSummary
 from probing.cluster.job.membership import Member, Membership, missing_member
 from probing.cluster.job.outcomes import Coverage
@@ -63,6 +62,7 @@ from probing.cluster.ranks.stack_classes import merge_stacks
 from probing.cluster.union.statements.leaves import Leaf, Plan
 from probing.diagnosis.dataloading import LoaderReport
 from probing.diagnosis.memory_cleaning import Cleaned
+from probing.diagnosis.model_summary import plain_summary, summary_of
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
 from probing.messages.allocation import RecordStatus
 from probing.messages.common import (

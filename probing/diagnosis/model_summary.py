@@ -1,14 +1,19 @@
-"""The live tables of models as `probing summary` shows them.
+"""The live tables of models as `summary` shows them.
 
-Rules of this file: pure functions of answers; what an agent of another version leaves out is None.
+Rules of this file: pure functions of answers, but for the one that asks; what an agent of another
+version leaves out is None.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...messages.common import LiveRows
+from ..messages.common import LiveRows
+from ..messages.limits import WAIT_S
+
+if TYPE_CHECKING:
+    from ..client.base import Process
 
 Row = dict[str, Any]
 
@@ -37,6 +42,24 @@ class Summary:
 
     models: tuple[Model, ...]
     notes: tuple[str, ...]
+
+
+def ask_for_summary(process: Process, *, depth: int, timeout_s: float | None = None) -> Summary:
+    """Ask a process for its models, as they are once their next call has been seen.
+
+    Args:
+        depth: How many levels below the root are shown.
+        timeout_s: How long that call may be waited for, also while the training makes no progress.
+
+    Raises:
+        ProbingError: The process does not answer.
+    """
+    modules = process.live(
+        "modules",
+        wait_s=WAIT_S if timeout_s is None else timeout_s,
+        patient=timeout_s is not None,
+    )
+    return summary_of(process.live("models"), modules, depth=depth)
 
 
 def summary_of(models: LiveRows, modules: LiveRows, *, depth: int) -> Summary:
