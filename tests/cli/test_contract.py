@@ -28,10 +28,8 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "act lr": ("--scale", "1.0"),
 }
 """What a command is given beside its name."""
-NO_JSON = {
-    "act", "attach", "detach", "file", "repl", "run", "serve",
-}  # fmt: skip
-"""Commands that are groups, or whose answer is a sentence, a prompt, or the script's own output."""
+NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
+"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
 ORDER = sorted(OUTPUTS, key=lambda name: (name == "act undo", name == "act list"))
 """What an action has done is listed and undone after it."""
 
@@ -96,7 +94,9 @@ def test_every_error_has_an_exit_code_of_the_page() -> None:
     assert {cls.exit_code for cls in error_classes()} <= set(EXIT_CODES)
 
 
-ASKING = sorted(set(COMMANDS) - {"list", "run", "serve", "file", "diff", "act", "attach", "detach"})
+ASKING = sorted(
+    set(COMMANDS) - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top"}
+)
 NEEDS = {"eval": ["1"], "query": ["SELECT 1"], "arm": ["nan"], "fit": ["--batch", "1"]}
 
 
