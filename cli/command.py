@@ -27,7 +27,13 @@ class AskCommand(click.Command):
         """Run it, with ``--watch`` again and again."""
         every_s = repeated_every(ctx)
         if every_s is None:
-            return super().invoke(ctx)
+            from .attending import IN_PARTS, attend
+
+            return attend(
+                lambda: super(AskCommand, self).invoke(ctx),
+                _awaited(ctx),
+                in_parts=self.name in IN_PARTS,
+            )
         from .ask.repeating import Repeated, repeat
 
         what = Repeated(
@@ -110,6 +116,12 @@ def _shared_names(ctx: click.Context) -> set[str | None]:
     """The options of `probing` itself, which every command takes, too."""
     root = ctx.find_root()
     return {parameter.name for parameter in root.command.params} if root is not ctx else set()
+
+
+def _awaited(ctx: click.Context) -> str:
+    """What is waited for while nothing better is known."""
+    words, name = Target.of(ctx).words, " ".join(_words(ctx))
+    return f"asking {words.removeprefix('-t ')}: {name}" if words else name
 
 
 def _form(ctx: click.Context) -> str:

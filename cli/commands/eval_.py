@@ -187,6 +187,7 @@ def _repeat(
     """Show each result as it comes; returns the exit code."""
     if not target.is_single:
         raise UsageError("--every asks one process; several have steps of their own.")
+    terminal.go_live()
     failed = 0
     for result in question(target.connect(target.endpoints[0])):
         if as_json:
