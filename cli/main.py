@@ -89,6 +89,8 @@ def _as_typed(word: str) -> str:
 def _dispatch(argv: list[str]) -> int:
     """Hand the arguments to click; its own `main` would print and exit in its own way."""
     if COMPLETE_VARIABLE in os.environ:
+        from . import bash_completion  # noqa: F401 - which takes the place of click's
+
         probing.main(argv, prog_name="probing", complete_var=COMPLETE_VARIABLE)
     try:
         with probing.make_context("probing", argv) as context:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from ...cluster.job.interruption import ends_the_wait
 from ...errors import ProbingError
 from .. import terminal
+from ..render.text import wrap_lines
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def show(
         if not target.is_single:
             terminal.write(f"# {reply.endpoint}" if document else f"== {reply.endpoint} ==")
         screen = terminal.screen()
-        terminal.write(document(reply.value) if document else text(reply.value, screen))
+        drawn = document(reply.value) if document else text(reply.value, screen)
+        terminal.write(drawn if document else wrap_lines(drawn, screen.width))
     if style == "json":
         terminal.write_json(answers[0]["answer"] if target.is_single else answers)
     return replies.exit_code

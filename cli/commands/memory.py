@@ -99,15 +99,19 @@ def command(
             ' python.memory ORDER BY seq DESC LIMIT 1"`.',
         )
     code = _clean(target, wanted, line=line, watch=watch)
-    if line or code:
-        context.exit(code)
+    if not (line or code):
+        code = _report(target, style, limit, theory=theory, referrers=referrers)
+    context.exit(code)
+
+
+def _report(target: Target, style: str, limit: int, *, theory: bool, referrers: bool) -> int:
+    """Show where the memory is; returns the exit code."""
+    from ..render.memory.report import memory_markdown, render_memory
 
     def ask(process: Process) -> MemoryReport:
         return _ask(process, target, limit, theory=theory, referrers=referrers)
 
-    from ..render.memory.report import memory_markdown, render_memory
-
-    code = show(
+    return show(
         target,
         style,
         ask,
@@ -115,7 +119,6 @@ def command(
         markdown=memory_markdown,
         notes=lambda report: report.notes,
     )
-    context.exit(code)
 
 
 def _record(

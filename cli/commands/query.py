@@ -12,7 +12,7 @@ from ..ask.formats import FORMATS, choose_format
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
-from ..completion import complete_questions
+from ..completion import complete_sql
 from ..options import given_by_user, json_option, limit_option, wants_json, watch_option
 from ..target import Target, asked_target, attach_option, target_options
 
@@ -24,7 +24,7 @@ _OTHER_LINES = 4
 
 
 @click.command("query", cls=TextCommand)
-@click.argument("sql", required=False, shell_complete=complete_questions)
+@click.argument("sql", required=False, shell_complete=complete_sql)
 @target_options
 @attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")

@@ -14,7 +14,7 @@ from ..table import Heading, draw_table
 from ..text import escape_controls, plural, render_count
 
 if TYPE_CHECKING:
-    from ...reports.model_summary import Model, Row, Summary
+    from ....diagnosis.model_summary import Model, Row, Summary
 
 _HEADINGS = (
     Heading(name="module"),

@@ -16,13 +16,14 @@ import pytest
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
-from probing.agent.sources.steps.recording import COLUMNS
+from probing.agent.sources.steps.thread_state import COLUMNS
 from probing.errors import RingError
 from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
 from probing.ring.names import decode_names, encode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
-from probing.ring.writer import Names, RingWriter, limit_rings
+from probing.ring.space import limit_rings
+from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
 from tests.harness.accelerators import NoAccelerator
