@@ -8,6 +8,8 @@ commands of which each part stands for itself end so.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -25,6 +27,15 @@ IN_PARTS = frozenset({
 _PART = "interrupted: this is a part, from what had come by then"
 
 
+def _paged() -> contextlib.AbstractContextManager[None]:
+    """What shows a long answer; nothing where nobody looks, who need not pay for it."""
+    if not sys.stdout.isatty():
+        return contextlib.nullcontext()
+    from .pager import paged
+
+    return paged()
+
+
 def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
     """Run a command.
 
@@ -36,13 +47,12 @@ def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
         KeyboardInterrupt: Also after a part of the answer was shown.
     """
     from ..cluster.job.interruption import interruptible
-    from .pager import paged
 
     terminal.ways.awaited = [what]
     terminal.start_waiting()
     with interruptible(allowed=in_parts) as cut:
         try:
-            with paged():
+            with _paged():
                 try:
                     result = run()
                 finally:

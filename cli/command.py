@@ -66,6 +66,10 @@ class AskGroup(AskCommand, click.Group):
         settings = {"help_option_names": ["-h", "--help"]}
         super().__init__(*args, context_settings=settings, **kwargs)  # type: ignore[arg-type]
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command in it, which is attended to by itself."""
+        return click.Group.invoke(self, ctx)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `AskCommand`; its commands come first."""
         self.format_commands(ctx, formatter)
