@@ -39,12 +39,12 @@ class _Cut:
 
     def until_heard(self, things: Iterator[T]) -> Iterator[T]:
         """As many as come before that."""
-        while not self._is_heard:
+        while not self._is_over():
             self._is_waiting = True
             try:
                 thing = next(things, self)
             except KeyboardInterrupt:
-                if not self._is_heard:
+                if not self._is_over():
                     raise
                 return
             finally:
@@ -52,6 +52,9 @@ class _Cut:
             if thing is self:
                 return
             yield thing  # type: ignore[misc]
+
+    def _is_over(self) -> bool:
+        return self._is_heard
 
     def hear(self, _: int, __: FrameType | None) -> None:
         """The handler of the signal."""
