@@ -27,7 +27,13 @@ class AskCommand(click.Command):
         """Run it, with ``--watch`` again and again."""
         every_s = repeated_every(ctx)
         if every_s is None:
-            return super().invoke(ctx)
+            from .attending import IN_PARTS, attend
+
+            return attend(
+                lambda: super(AskCommand, self).invoke(ctx),
+                _awaited(ctx),
+                in_parts=self.name in IN_PARTS,
+            )
         from .ask.repeating import Repeated, repeat
 
         what = Repeated(
@@ -59,6 +65,10 @@ class AskGroup(AskCommand, click.Group):
     def __init__(self, *args: object, **kwargs: object) -> None:
         settings = {"help_option_names": ["-h", "--help"]}
         super().__init__(*args, context_settings=settings, **kwargs)  # type: ignore[arg-type]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command in it, which is attended to by itself."""
+        return click.Group.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `AskCommand`; its commands come first."""
@@ -110,6 +120,12 @@ def _shared_names(ctx: click.Context) -> set[str | None]:
     """The options of `probing` itself, which every command takes, too."""
     root = ctx.find_root()
     return {parameter.name for parameter in root.command.params} if root is not ctx else set()
+
+
+def _awaited(ctx: click.Context) -> str:
+    """What is waited for while nothing better is known."""
+    words, name = Target.of(ctx).words, " ".join(_words(ctx))
+    return f"asking {words.removeprefix('-t ')}: {name}" if words else name
 
 
 def _form(ctx: click.Context) -> str:

@@ -22,6 +22,7 @@ import click
 
 from ..errors import InternalError, ProbingError, UsageError
 from . import terminal
+from .any_text import accept_any_text
 from .ask import time_limit
 from .group import COMPLETE_VARIABLE, probing
 
@@ -54,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
-    terminal.accept_any_text()
+    accept_any_text()
     terminal.begin()
     try:
         code = _dispatch([_as_typed(word) for word in argv])

@@ -235,6 +235,11 @@ def _set_color(ctx: click.Context, parameter: click.Parameter, value: str | None
         terminal.ways.color = value
 
 
+def _leave_out_the_pager(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not ctx.resilient_parsing:
+        terminal.ways.is_paged = False
+
+
 _OUTPUT_OPTION = click.option(
     "-o",
     "--output",
@@ -267,5 +272,12 @@ _VERBOSITY = (
         expose_value=False,
         callback=_set_color,
         help="When to use colours.  [default: auto]",
+    ),
+    click.option(
+        "--no-pager",
+        is_flag=True,
+        expose_value=False,
+        callback=_leave_out_the_pager,
+        help="Show long answers without a pager.",
     ),
 )

@@ -40,6 +40,7 @@ _BEFORE = {
     "tls_fingerprint": ("PROBING_TLS_FINGERPRINT",),
     "token_file": ("PROBING_TOKEN",),
     "color": ("NO_COLOR",),
+    "no_pager": ("PROBING_PAGER",),
 }
 """Options, and the variables that say the same."""
 _EACH_TIME = frozenset({"help", "version", "target", "watch", "output", "attach", "former"})

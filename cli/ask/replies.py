@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from ...cluster.job.interruption import ends_the_wait
 from ...errors import ProbingError
 from .. import terminal
 from ..render.text import wrap_lines
@@ -64,9 +65,18 @@ class Replies(Generic[T]):
         if self._target.has_many:
             yield from self._ask_members()
             return
+        is_cut = False
         pending = [(name, self._start(name)) for name in self._target.endpoints]
         for name, outcome in pending:
-            result = outcome.get()
+            try:
+                result = outcome.get(block=not is_cut)
+            except queue.Empty:
+                continue
+            except KeyboardInterrupt:
+                if not ends_the_wait():
+                    raise
+                is_cut = True
+                continue
             if isinstance(result, ProbingError):
                 terminal.complain(result, endpoint=name)
                 self.exit_code = self.exit_code or result.exit_code

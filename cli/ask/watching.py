@@ -52,6 +52,7 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
         UsageError: A webhook is no address.
         ProbingError: Nothing was there at the first look.
     """
+    terminal.go_live()
     receivers = [webhook(url, payload_for) for url in wish.webhooks]
     receivers += [user_command(line, as_json) for line in wish.commands]
     telling = _Telling(wish, Delivery(receivers))

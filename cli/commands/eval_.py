@@ -178,6 +178,7 @@ def _repeat(target: Target, code: Code, every: int, times: int, *, as_json: bool
     """Show each result as it comes; returns the exit code."""
     if not target.is_single:
         raise UsageError("--every asks one process; several have steps of their own.")
+    terminal.go_live()
     failed = 0
     results = target.connect(target.endpoints[0]).eval_steps(
         code.text,

@@ -30,6 +30,7 @@ def command(context: click.Context) -> None:
         raise UsageError("a prompt is one process's; name one endpoint.")
     process = target.connect(target.endpoints[0])
     process.jobs()  # nobody should type a page before it is known that nobody answers
+    terminal.go_live()
     prompt = Prompt(target, process)
     reader: Reader = PlainReader()
     if sys.stdin.isatty() and sys.stdout.isatty():

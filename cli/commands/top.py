@@ -48,6 +48,7 @@ def command(context: click.Context, *, endpoint: str | None, every: float) -> No
     from ..live.view import View
 
     check_terminal()
+    terminal.go_live()
     with FullScreen() as screen:
         screen.show(["looking for the processes ..."])
         looking = Looking(target, every_s=every, tell=screen.wake)

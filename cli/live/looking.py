@@ -177,14 +177,15 @@ class Looking:
             self._wants_whole, self._is_first = False, True
             self._see(one=following.look(), stack=None)
             self._tell()
-        if self._wants_whole or following.whole_at_s is None or self._may_look_whole():
-            self._look_whole(following)
-        else:
-            self._see(one=following.look(), stack=self.sight.stack)
         if self._wants_stack:
             self._wants_stack = False
             stack = following.process.backtrace()
-            self.sight = dataclasses.replace(self.sight, stack=(stack, time.time()))
+            self._see(one=following.look(), stack=(stack, time.time()))
+            self.poke()  # for what comes in its place now
+        elif self._wants_whole or following.whole_at_s is None or self._may_look_whole():
+            self._look_whole(following)
+        else:
+            self._see(one=following.look(), stack=self.sight.stack)
 
     def _may_look_whole(self) -> bool:
         pause_s = max(_LEAST_S, self._whole_s / _SELDOM)

@@ -50,6 +50,7 @@ def clean_env(home: Path, **extra: str) -> dict[str, str]:
         PROBING_HOME=str(home),
         XDG_CONFIG_HOME=str(home / "config"),  # nobody's own settings file
         PROBING_RINGS_MIB="64",  # many processes at once, on a disk that may have little room
+        PROBING_PAGER="cat",
         PYTHONPATH=str(ROOT),
         PYTHONUNBUFFERED="1",
         OMP_NUM_THREADS="1",
