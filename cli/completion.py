@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from ..errors import ProbingError
 
 if TYPE_CHECKING:
-    from ..messages.card import Card
+    from ..rundir.folders import ProcessFolder
 
 _FORMS = ("rank:", "job:")
 _KEYWORDS = tuple(
@@ -44,21 +44,24 @@ def complete_endpoints(incomplete: str) -> list[CompletionItem]:
         living = [folder for folder in folders if folder.is_alive()]
         found += [(str(folder.pid), "process") for folder in living]
         if any(incomplete and form.startswith(incomplete[: len(form)]) for form in _FORMS):
-            found += _ranks(folder.read_card() for folder in living)
+            found += _ranks_and_jobs(living)
     with contextlib.suppress(ProbingError):
         names = preferences().endpoints.items()
         found += [(name, " ".join(words)) for name, words in names]
     return [CompletionItem(word, help=what) for word, what in found if word.startswith(incomplete)]
 
 
-def _ranks(cards: Iterable[Card | None]) -> Iterator[tuple[str, str]]:
-    """Ranks and jobs of this machine, as an endpoint names them."""
-    known = [card for card in cards if card is not None]
-    ranks = sorted({card.rank for card in known if card.rank is not None})
-    yield from ((f"rank:{rank}", "rank") for rank in ranks)
-    yield from ((f"job:{job}", "job") for job in sorted({card.job for card in known if card.job}))
-    ranked = sorted((c.job, c.rank) for c in known if c.job and c.rank is not None)
-    yield from ((f"job:{job}/rank:{rank}", "rank of a job") for job, rank in ranked)
+def _ranks_and_jobs(living: Sequence[ProcessFolder]) -> list[tuple[str, str]]:
+    """The ways to name the ranks and jobs of processes."""
+    cards = [card for folder in living if (card := folder.read_card()) is not None]
+    ranks = sorted({card.rank for card in cards if card.rank is not None})
+    jobs = sorted({card.job for card in cards if card.job})
+    ranked = sorted((c.job, c.rank) for c in cards if c.job and c.rank is not None)
+    return [
+        *((f"rank:{rank}", "rank") for rank in ranks),
+        *((f"job:{job}", "job") for job in jobs),
+        *((f"job:{job}/rank:{rank}", "rank of a job") for job, rank in ranked),
+    ]
 
 
 def complete_endpoint_option(

@@ -23,7 +23,7 @@ EXIT_CODES: Mapping[int, str] = {
 }
 OWN_CODES: Mapping[str, str] = {
     "hang": "With `--check`: 0 all is well, 1 a hang, 6 a crash, 7 a slow job.",
-    "doctor": "With `--check CERTAINTY`: 1 for a finding that is at least so sure.",
+    "doctor": "With `--check CERTAINTY`: 1 for a finding that is at least so sure, 5 where nothing could be looked at in time.",
     "eval": "1 where the code has raised, 5 where it was ended at its time limit.",
     "repl": "1 where a line has failed, if lines come from a pipe.",
     "run": "That of the script.",
@@ -67,7 +67,9 @@ OUTPUTS: Mapping[str, Output] = {
     "doctor": Output(keys=("about", "findings", "healthy", "not_looked_at", "seconds", "steps")),
     "backtrace": Output(record="messages.common:Backtrace"),
     "hang": Output(record="diagnosis.hang.evidence:Verdict"),
-    "stragglers": Output(record="cluster.ranks.stragglers:StragglerReport", keys=("stragglers",)),
+    "stragglers": Output(
+        record="cluster.ranks.slow.stragglers:StragglerReport", keys=("stragglers",)
+    ),
     "diff": Output(
         keys=(
             "runs", "findings", "differences", "measures", "modules", "loss", "has_common_steps",

@@ -21,7 +21,8 @@ from .._version import VERSION
 from .command import examples_of, usage_path
 from .contract import EXIT_CODES, OWN_CODES
 from .examples import ANSWERS
-from .group import TASKS, probing as cli
+from .group import probing as cli
+from .tasks import TASKS
 
 _SECTION = "1"
 _VERBATIM = "\b"

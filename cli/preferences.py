@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .tasks import COMMANDS, SHORT_FORMS
 
 if TYPE_CHECKING:
     import click
 
-    from .group import CommandGroup
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _RESERVED = frozenset({"all", "help", "version"})
@@ -117,14 +117,12 @@ def endpoints_named(word: str) -> tuple[str, ...]:
     return preferences().endpoints.get(word, (word,))
 
 
-def default_map(group: CommandGroup, ctx: click.Context) -> dict[str, Any]:
+def default_map(group: click.Group, ctx: click.Context) -> dict[str, Any]:
     """The defaults as click takes them, those left out that the environment says.
 
     Raises:
         UsageError: One is of no command or option, or has a value that the option cannot have.
     """
-    from .group import SHORT_FORMS
-
     found = preferences()
     every: dict[str, Any] = {}
     for key, value in found.defaults.items():
@@ -142,7 +140,7 @@ def default_map(group: CommandGroup, ctx: click.Context) -> dict[str, Any]:
 
 def _of_command(
     found: Preferences,
-    group: CommandGroup,
+    group: click.Group,
     ctx: click.Context,
     name: str,
     values: Mapping[str, Any],
@@ -242,8 +240,6 @@ def _checked(empty: Preferences, data: Mapping[str, Any]) -> Preferences:
 
 def _endpoints(found: Preferences, name: str, value: object) -> tuple[str, ...]:
     """What a name stands for."""
-    from .group import COMMANDS, SHORT_FORMS
-
     if name in COMMANDS or name in SHORT_FORMS or name in _RESERVED:
         raise found.mistake("endpoints", name, f"{name!r} has a meaning already")
     if not _NAME.fullmatch(name):

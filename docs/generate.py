@@ -27,11 +27,12 @@ import probing.cluster.union.errors  # noqa: F401 - that all errors are in the t
 from probing.cli.command import examples_of, usage_path
 from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
 from probing.cli.examples import ANSWERS
-from probing.cli.group import TASKS, probing as cli
+from probing.cli.group import probing as cli
 from probing.cli.render.process.catalog import sql_type
+from probing.cli.tasks import TASKS
 from probing.diagnosis.doctor.against import AGAINST_RULES
-from probing.diagnosis.doctor.examine import ALL_RULES
 from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
+from probing.diagnosis.doctor.report import ALL_RULES
 from probing.errors import ProbingError, error_classes
 from probing.messages import (
     act as act_wire,

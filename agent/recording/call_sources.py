@@ -54,7 +54,7 @@ class CallSources:
         recording, progress, memory, _ = shared
         self._progress = progress
         self._first_step_seen: Callable[[], None] = lambda: None
-        self.names = ModuleNames(recording.names, recording.models)
+        self.names = ModuleNames(recording.names, recording.objects.models)
         self.hooks = ModuleBackward(recording, memory, self.names)
         self.budget = Budget(recording, self.names, self.hooks, rings.overhead, share)
         self.scaler = GradientScaler(recording, accelerator)

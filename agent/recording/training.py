@@ -77,7 +77,13 @@ class TorchTraining:
         self.on_demand: dict[str, Callable[[], SourceReport | None]] = {}
         self._recording = Recording(
             trace=rings.torch_trace,
-            rows=StepRows(rings.steps, rings.micro_batches, rings.optimizer_steps, accelerator),
+            rows=StepRows(
+                rings.steps,
+                rings.micro_batches,
+                rings.optimizer_steps,
+                accelerator,
+                in_c=settings.native,
+            ),
             names=interned or Names(folder.names),
             safe_points=self.safe_points,
         )
@@ -113,7 +119,7 @@ class TorchTraining:
             self._recording.training_thread = self._recording.training_thread or training_thread()
         if sources.boundary.has_optimizer():
             for optimizer in found_optimizers():
-                self._recording.made.add(optimizer)
+                self._recording.objects.made.add(optimizer)
         sources.progress.begin(late=late)
         self._recording.rows.host.start()
         sources.boundary.begin(late=late)
@@ -157,14 +163,12 @@ class TorchTraining:
         Raises:
             OSError: Something of it could not be done; the rest was.
         """
-        births, surveyor = self._recording.births, self._recording.surveyor
         failed = try_each(
             (
                 self.pause,
                 *(source.close for source in self._sources.all),
                 self._sources.memory.close,
-                *([births.close] if births is not None else []),
-                *([surveyor.close] if surveyor is not None else []),
+                *(kept.close for kept in self._recording.looks.kept()),
                 *(ring.close for ring in self._rings),
                 self._recording.names.close,
             )

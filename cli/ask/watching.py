@@ -17,8 +17,8 @@ from .. import terminal
 from .delivery import Delivery, user_command, webhook
 
 if TYPE_CHECKING:
-    from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Certainty
+    from ...diagnosis.doctor.report import Report
 
 _LAST_S = 20.0
 """How long to go on delivering after the end."""

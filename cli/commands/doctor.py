@@ -19,8 +19,8 @@ from ..target import FINDING_S, Target, target_options, target_with
 
 if TYPE_CHECKING:
     from ...cluster.job.membership import Member
-    from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Finding
+    from ...diagnosis.doctor.report import Report
 
 _ORDER = tuple(CERTAINTIES)
 _LOOKED = 0.8

@@ -99,10 +99,9 @@ def command(
             ' python.memory ORDER BY seq DESC LIMIT 1"`.',
         )
     code = _clean(target, wanted, line=line, watch=watch)
-    if line or code:
-        context.exit(code)
-
-    context.exit(_report(target, style, limit, theory=theory, referrers=referrers))
+    if not (line or code):
+        code = _report(target, style, limit, theory=theory, referrers=referrers)
+    context.exit(code)
 
 
 def _report(target: Target, style: str, limit: int, *, theory: bool, referrers: bool) -> int:

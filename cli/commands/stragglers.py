@@ -30,8 +30,8 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
     like in at least half of the steps. Clocks are aligned by the ends of collectives; nothing is
     sent between ranks. Where accelerators do the collectives, their clocks count.
     """
-    from ...cluster.ranks.gather_times import gather_times
-    from ...cluster.ranks.stragglers import find_stragglers
+    from ...cluster.ranks.slow.gather_times import gather_times
+    from ...cluster.ranks.slow.stragglers import find_stragglers
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.ranks.stragglers import render_stragglers
 

@@ -14,10 +14,10 @@ from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S
 
 if TYPE_CHECKING:
     from ..cluster.job.membership import Member
-    from ..cluster.ranks.stragglers import StragglerReport
+    from ..cluster.ranks.slow.stragglers import StragglerReport
     from ..diagnosis.arming import Tell, Watch
     from ..diagnosis.dataloading import LoaderReport
-    from ..diagnosis.doctor.examine import Report
+    from ..diagnosis.doctor.report import Report
     from ..diagnosis.hang.evidence import Verdict
     from ..diagnosis.leaks.report import LeakReport
     from ..diagnosis.memory_report import MemoryReport

@@ -15,8 +15,8 @@ from ..messages.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ..cluster.ranks.question import Asking
-    from ..cluster.ranks.stragglers import StragglerReport
-    from ..diagnosis.doctor.examine import Report
+    from ..cluster.ranks.slow.stragglers import StragglerReport
+    from ..diagnosis.doctor.report import Report
     from ..diagnosis.hang.evidence import Verdict
 
 
@@ -79,8 +79,8 @@ def stragglers_of(asking: Asking, steps: int) -> StragglerReport:
     Raises:
         ProbingError: Nobody has answered.
     """
-    from ..cluster.ranks.gather_times import gather_times
-    from ..cluster.ranks.stragglers import find_stragglers
+    from ..cluster.ranks.slow.gather_times import gather_times
+    from ..cluster.ranks.slow.stragglers import find_stragglers
 
     times, outcomes = gather_times(asking, last=steps)
     if not any(outcome.state == "answered" for outcome in outcomes):

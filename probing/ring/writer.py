@@ -26,9 +26,6 @@ from ..tables import Table
 from .format import (
     DROPPED,
     HEADER_SIZE,
-    MARKER,
-    NULL_FLOAT,
-    NULL_INT,
     NULL_NAME,
     dropped_offset,
     encode_header,
@@ -37,6 +34,7 @@ from .format import (
 from .mapped_file import MappedFile
 from .names import MAX_FILE_BYTES, encode_name
 from .native import Words
+from .rows import nulls_of, rows_of
 from .space import fitting_rows, shortfall
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
@@ -44,7 +42,6 @@ CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 two tables are in their order though somebody set the machine's clock between their first rows."""
 _LEAST_ROW_NS = 100
 _START = struct.Struct("<q")
-_NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
 _WRITABLE, _FIXED = 0o600, 0o400
@@ -134,10 +131,11 @@ class Names:
 class RingWriter:
     """The writing end of one ring file.
 
-    The attributes are public for the one caller that cannot afford a method call per row,
-    the module wrapper; everything else uses `open_row` and `close_row`.
+    The attributes are public for the one caller that cannot afford a call per row, the module
+    wrapper; everything else uses `open_row` and `close_row`.
 
     Attributes:
+        open_row: See `Rows`; so are `reopen_row`, `close_row` and `still_holds`.
         buffer: The mapping of the whole file.
         next_word: Gives the marker of the next row: its number times 4.
         slot_mask: ``word & slot_mask`` is the row's slot times 4.
@@ -146,11 +144,12 @@ class RingWriter:
             than this ago is still in its slot.
     """
 
-    def __init__(self, path: Path, table: Table, rows: int) -> None:
+    def __init__(self, path: Path, table: Table, rows: int, *, in_c: bool = True) -> None:
         """Make the file and reserve all its space.
 
         Args:
             rows: The least number of rows it holds; rounded up to a power of two.
+            in_c: Whether the C part writes its rows, where it was built.
 
         Raises:
             RingError: The space cannot be had.
@@ -167,14 +166,14 @@ class RingWriter:
         self.slot_mask = (capacity - 1) << 2
         self.slot_scale = self.layout.row_size >> 2
         self.lap_ns = capacity * _LEAST_ROW_NS
-        self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
+        self._closing_nulls = nulls_of(self.layout)
         places = {field.column.name: field.offset for field in self.layout.opening}
         self._start_at = places.get("start_ns", 0)
         self._closing_names = tuple(field.column.name for field in self.layout.closing)
-        self._pack_open = self.layout.open_struct.pack_into
-        self._pack_close = self.layout.close_struct.pack_into
-        self._close_offset = self.layout.close_offset
         self._released = 0
+        written = self._rows = rows_of(self.layout, self.buffer, self.words, in_c=in_c)
+        self.open_row, self.reopen_row = written.open_row, written.reopen_row
+        self.close_row, self.still_holds = written.close_row, written.still_holds
 
     def _map(self, path: Path, capacity: int, *, goes_on: bool) -> None:
         """Make the file, or go on with an earlier one, with all its space reserved, and map it."""
@@ -228,27 +227,6 @@ class RingWriter:
         """Where in the file the row of a word lies."""
         return HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
 
-    def open_row(self, *opening: object) -> int:
-        """Write a row with its opening columns, in layout order; returns its word."""
-        # Here and below in place of `offset_of` and `still_holds`: in a training, whose caches have
-        # forgotten them, each call of those takes 0.4 us.
-        word = self.next_word()
-        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
-        self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
-        return word
-
-    def reopen_row(self, word: int, *opening: object) -> None:
-        """Write a row that is not complete anew, unless it has been overwritten."""
-        if self.still_holds(word):
-            at = self.offset_of(word)
-            self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
-
-    def close_row(self, word: int, state: int, *closing: object) -> None:
-        """Complete a row with its closing columns, unless it has been overwritten."""
-        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
-        if MARKER.unpack_from(self.buffer, at)[0] == word:
-            self._pack_close(self.buffer, at + self._close_offset, *closing, word + state)
-
     def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
         """Complete a row with some of its closing columns by name, the others being NULL.
 
@@ -264,6 +242,26 @@ class RingWriter:
     def places_of(self, *names: str) -> list[int]:
         """Where in that order columns are."""
         return [self._closing_names.index(name) for name in names]
+
+    def piece_of(self, *columns: str) -> slice:
+        """The piece of that order which some columns are.
+
+        Raises:
+            AssertionError: There are others between them.
+        """
+        first, *_ = places = self.places_of(*columns)
+        if places != list(range(first, first + len(places))):
+            raise AssertionError(f"{columns} lie apart in {self.layout.table.name}")
+        return slice(first, first + len(places))
+
+    def require_closing(self, columns: str) -> None:
+        """Make sure that the closing columns are these, for whoever writes them by himself.
+
+        Raises:
+            AssertionError: They are others, or in another order.
+        """
+        if " ".join(self._closing_names) != columns:
+            raise AssertionError(f"{self.layout.table.name} is closed otherwise than by {columns}")
 
     def newest_word(self) -> int:
         """The word of the row opened last; 0 before the first."""
@@ -284,11 +282,6 @@ class RingWriter:
         value: int = struct.unpack_from(f"<{field.code}", self.buffer, at)[0]
         return value
 
-    def still_holds(self, word: int) -> bool:
-        """Whether a row has not been overwritten."""
-        begin: int = MARKER.unpack_from(self.buffer, self.offset_of(word))[0]
-        return begin == word
-
     def count_dropped(self) -> None:
         """Note in the header that a row could not be written."""
         at = dropped_offset()
@@ -305,4 +298,5 @@ class RingWriter:
 
     def close(self) -> None:
         """Unmap the file; what is in it stays."""
+        self._rows.release()
         self._file.close()

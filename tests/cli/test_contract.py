@@ -12,8 +12,8 @@ import pytest
 
 import probing
 from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
-from probing.cli.group import COMMANDS
 from probing.cli.main import run
+from probing.cli.tasks import COMMANDS
 from probing.errors import error_classes
 from tests.harness.targets import Target, wait_until
 

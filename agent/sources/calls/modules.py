@@ -16,21 +16,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.format import DONE, FAILED, HEADER_SIZE
+from ....ring.rows import PlainRows
 from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress
-from ..steps.recording import (
-    CLOSE_ROW,
-    COLUMNS,
-    MAX_DEPTH,
-    OPEN_ROW,
-    Recording,
-    RootCall,
-    ThreadState,
-)
+from ..steps.recording import Recording, RootCall
+from ..steps.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
 from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
@@ -149,7 +143,7 @@ class ModuleCalls:
             self._learn_inside,
             self._backward.attach,
             self._memory.sample,
-            self._recording.trace.still_holds,
+            PlainRows.still_holds,
             DeviceTimes.entered,
             DeviceTimes.left,
             type(self._recording.threads).__init__,
@@ -266,7 +260,7 @@ class ModuleCalls:
         if ids is None:
             ids = self._names.learn_call(module)
             self._backward.met_all()
-            self._recording.roots.add(self._names.root_of(module))
+            self._recording.objects.roots.add(self._names.root_of(module))
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
         self._backward.met(id(module))
@@ -286,8 +280,8 @@ class ModuleCalls:
             is_trainings = thread.native_id == self._recording.training_thread
             if is_trainings and not thread.is_evaluating:
                 self._enter_forward(size, args, kwargs)
-            if self._recording.observation is not None:
-                self._recording.observation.root_called(module, self._recording.step)
+            if self._recording.looks.modules is not None:
+                self._recording.looks.modules.root_called(module, self._recording.step)
         self._recording.spent_ns += time.perf_counter_ns() - start
         return ids
 
@@ -323,14 +317,14 @@ class ModuleCalls:
             self._memory.hurry()
         rows.batch_seen(samples, tokens)
         rows.given(shape)
-        self._recording.inputs.root_called(args, kwargs)
+        self._recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState) -> None:
         """The call of a root has ended."""
         start = time.perf_counter_ns()
         thread.root = None
-        if self._recording.observation is not None:
-            self._recording.observation.root_left(module)
+        if self._recording.looks.modules is not None:
+            self._recording.looks.modules.root_left(module)
         if not (thread.recomputing or thread.is_agents):
             self._leave_phase(thread)
             self._progress.root_left(module)
@@ -363,8 +357,8 @@ class ModuleCalls:
             root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
-            if self._recording.observation is not None:
-                self._recording.observation.root_left(root, failed=True)
+            if self._recording.looks.modules is not None:
+                self._recording.looks.modules.root_left(root, failed=True)
         if self.is_on and word:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row

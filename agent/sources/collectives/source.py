@@ -95,7 +95,7 @@ class CollectiveCalls:
         self._reducer.start()
         self.kernels.watch()
         self._recording.collectives = self
-        self._recording.after_step += (self._after_step,)
+        self._recording.events.after_step += (self._after_step,)
 
     def stop(self) -> None:
         """Record no more."""
@@ -105,9 +105,7 @@ class CollectiveCalls:
         self.kernels.stop()
         recording = self._recording
         recording.collectives = None
-        recording.after_step = tuple(
-            look for look in recording.after_step if look != self._after_step
-        )
+        recording.events.forget(self._after_step)
         self.rows.forget()
 
     def close(self) -> None:

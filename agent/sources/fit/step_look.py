@@ -24,6 +24,8 @@ from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
 _LONG_NS = 4_000_000_000
+_OFTEN = 8
+"""So many passes in a row without the call of a model that is trained: no step will show one."""
 _TOKEN_TYPES = ("torch.int16", "torch.int32", "torch.int64")
 
 
@@ -84,6 +86,7 @@ class StepLook:
 
     Attributes:
         seen: What was seen, once `done` has been called.
+        passes: Backward passes that were seen.
         guard: Why it failed, if it did.
     """
 
@@ -97,24 +100,25 @@ class StepLook:
         self._handles: list[Any] = []
         self._chains: list[_Chain] = []
         self._kept: dict[int, KeptTensors] = {}
+        self._alone = 0  # passes in a row before which no trained model was called
+        self._has_closed = False
+        self.passes = 0
         self.seen: SeenStep | None = None
         self.guard = Guard("fit", lambda: None)
 
     def begin(self) -> None:
         """Watch from now on."""
         recording = self._recording
-        recording.before_backward = (*recording.before_backward, self.backward_begins)
-        recording.after_backward = (*recording.after_backward, self.backward_ended)
-        recording.before_step = (*recording.before_step, self.step_begins)
+        recording.events.before_backward += (self.backward_begins,)
+        recording.events.after_backward += (self.backward_ended,)
+        recording.events.before_step += (self.step_begins,)
         recording.safe_points.begin_look(self)
 
     def end(self) -> None:
         """Watch no more; what was put in place is gone or does nothing."""
         recording = self._recording
         recording.safe_points.end_look(self)
-        recording.before_step = _without(recording.before_step, self.step_begins)
-        recording.before_backward = _without(recording.before_backward, self.backward_begins)
-        recording.after_backward = _without(recording.after_backward, self.backward_ended)
+        recording.events.forget(self.step_begins, self.backward_begins, self.backward_ended)
         self._nodes.clear()
         self._chains.clear()
         for kept in self._kept.values():
@@ -131,9 +135,18 @@ class StepLook:
         if self.seen is None and self._torch.is_grad_enabled():
             self.guard.run(self._read_call)
 
+    @property
+    def obstacle(self) -> str:
+        """Why no step will ever be seen; "" where one may."""
+        if self._alone < _OFTEN:
+            return ""
+        if self._has_closed:
+            return "the model is compiled by torch.compile, which plans its memory itself"
+        return "what is trained is no module that the script calls: bare tensors, or the input"
+
     def _is_over_by_hand(self) -> bool:
         """Whether a step has ended that no optimizer of torch has made."""
-        if self._recording.optimizer is not None:
+        if self._recording.objects.optimizer is not None:
             return False
         now = self._recording.step
         return any(seen.passes and seen.step < now for seen in self._steps.values())
@@ -168,6 +181,7 @@ class StepLook:
         local = frame.f_locals
         root, args, kwargs = local["self"], local["args"], local["kwargs"]
         parameters = [p for p in root.parameters() if p.requires_grad]
+        self._has_closed = self._has_closed or (bool(parameters) and self._is_closed(root))
         if not parameters or self._is_closed(root):
             return
         seen = self._steps.get(id(root))
@@ -213,6 +227,8 @@ class StepLook:
         self._enter("backward")
         nodes = dict(self._nodes)
         self._nodes.clear()
+        self.passes += 1
+        self._alone = 0 if nodes else self._alone + 1
         tensors = args[0] if args else ()
         if not tensors or tensors[0].grad_fn is None:
             return
@@ -252,7 +268,7 @@ class StepLook:
         largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
         if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
-            alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            alive = [o for o in self._recording.objects.optimizers.alive() if o is not optimizer]
             stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
@@ -330,7 +346,3 @@ def _autocasts(torch: ModuleType) -> list[tuple[str, Any]]:
 def _weight(module: Any) -> int:
     """How many bytes a module's parameters have."""
     return sum(p.numel() * p.element_size() for p in module.parameters())
-
-
-def _without(looks: tuple[object, ...], look: object) -> tuple[Any, ...]:
-    return tuple(other for other in looks if other != look)

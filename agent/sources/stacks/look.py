@@ -104,13 +104,13 @@ def _of_then(
         facts: By the kernel's numbers.
         heads: By the interpreter's, as they were then.
     """
-    now = job_threads()
+    seen = job_threads()
+    now = {ident: _head_of(frame) for ident, frame in seen.frames.items()}
+    seen.frames.clear()  # this very one may be among them
     told = dict(facts)
-    for ident, number in now.numbers.items():
-        frame = now.frames.get(ident)
-        if number in told and ident in heads and (not frame or _head_of(frame) != heads[ident]):
+    for ident, number in seen.numbers.items():
+        if number in told and ident in heads and now.get(ident) != heads[ident]:
             told[number] = told[number]._replace(state="R", call=None, wchan=None)
-    now.frames.clear()
     return told
 
 

@@ -46,7 +46,7 @@ class MainModel:
     def become(self, root: Module, ids: Ids) -> None:
         """It is this one from now on."""
         self._root, self.ids = weakref.ref(root), ids
-        self._recording.model = self._root
+        self._recording.objects.model = self._root
         self._recording.rows.trains(root)
 
     def trained(self, models: list[tuple[Any, Ids]]) -> int:
@@ -65,5 +65,5 @@ class MainModel:
         """The number of the names of some models, one behind the other."""
         if not roots:
             return NULL_NAME
-        names = dict.fromkeys(map(self._recording.models.name_of, roots))
+        names = dict.fromkeys(map(self._recording.objects.models.name_of, roots))
         return self._recording.names.intern(", ".join(names))

@@ -6,15 +6,15 @@ Rules of this file: used by the training thread only, a few times per micro-batc
 from __future__ import annotations
 
 import math
-import operator
 from typing import NamedTuple
 
+from ....ring.format import DONE
 from ....ring.writer import RingWriter
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
 from .losses import Loss, summed
 from .phase_columns import PhaseColumns
-from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES
+from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
 
 _PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
 """Those that a micro-batch has."""
@@ -36,10 +36,11 @@ class MicroBatch:
     Attributes:
         word: Its row.
         losses: What its backward passes began with.
+        state: How it has ended: done, or failed.
     """
 
     __slots__ = (
-        "before_ns", "elements", "losses", "samples", "started_ns", "tokens", "word",
+        "before_ns", "elements", "losses", "samples", "started_ns", "state", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -50,6 +51,7 @@ class MicroBatch:
         self.samples: int | None = None
         self.tokens: int | None = None
         self.elements: int | None = None
+        self.state = DONE
 
     def seen(self, samples: int | None, tokens: int | None) -> None:
         """How large it is; who knows first is believed."""
@@ -102,10 +104,10 @@ class MicroBatchRows:
         """It has turned out to be none: the next one has its row."""
         self._spare = batch.word
 
-    def close(self, batch: MicroBatch, now_ns: int, spent_ns: list[int]) -> list[Loss]:
+    def close(self, batch: MicroBatch, now_ns: int, phases: Phases) -> list[Loss]:
         """It has ended, and its row is complete; returns its losses."""
         at, closing = self._at, self._ring.no_closing()
-        self._phases.fill(closing, list(map(operator.sub, spent_ns, batch.before_ns)))
+        self._phases.fill(closing, phases, batch.before_ns)
         closing[at.duration_ns] = now_ns - batch.started_ns
         if batch.samples is not None:
             closing[at.samples] = batch.samples
@@ -117,5 +119,5 @@ class MicroBatchRows:
         losses = summed(batch.losses)
         if len(losses) == 1:
             later.append((at.loss, losses[0].number))
-        self._late.write(self._ring, batch.word, closing, later)
+        self._late.write(self._ring, batch.word, closing, later, batch.state)
         return losses

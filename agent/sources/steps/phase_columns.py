@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....ring.writer import RingWriter
-from .phases import PHASES
-
-_NS = 1e-9
+from .phases import PHASES, Phases
 
 
 class PhaseColumns:
@@ -22,10 +20,15 @@ class PhaseColumns:
         Args:
             phases: The numbers of those that it has.
         """
-        self._places = [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
+        places = [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
+        self._places = tuple(places)
 
-    def fill(self, closing: list[object], spent_ns: list[int]) -> None:
-        """Fill in those that there were; NULL stays for the others."""
-        for number, place in self._places:
-            if spent_ns[number]:
-                closing[place] = spent_ns[number] * _NS
+    def fill(
+        self, closing: list[object], phases: Phases, before_ns: list[int] | None = None
+    ) -> None:
+        """Fill in those that there were; NULL stays for the others.
+
+        Args:
+            before_ns: What had been spent on each before that which the row is of.
+        """
+        phases.fill_seconds(closing, self._places, before_ns)

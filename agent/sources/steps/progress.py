@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..memory.sampler import MemorySampler
 from ..torch_types import Module, Optimizer
@@ -26,24 +26,18 @@ from .main_model import MainModel
 from .members import Members
 from .open_step import Ended, Ids, OpenStep
 from .optimizer_facts import learning_rate_of
-from .optimizer_rows import OptimizerStep
+from .optimizer_rows import OptimizerStep, Stepped
 from .phases import OPTIMIZER
 from .reached import Reached
-from .recording import Recording, RootCall, ThreadState
+from .recording import Recording, RootCall
 from .step_count import StepCount
 from .step_pattern import Place, StepPattern
+from .thread_state import ThreadState
 from .trainings import Trainings
 
 _INFERENCE = (
     "no training is seen: each call of a model is a step, unless the script calls probing.step()"
 )
-
-
-class _Stepped(NamedTuple):
-    """An optimizer that has stepped inside a backward pass which is not over."""
-
-    optimizer: Any
-    name: int
 
 
 class Progress:
@@ -78,7 +72,7 @@ class Progress:
         self._is_marked = False
         self._has_trained = False  # in the step in progress
         self._passes = 0
-        self._pending: list[_Stepped] = []
+        self._pending: list[Stepped] = []
         self._is_mark_pending = False
         self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
@@ -213,17 +207,17 @@ class Progress:
         Args:
             name: The number of its class name.
         """
-        self._recording.made.add(optimizer)
+        self._recording.objects.made.add(optimizer)
         self.hand.optimizer_stepped()
         self._dropped.optimizer_stepped()
         self._reached.optimizer_stepped()
         if self._is_inside(thread):
-            self._pending.append(_Stepped(optimizer, name))
+            self._pending.append(Stepped(optimizer, name))
             return False
         has_ended = self._settle(thread)
         if self._thread.is_elsewhere(optimizer, thread):
             return has_ended
-        return self._step([_Stepped(optimizer, name)], thread) or has_ended
+        return self._step([Stepped(optimizer, name)], thread) or has_ended
 
     def step_marked(self, thread: ThreadState) -> bool:
         """The script says that a step ends; from now on only it does.
@@ -315,7 +309,7 @@ class Progress:
         pending, self._pending = self._pending, []
         return bool(pending) and self._step(pending, thread, in_pass=True)
 
-    def _step(self, stepped: list[_Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
+    def _step(self, stepped: list[Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
         self._go_on_with_held(thread)
@@ -327,10 +321,10 @@ class Progress:
         self._thread.count(numbers)
         who = members.group_of(set(numbers)) if in_pass else numbers[0]
         last = stepped[-1]
-        lr = recording.held_lr.get(id(last.optimizer))
+        lr = recording.objects.held_lr.get(id(last.optimizer))
         lr = learning_rate_of(last.optimizer) if lr is None else lr
         self._note(who, stepped, lr, frozenset(numbers))
-        recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
+        recording.objects.optimizer = recording.objects.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
         period = pattern.period
@@ -339,7 +333,7 @@ class Progress:
             return False
         if pattern.period != period:
             self._trainings.now.learned_at = recording.step
-        recording.optimizer = weakref.ref(last.optimizer)
+        recording.objects.optimizer = weakref.ref(last.optimizer)
         if self._count.is_unknown:
             is_alone = members.is_alone()
             recording.step = self._count.learn(last.optimizer, recording.step, is_alone=is_alone)
@@ -349,7 +343,7 @@ class Progress:
         self._end_step(ended, thread)
         return True
 
-    def _note(self, who: int, stepped: list[_Stepped], lr: float, numbers: frozenset[int]) -> None:
+    def _note(self, who: int, stepped: list[Stepped], lr: float, numbers: frozenset[int]) -> None:
         """Write the row of optimizers that have stepped together."""
         models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
         for root, ids in models:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ....ring.format import NULL_FLOAT, NULL_NAME
+from ....ring.format import FAILED, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
@@ -19,15 +19,13 @@ from ..torch_types import Module
 from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, Skipped, are_one, loss_of
+from .loss_columns import LossColumns
+from .losses import Loss, Skipped
 from .micro_batch_rows import MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
 from .phase_columns import PhaseColumns
-from .phases import OTHER, PHASES, Phases
-
-if TYPE_CHECKING:
-    from ..calls.device_times import DeviceTimes
-    from ..memory.memory_rows import MemoryRows
+from .phases import PHASES, new_phases
+from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
 
@@ -64,12 +62,6 @@ class _StepPlaces(NamedTuple):
     flops: int
     mfu: int
     skipped: int
-    loss: int
-    first_loss: int
-    last_loss: int
-    loss_finite: int
-    grad_norm: int
-    clipped_norm: int
     amp_scale: int
     device_s: int
     host_bound: int
@@ -105,16 +97,23 @@ class StepRows:
         batches: RingWriter,
         optimizers: RingWriter,
         accelerator: Accelerator,
+        *,
+        in_c: bool = True,
     ) -> None:
+        """Begin without a step.
+
+        Args:
+            in_c: Whether the C part keeps the clocks, where it was built.
+        """
         self._accelerator = accelerator
-        self.host = HostTimes()
+        self.host = HostTimes(in_c=in_c)
         self._read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
-        self.phases = Phases(self._begin_batch, self._end_batch)
-        self._memory: MemoryRows | None = None
-        self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
-        self._device_times: DeviceTimes | None = None
+        self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
+        self._memory: MemoryMoments | None = None
+        self._due_memory: MemoryMoments | None = None  # the same, in steps that get such rows
+        self._device_times: DeviceTimer | None = None
         self.used: Callable[[], object] = bool
         self._steps = steps
         self._late = LateRows()
@@ -124,7 +123,8 @@ class StepRows:
         self._training = 0
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
-        self._host_at = steps.places_of(*HOST_COLUMNS)
+        self._host_at = steps.piece_of(*HOST_COLUMNS)
+        self._losses_at = LossColumns(steps)
         self._phases_at = PhaseColumns(steps, range(len(PHASES)))
         self._word: int | None = None
         self._batch: MicroBatch | None = None
@@ -137,11 +137,11 @@ class StepRows:
         self._ended: tuple[int, MicroBatch | None] | None = None
         self._forget()
 
-    def watch_memory(self, memory: MemoryRows) -> None:
+    def watch_memory(self, memory: MemoryMoments) -> None:
         """Have the rows of python.memory written at the same moments."""
         self._memory = memory
 
-    def watch_device(self, times: DeviceTimes, used: Callable[[], None]) -> None:
+    def watch_device(self, times: DeviceTimer, used: Callable[[], None]) -> None:
         """Tell it of the beginnings and ends of steps in which a device is in use.
 
         Args:
@@ -198,8 +198,8 @@ class StepRows:
         if self._word is None:
             return
         at, closing = self._at, self._steps.no_closing()
-        self._phases_at.fill(closing, self.phases.spent_ns)
-        closing[at.other_s] = self.phases.spent_ns[OTHER] * _NS
+        closing[at.other_s] = 0.0
+        self._phases_at.fill(closing, self.phases)
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
@@ -223,7 +223,7 @@ class StepRows:
                 closing[at.flops], closing[at.mfu] = self._arithmetic(
                     ended.model, self._tokens, took_s
                 )
-        self._late.write(self._steps, self._word, closing, self._later())
+        self._late.write(self._steps, self._word, closing, self._later(closing))
         self._ended = (self._word, self._last_batch)
         self._word = None
         self._late.flush()
@@ -233,20 +233,18 @@ class StepRows:
         if self.on_device and self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
 
-    def _later(self) -> list[tuple[int, Later]]:
-        """The columns of a step that may still be on their way from a device."""
-        losses, at = self._losses, self._at
-        later: list[tuple[int, Later]] = [
-            (at.first_loss, OneLoss(losses, 0)),
-            (at.last_loss, OneLoss(losses, -1)),
-            (at.loss_finite, AreFinite(losses)),
-        ]
-        if self._optimizers.have_one_loss and are_one(losses[self._dropped :]):
-            later.append((at.loss, loss_of(losses[self._dropped :])))
-            if self.norm is not None:
-                later.append((at.grad_norm, self.norm))
-                if self.max_norm is not None:
-                    later.append((at.clipped_norm, ClippedNorm(self.norm, self.max_norm)))
+    def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
+        """The columns of a step that may still be on their way from a device.
+
+        Args:
+            closing: Where those are filled in that are here.
+        """
+        at = self._at
+        later, is_one = self._losses_at.fill(
+            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
+        )
+        if is_one and self.norm is not None:
+            later += self._losses_at.norms(self.norm, self.max_norm)
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
@@ -294,8 +292,7 @@ class StepRows:
         """Fill in what the step cost the processor."""
         spent = self._read.until(self.host.read()) if self._read is not None else None
         if spent is not None:
-            for place, value in zip(self._host_at, spent, strict=True):
-                closing[place] = value
+            closing[self._host_at] = spent
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -347,6 +344,12 @@ class StepRows:
         if self._batch is not None and loss is not None:
             self._batch.lost(loss, share)
 
+    def pass_failed(self) -> None:
+        """A backward pass has ended by an exception, and with it the micro-batch."""
+        if self._batch is not None:
+            self._batch.state = FAILED
+            self.phases.end_batch()
+
     def reached(self, optimizers: frozenset[int]) -> None:
         """A backward pass has ended that made gradients for these optimizers."""
         if self._batch is not None:
@@ -382,7 +385,7 @@ class StepRows:
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
-        self._losses += self._batches.close(batch, now_ns, self.phases.spent_ns)
+        self._losses += self._batches.close(batch, now_ns, self.phases)
         if batch.samples is not None:
             self._samples = (self._samples or 0) + batch.samples
         if batch.tokens is not None:

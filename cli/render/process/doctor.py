@@ -8,8 +8,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ....diagnosis.doctor.examine import NotLooked, Report
 from ....diagnosis.doctor.findings import Finding
+from ....diagnosis.doctor.report import NotLooked, Report
 from ..text import escape_controls, plural
 
 _WIDEST = 100

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....cluster.ranks.naming import rank_words
-from ....cluster.ranks.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
-from ....cluster.ranks.reasons import reasons
+from ....cluster.ranks.slow.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
+from ....cluster.ranks.slow.reasons import reasons
 from ....units import duration, percent
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....cluster.ranks.pace import RankPace
-    from ....cluster.ranks.stragglers import StragglerReport
+    from ....cluster.ranks.slow.pace import RankPace
+    from ....cluster.ranks.slow.stragglers import StragglerReport
 
 _ROWS_SHOWN = 16
 _PHASES_NAMED = 0.1

@@ -26,10 +26,10 @@ from ..job.membership import Member
 from ..job.outcomes import Coverage, Outcome
 from .budget import DEFAULT_BUDGET_MIB
 from .gathered import Gathered, gather
-from .leaves import PARTIALS, Leaf, Plan
 from .parts import Part
-from .planning import make_plan
-from .syntax import Syntax
+from .statements.leaves import PARTIALS, Leaf, Plan
+from .statements.planning import make_plan
+from .statements.syntax import Syntax
 
 _SHARE = 0.8
 """How much of the time the ranks have; the rest is for what runs where their rows meet."""

@@ -19,29 +19,13 @@ from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
 from ...errors import ProbingError
-from . import (
-    data,
-    device,
-    failing,
-    gradients,
-    learning,
-    losses,
-    machine,
-    memory,
-    modes,
-    parameters,
-    piling,
-    setup,
-    shares,
-    speed,
-    stops,
-    updates,
-    warned,
-)
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
-from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
+from .not_looked_at import NotLookedAt
 from .ranks import JOB_RULES, Job
+from .report import NotLooked, Report
+from .rules import RULES
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
 
 if TYPE_CHECKING:
@@ -49,87 +33,10 @@ if TYPE_CHECKING:
     from ...cluster.job.members import Member
     from ...cluster.job.outcomes import Outcome
 
-RULES: tuple[Rule, ...] = tuple(
-    rule
-    for room in (
-        stops,
-        failing,
-        losses,
-        learning,
-        gradients,
-        updates,
-        warned,
-        parameters,
-        modes,
-        data,
-        memory,
-        piling,
-        speed,
-        shares,
-        machine,
-        device,
-        setup,
-    )
-    for rule in room.RULES
-)
-"""All rules about one process; those about ranks are `JOB_RULES`."""
-ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
-"""Those and the rules about ranks."""
 WHOLE_S = 20.0
 """How long the whole of it takes at the most, unless somebody gives it longer."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotLooked:
-    """Something that could not be judged.
-
-    Attributes:
-        rules: The names of the rules.
-        why: The reason, a clause.
-    """
-
-    rules: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What is wrong with a process or a job.
-
-    Attributes:
-        findings: The gravest first.
-        healthy: Subjects all of whose rules were judged, and found nothing.
-        not_looked_at: What was not judged, and why.
-        about: Whom it is about, in a few words.
-        steps: How many steps are on record, at most of all ranks.
-        seconds: How long the looks took.
-        has_ended: Whether nothing of it runs any more.
-        notes: What the reader should know.
-        processes: How many it is about.
-    """
-
-    findings: tuple[Finding, ...]
-    healthy: tuple[str, ...]
-    not_looked_at: tuple[NotLooked, ...]
-    about: str
-    steps: int
-    seconds: float
-    has_ended: bool = False
-    notes: tuple[str, ...] = ()
-    processes: int = 1
-
-    @property
-    def judged(self) -> frozenset[str]:
-        """The names of the rules that were judged."""
-        missed = {name for one in self.not_looked_at for name in one.rules}
-        return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether no rule at all was judged for any process: then nothing found means nothing."""
-        return not self.judged & {rule.name for rule in RULES}
 
 
 @dataclass(slots=True)

@@ -22,9 +22,9 @@ from ...linux.process import environment as process_environment
 from ...linux.processors import processor_times
 from ...safety import off_switch
 from ...tables import STEP_PHASES
-from ..hang.doings import IMPORTS
-from .findings import NotLookedAt
+from ..hang.seen.doings import IMPORTS
 from .hot_lines import HotLine, lines_in
+from .not_looked_at import NotLookedAt
 from .series import Floats
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from .ranks import times_of
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member
-    from ...cluster.ranks.times import RankTimes
+    from ...cluster.ranks.slow.times import RankTimes
     from ..hang.evidence import Verdict
 
 MOST_MEMBERS = 32

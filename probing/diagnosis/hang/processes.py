@@ -11,8 +11,8 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
-from .texts import at, call_text, name_of, seconds, sentence
-from .work import is_asleep, is_at_work, work_words
+from .seen.work import is_asleep, is_at_work, work_words
+from .words.texts import at, call_text, name_of, seconds, sentence
 
 
 def judge_process(evidence: RankEvidence | None) -> Verdict:

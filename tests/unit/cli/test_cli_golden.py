@@ -57,9 +57,9 @@ from probing.cluster.job.membership import Member, Membership, missing_member
 from probing.cluster.job.outcomes import Coverage
 from probing.cluster.ranks.differences import compare_facts
 from probing.cluster.ranks.evaluations import fold_results
+from probing.cluster.ranks.slow.stragglers import find_stragglers
 from probing.cluster.ranks.stack_classes import merge_stacks
-from probing.cluster.ranks.stragglers import find_stragglers
-from probing.cluster.union.leaves import Leaf, Plan
+from probing.cluster.union.statements.leaves import Leaf, Plan
 from probing.diagnosis.dataloading import LoaderReport
 from probing.diagnosis.memory_cleaning import Cleaned
 from probing.diagnosis.model_summary import plain_summary, summary_of

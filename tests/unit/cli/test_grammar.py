@@ -12,8 +12,9 @@ import pytest
 
 from probing.cli import terminal
 from probing.cli.examples import EXAMPLES
-from probing.cli.group import COMMANDS, SHORT_FORMS, TASKS, probing
+from probing.cli.group import probing
 from probing.cli.main import run
+from probing.cli.tasks import COMMANDS, SHORT_FORMS, TASKS
 from probing.errors import UsageError
 from tests.unit.cli.test_cli_parsing import parse
 

@@ -34,6 +34,11 @@ from probing.cli.reports.status_report import SourceStatus, StatusReport
 from probing.messages.card import Card
 from tests.harness.golden import assert_golden
 from tests.unit.cli import test_cli_golden as drawn
+from tests.unit.cli.data_samples import LABELS, OOM, OOM_NONE, REPORT
+from tests.unit.cli.memory_samples import MEMORY_REPORT, NOTHING_SEEN
+from tests.unit.memory.leak_samples import HEALTHY, KEPT_GRAPH
+from tests.unit.ranks.hang_samples import draw_hang
+from tests.unit.ranks.rank_samples import STRAGGLERS
 
 pytestmark = pytest.mark.anypython
 
@@ -82,22 +87,22 @@ NEVER_STARTED = dataclasses.replace(
 SCREENS: dict[str, Callable[[int], str]] = {
     "backtrace_healthy": lambda _: render_backtrace(drawn.BACKTRACE),
     "config": lambda w: render_settings(drawn.SETTINGS, width=w, color=False),
-    "dataloaders_hung": lambda w: render_loaders(drawn.REPORT, width=w, color=False),
+    "dataloaders_hung": lambda w: render_loaders(REPORT, width=w, color=False),
     "fit": lambda w: render_fit(drawn.FIT, limit_bytes=None, width=w, color=False),
     "fit_max": lambda w: render_largest(drawn.LARGEST, width=w, color=False),
-    "hang_hung": drawn.draw_hang,
-    "labels": lambda w: render_label_table(drawn.LABELS, width=w, color=False),
-    "leak_growing": lambda w: render_leak(drawn.KEPT_GRAPH, width=w, color=False),
-    "leak_healthy": lambda w: render_leak(drawn.HEALTHY, width=w, color=False),
+    "hang_hung": draw_hang,
+    "labels": lambda w: render_label_table(LABELS, width=w, color=False),
+    "leak_growing": lambda w: render_leak(KEPT_GRAPH, width=w, color=False),
+    "leak_healthy": lambda w: render_leak(HEALTHY, width=w, color=False),
     "list": lambda w: render_processes(
         (*drawn.PROCESSES, drawn.STRANGER, drawn.WORKER), width=w, color=False
     ),
     "list_job_many_missing": lambda w: render_members(drawn.MOSTLY_MISSING, width=w, color=False),
     "list_job_two_jobs": lambda w: render_members(drawn.TWO_JOBS, width=w, color=False),
-    "memory_healthy": lambda w: render_memory(drawn.MEMORY_REPORT, width=w, color=False),
-    "memory_without_torch": lambda w: render_memory(drawn.NOTHING_SEEN, width=w, color=False),
-    "oom_dead": lambda w: render_oom(drawn.OOM, most=2, width=w, color=False),
-    "oom_healthy": lambda w: render_oom(drawn.OOM_NONE, most=10, width=w, color=False),
+    "memory_healthy": lambda w: render_memory(MEMORY_REPORT, width=w, color=False),
+    "memory_without_torch": lambda w: render_memory(NOTHING_SEEN, width=w, color=False),
+    "oom_dead": lambda w: render_oom(OOM, most=2, width=w, color=False),
+    "oom_healthy": lambda w: render_oom(OOM_NONE, most=10, width=w, color=False),
     "profile": lambda w: render_sections(
         profile_head(drawn.PROFILE), profile_sections(drawn.PROFILE), width=w, color=False
     ),
@@ -105,7 +110,7 @@ SCREENS: dict[str, Callable[[int], str]] = {
     "status_healthy": lambda w: render_status(STATUS, width=w, color=False),
     "status_stopped": lambda w: render_status(SILENT, width=w, color=False),
     "status_without_agent": lambda w: render_status(NEVER_STARTED, width=w, color=False),
-    "stragglers_many": lambda w: render_stragglers(drawn.STRAGGLERS, width=w, color=False),
+    "stragglers_many": lambda w: render_stragglers(STRAGGLERS, width=w, color=False),
     "summary": lambda w: render_summary(drawn.SUMMARY, width=w, color=False),
     "tables": lambda w: render_tables(drawn.TABLES, now_ns=drawn.NOW_NS, width=w, color=False),
 }

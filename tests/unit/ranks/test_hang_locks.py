@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.hang import RankEvidence, Verdict, judge
-from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.work import work_between
+from probing.diagnosis.hang.seen.doings import doing_of
+from probing.diagnosis.hang.seen.work import work_between
 from probing.messages.common import Awaited, Backtrace, Frame, ThreadStack, WorkDone
 from probing.stacks.thread_waits import deadlock_text, deadlocks
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting_but

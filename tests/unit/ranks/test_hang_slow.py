@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
-from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.looks import with_same_waits
-from probing.diagnosis.hang.own_ends import says_of_peers
+from probing.diagnosis.hang.seen.doings import doing_of
+from probing.diagnosis.hang.seen.looks import with_same_waits
+from probing.diagnosis.hang.seen.own_ends import says_of_peers
+from probing.diagnosis.hang.seen.work import work_between, work_words
 from probing.diagnosis.hang.waiting import waits_of
-from probing.diagnosis.hang.work import work_between, work_words
 from probing.messages.common import Awaited, Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
