@@ -265,7 +265,7 @@ def start_waiting() -> None:
     if sys.stderr.isatty() and not ways.quiet:
         from .waiting import Waiting
 
-        ways.waiting = Waiting()
+        ways.waiting = Waiting(show_wait, clear_wait)
         ways.waiting.start()
 
 

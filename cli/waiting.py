@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-
-from . import terminal
+from collections.abc import Callable
 
 _QUIET_S = 0.5
 _AGAIN_S = 0.5
@@ -19,7 +18,14 @@ _AGAIN_S = 0.5
 class Waiting:
     """The line, drawn again and again until it is stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[float], object], clear: Callable[[], object]) -> None:
+        """Prepare.
+
+        Args:
+            show: Draws the line, after so many seconds.
+            clear: Takes it away.
+        """
+        self._show, self._clear = show, clear
         self._began = time.monotonic()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -36,10 +42,10 @@ class Waiting:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         self._thread = None
-        terminal.clear_wait()
+        self._clear()
 
     def _work(self) -> None:
         pause_s = _QUIET_S
         while not self._end.wait(pause_s):
-            terminal.show_wait(time.monotonic() - self._began)
+            self._show(time.monotonic() - self._began)
             pause_s = _AGAIN_S
