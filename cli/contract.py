@@ -23,7 +23,10 @@ EXIT_CODES: Mapping[int, str] = {
 }
 OWN_CODES: Mapping[str, str] = {
     "hang": "With `--check`: 0 all is well, 1 a hang, 6 a crash, 7 a slow job.",
-    "doctor": "With `--check CERTAINTY`: 1 for a finding that is at least so sure.",
+    "doctor": (
+        "With `--check CERTAINTY`: 1 for a finding that is at least so sure, 5 where too little"
+        " could be looked at in time."
+    ),
     "eval": "1 where the code has raised, 5 where it was ended at its time limit.",
     "repl": "1 where a line has failed, if lines come from a pipe.",
     "run": "That of the script.",

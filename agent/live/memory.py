@@ -24,6 +24,7 @@ _STILL = "the training makes no progress"
 _NOT_BEGUN = "the training has ended no step yet"
 _HOLD_S = 60.0
 """How long a training that goes on meanwhile waits at most."""
+_POLL_S = 0.05
 _FRESH_S = 1.0
 """For how long a look answers further questions: one command asks for several tables."""
 
@@ -88,6 +89,9 @@ def _look(recording: Recording, question: LiveQuestion, *, only_backward: bool =
     if watching.reason is not None:
         note = f"not everything could be looked at: {watching.reason}"
     is_still = note is not None and note.startswith((_STILL, _NOT_BEGUN))
+    obstacle = training.safe_points.obstacle
+    if not moments and obstacle and not only_backward:
+        return _look_beside(recording, question, obstacle)
     if not moments and is_still and not only_backward:
         with training.safe_points.way_closed(_HOLD_S):
             moments = (look(recording, NOW, training.step()),)
@@ -98,9 +102,30 @@ def _look(recording: Recording, question: LiveQuestion, *, only_backward: bool =
     return Seen(moments, note, time.monotonic())
 
 
+def _look_beside(recording: Recording, question: LiveQuestion, obstacle: str) -> Seen:
+    """The first moment alone, from here, while the training is held at the end of a step."""
+    from ..sources.storage.memory_look import NOW, look
+
+    points, end = question.training.safe_points, time.monotonic() + (question.wait_s or 0.0)
+    visit = points.request(_HOLD_S)
+    try:
+        while not visit.is_held():
+            if question.cancelled.is_set() or time.monotonic() > end:
+                return Seen((), f"no step ended in time: {obstacle}", time.monotonic())
+            visit.wait_held(_POLL_S)
+        moments = (look(recording, NOW, question.training.step()),)
+    finally:
+        points.withdraw(visit)
+    note = f"{obstacle}: shown is what there is as one ends, with nothing of the next backward pass"
+    return Seen(moments, note, time.monotonic())
+
+
 def _wait(watching: MemoryLook, question: LiveQuestion, *, expected: int) -> str | None:
     """Wait for the end of the look; returns why it did not come."""
-    why, wait_s = question.wait(watching.is_over), question.wait_s or 0.0
+    points, wait_s = question.training.safe_points, question.wait_s or 0.0
+    why = question.wait(watching.is_over, is_void=lambda: bool(points.obstacle))
+    if why == "gone" and points.obstacle:
+        return points.obstacle
     if why == "gone":
         return "nobody waits any more"
     if why == "still" and watching.has_begun:

@@ -149,11 +149,13 @@ class Fitting(ThreadJob[FitAnswer]):
             while not is_seen.wait(_POLL_S):
                 if look.guard.problem is not None:
                     raise FitRefused(f"the step could not be read: {look.guard.problem}")
-                if self._training.safe_points.obstacle:
-                    raise FitRefused(self._training.safe_points.obstacle, help=_OBSTACLE_HELP)
+                obstacle = self._training.safe_points.obstacle or look.obstacle
+                if obstacle:
+                    raise FitRefused(obstacle, help=_OBSTACLE_HELP)
                 if stillness.is_proven() and time.monotonic() > self._end - DEFAULT_TIMEOUT_S / 2:
                     raise FitTimedOut("the training makes no progress, so no step is seen")
-                self._check_time("no whole training step was seen")
+                what = "training step" if look.passes else "step with a backward pass"
+                self._check_time(f"no whole {what} was seen")
         finally:
             look.end()
         self._seen = look.seen

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...ring.space import share_space
 from ...ring.writer import RingWriter
 from ...rundir.folders import ProcessFolder
 from ...settings import Settings
@@ -67,10 +68,12 @@ def make_rings(folder: ProcessFolder, settings: Settings) -> Rings:
     Raises:
         RingError: There is no space for them.
     """
+    wanted = tuple(_rows_of(settings))
+    share_space(wanted)
     return Rings(
         **{
             table.name: RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
-            for table, rows in _rows_of(settings)
+            for table, rows in wanted
         }
     )
 

@@ -80,7 +80,7 @@ def command(
     as it ends, with `--format json` as a JSON object. It waits for no step.
 
     The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
-    nothing could be looked at in time.
+    too little could be looked at in time.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell

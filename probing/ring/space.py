@@ -1,11 +1,14 @@
-"""How much the rings of a process take: all together, and each of what is left.
+"""Shares out the space that all rings of a process may take together.
 
-Rules of this file: runs where rings are made; state is of the process, as the rings are.
+Rules of this file: decides before a ring is made, never afterwards. A record with fewer rows is
+better than none: every table gets some, and what holds fewer than it was to says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import RingError
@@ -18,6 +21,8 @@ _USUAL_BYTES = 32 << 20
 """What the rings of the default settings take together."""
 _SHARE = 10
 """Rings take no more than one part in so many of what was free."""
+_LATER = 4
+"""One part in so many is left for the rings that are made with their first row."""
 
 
 class _Space(NamedTuple):
@@ -26,10 +31,12 @@ class _Space(NamedTuple):
     Attributes:
         total_bytes: All together; 0: as much as they want.
         halvings: How often the rows of each are halved, because so little is free.
+        most: How many rows tables may hold, by name, so that all of them find room.
     """
 
     total_bytes: int = 0
     halvings: int = 0
+    most: Mapping[str, int] = MappingProxyType({})
 
 
 _space = _Space()
@@ -57,6 +64,26 @@ def limit_rings(total_bytes: int, free_bytes: int | None = None) -> str | None:
     )
 
 
+def share_space(wanted: Sequence[tuple[Table, int]]) -> None:
+    """Have all rings that are about to be made find room: the largest gives half until they do.
+
+    Args:
+        wanted: Each table, and the least number of rows that it is to hold.
+    """
+    global _space  # noqa: PLW0603 - of the process, as the rings are
+    if not _space.total_bytes:
+        return
+    room = _space.total_bytes - _space.total_bytes // _LATER - len(wanted) * HEADER_SIZE
+    rows = {table.name: _usual_rows(rows) for table, rows in wanted}
+    widths = {table.name: layout_of(table).row_size for table, _ in wanted}
+    while sum(rows[name] * widths[name] for name in rows) > room:
+        can_give = [name for name in rows if rows[name] > _LEAST_ROWS]
+        if not can_give:
+            break
+        rows[max(can_give, key=lambda name: rows[name] * widths[name])] >>= 1
+    _space = _space._replace(most=rows)
+
+
 def fitting_rows(path: Path, table: Table, rows: int) -> int:
     """How many rows a new ring holds: a power of two, fewer where the rings leave no more room.
 
@@ -64,8 +91,8 @@ def fitting_rows(path: Path, table: Table, rows: int) -> int:
         RingError: There is not even room for a few.
     """
     row_size = layout_of(table).row_size
-    capacity = 1 << max(0, rows - 1).bit_length()
-    capacity = max(min(capacity, _LEAST_ROWS), capacity >> _space.halvings)
+    capacity = _usual_rows(rows)
+    capacity = min(capacity, _space.most.get(table.name, capacity))
     left = MOST_BYTES
     if _space.total_bytes:
         others = (ring for ring in path.parent.glob("*.ring") if ring != path)
@@ -81,10 +108,16 @@ def fitting_rows(path: Path, table: Table, rows: int) -> int:
 
 
 def shortfall(table: Table, rows: int, capacity: int) -> str | None:
-    """What to say of a ring that is smaller than it was to be because of those before it."""
+    """What to say of a ring that is smaller than it was to be because of those beside it."""
     if capacity >= rows >> _space.halvings:
         return None
     return (
         f"{table.full_name} holds {capacity:,} rows instead of {rows:,}, because all of them may"
         f" take {_space.total_bytes >> 20} MiB together (PROBING_RINGS_MIB)"
     )
+
+
+def _usual_rows(rows: int) -> int:
+    """How many rows a ring holds that is to hold so many, where there is room for all."""
+    capacity = 1 << max(0, rows - 1).bit_length()
+    return max(min(capacity, _LEAST_ROWS), capacity >> _space.halvings)

@@ -15,7 +15,7 @@ from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
 from probing.cli.main import run
 from probing.cli.tasks import COMMANDS
 from probing.errors import error_classes
-from tests.harness.targets import Target, wait_until
+from tests.harness.targets import Target, clean_env, run_command, wait_until
 
 ARGUMENTS: Mapping[str, Sequence[str]] = {
     "doctor": ("--timeout", "4"),
@@ -28,10 +28,8 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "act lr": ("--scale", "1.0"),
 }
 """What a command is given beside its name."""
-NO_JSON = {
-    "act", "attach", "detach", "file", "repl", "run", "serve",
-}  # fmt: skip
-"""Commands that are groups, or whose answer is a sentence, a prompt, or the script's own output."""
+NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
+"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
 ORDER = sorted(OUTPUTS, key=lambda name: (name == "act undo", name == "act list"))
 """What an action has done is listed and undone after it."""
 
@@ -96,8 +94,14 @@ def test_every_error_has_an_exit_code_of_the_page() -> None:
     assert {cls.exit_code for cls in error_classes()} <= set(EXIT_CODES)
 
 
-ASKING = sorted(set(COMMANDS) - {"list", "run", "serve", "file", "diff", "act", "attach", "detach"})
-NEEDS = {"eval": ["1"], "query": ["SELECT 1"], "arm": ["nan"], "fit": ["--batch", "1"]}
+_ELSEWHERE = {"query"}
+"""Commands that go on in a forked child, as a process with threads cannot."""
+ASKING = sorted(
+    set(COMMANDS)
+    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top"}
+    - _ELSEWHERE
+)
+NEEDS = {"eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
 
 
 @pytest.fixture
@@ -121,6 +125,15 @@ def test_no_such_process_ends_with_3(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("error: ")
+
+
+@pytest.mark.anypython
+def test_a_query_of_no_process_ends_with_3(tmp_path: Path) -> None:
+    """The same of the command that asks by SQL."""
+    env = clean_env(tmp_path / "home")
+    done = run_command(str(2**22 + 1), "query", "SELECT 1", cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.anypython

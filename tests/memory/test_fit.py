@@ -226,6 +226,7 @@ def losses_of(target: Target) -> list[str]:
         ("cnn", ("--seq", "9"), "is not given tokens", "two dimensions"),
         ("cnn", ("--layers", "9"), "no ModuleList or Sequential", "work without"),
         ("asking", ("--batch", "9"), "reads a number out of a tensor", "summary"),
+        ("bare", ("--batch", "9"), "no module that the script calls", "what it takes now"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_its_reason(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -80,7 +81,7 @@ def test_suggestions_begin_with_the_largest_part() -> None:
     sizes = {"activations": 10 * GIB, "optimizer_state": 12 * GIB, "gradients": 2 * GIB}
     usage = Usage(device="cuda:0", total=24 * GIB, categories=sizes)
     assert [one.rule for one in advise_on_usage(usage)] == ["optimizer_state", "activations"]
-    assert "50% of cuda:0" in advise_on_usage(usage)[0].evidence
+    assert "50 % of cuda:0" in advise_on_usage(usage)[0].evidence
 
 
 @pytest.mark.anypython
@@ -193,3 +194,18 @@ def test_a_process_that_makes_no_step_is_shown_as_it_is(program: Callable[..., T
     sizes = {row["category"]: row["bytes"] for row in device["categories"]["now"]}
     assert sizes["parameters"] == sizes["gradients"] == 4 * 1000 * 100
     assert sizes["activations"] > 0
+
+
+@pytest.mark.torch
+def test_a_training_by_functions_shows_its_parameters(program: Callable[..., Target]) -> None:
+    """Its steps end inside of a function that torch transforms: it is looked at from beside it."""
+    target = program("functional")
+    target.wait_for_output("ready")
+    done = target.run(str(target.pid), "memory", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    (device,) = answer["devices"]
+    sizes = {row["category"]: row["bytes"] for row in device["categories"]["now"]}
+    (learnt,) = re.findall(r"^bytes (\d+)$", target.output, re.MULTILINE)
+    assert sizes["parameters"] == int(learnt)
+    assert any("torch.func" in note for note in answer["notes"])

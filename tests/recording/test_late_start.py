@@ -83,6 +83,30 @@ def test_the_first_step_recorded_is_a_whole_one(kind: str, run: Run) -> None:
         assert len(losses(target)) == 6
 
 
+def test_bare_tensors_are_recorded_from_the_second_pass_on(run: Run) -> None:
+    """Where no module is called and no optimizer steps, backward passes begin the record."""
+    target, ask = run("bare", "loader")
+    rows = ask("SELECT loss FROM python.steps WHERE duration IS NOT NULL ORDER BY seq")
+    printed = [float.fromhex(line.split()[-1]) for line in losses(target)]
+    assert len(rows) == 2  # of three passes that are recorded; the last step has not ended
+    assert [row["loss"] for row in rows] == pytest.approx(printed[3:5])
+
+
+@pytest.mark.parametrize("place", ["before actor", "before critic"])
+def test_optimizers_in_turns_make_one_step_from_the_first_on(place: str, run: Run) -> None:
+    """Before the pattern is known, a critic's step belongs to the actor's before it."""
+    _, ask = run("in_turns", place)
+    rows = ask(
+        "SELECT list(optimizer ORDER BY seq) AS steps FROM python.optimizer_steps"
+        " GROUP BY step ORDER BY step"
+    )
+    whole = rows[1]["steps"]
+    assert len(whole) == 2
+    assert whole[0] != whole[1]
+    assert [row["steps"] for row in rows[1:]] == [whole] * (len(rows) - 1)
+    assert rows[0]["steps"] in ([whole[1]], [whole[1], *whole], whole)
+
+
 def test_inference_is_recorded_from_the_next_whole_call_on(run: Run) -> None:
     """Without an optimizer the call in progress is left out, and the next one is step 0."""
     _, ask = run("infer", "forward")

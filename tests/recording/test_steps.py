@@ -217,6 +217,15 @@ def test_heads_are_models_of_the_step_that_trains_them(runs: Runs) -> None:
     assert [row["model"] for row in rows] == ["enc, first, second"] * 4 + ["enc, first, late"] * 2
 
 
+def test_a_micro_batch_whose_backward_pass_failed_says_so(runs: Runs) -> None:
+    """Also where the script catches the error and goes on; the others did not fail."""
+    run = runs("retried")
+    rows = run.ask("SELECT step, failed FROM python.micro_batches ORDER BY seq")
+    assert [row["step"] for row in rows if row["failed"]] == [3]
+    assert {row["failed"] for row in rows} == {True, False}
+    assert len(run.ask("FROM python.steps WHERE duration IS NOT NULL")) == 6
+
+
 def test_gradients_within_a_loss_end_no_micro_batch(runs: Runs) -> None:
     """Nor do those that nobody keeps: a step by one loss has one."""
     rows = runs("penalty").ask("SELECT micro_batches AS n FROM python.steps WHERE loss IS NOT NULL")

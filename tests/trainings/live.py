@@ -20,7 +20,8 @@ _SCALE = 0.5
 _COMMANDS = ("memory", "fit", "gradients", "profile", "act lr", "undo")
 _PEAK_TOLERANCE = 0.03
 _STEPS_DIFFER = 1.1
-_STEPS_OF_PEAKS = 8
+_STEPS_OF_PEAKS = 14
+_SAYS_WHY_NOT = re.compile("left out|not predicted")
 
 
 def judge_live(training: Training, folder: Path) -> list[Cell]:
@@ -120,6 +121,8 @@ def _judge_fit(script: Running, peaks: Sequence[int]) -> Cell:
     least, most = min(peaks) * (1 - _PEAK_TOLERANCE), max(peaks) * (1 + _PEAK_TOLERANCE)
     if least <= predicted <= most:
         return right("fit")
+    if any(_SAYS_WHY_NOT.search(note) for note in answer["notes"]):
+        return declined("fit")
     text = f"{predicted} bytes (measured {answer['measured_bytes']}); {answer['notes']}"
     return wrong("fit", text, f"{list(peaks)} bytes")
 

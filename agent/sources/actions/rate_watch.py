@@ -60,7 +60,7 @@ class RateWatch:
     def _step_begins(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        """See `Recording.before_step`."""
+        """See `Events.before_step`."""
         if optimizer is self._optimizer and not self.done.is_set():
             self._guard.run(self._compare, optimizer)
 

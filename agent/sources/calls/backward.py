@@ -202,9 +202,10 @@ class BackwardPasses:
     def _is_admitted(self, thread: ThreadState) -> bool:
         """Whether a pass of a thread is recorded."""
         recording = self._recording
-        if thread.is_agents or recording.awaits_step:
+        if thread.is_agents:
             return False
-        return thread.session == recording.session or self._boundary.admit_pass(thread)
+        is_in = thread.session == recording.session and not recording.awaits_step
+        return is_in or self._boundary.admit_pass(thread)
 
     def _note_begin(self, args: tuple[object, ...]) -> None:
         """A pass begins that makes gradients to train with."""
@@ -251,6 +252,8 @@ class BackwardPasses:
         if begun.has_phase:
             begun.has_phase = False
             self._end_phase(begun, now, args, result)
+            if state == FAILED and begun.trains:
+                recording.rows.pass_failed()
         word, begun.word = begun.word, None
         if word is not None:
             if self._timer is not None:

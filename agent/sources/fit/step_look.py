@@ -24,6 +24,8 @@ from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
 _LONG_NS = 4_000_000_000
+_OFTEN = 8
+"""So many passes in a row without the call of a model that is trained: no step will show one."""
 _TOKEN_TYPES = ("torch.int16", "torch.int32", "torch.int64")
 
 
@@ -84,6 +86,7 @@ class StepLook:
 
     Attributes:
         seen: What was seen, once `done` has been called.
+        passes: Backward passes that were seen.
         guard: Why it failed, if it did.
     """
 
@@ -97,6 +100,9 @@ class StepLook:
         self._handles: list[Any] = []
         self._chains: list[_Chain] = []
         self._kept: dict[int, KeptTensors] = {}
+        self._alone = 0  # passes in a row before which no trained model was called
+        self._has_closed = False
+        self.passes = 0
         self.seen: SeenStep | None = None
         self.guard = Guard("fit", lambda: None)
 
@@ -128,6 +134,15 @@ class StepLook:
             self.guard.run(self._read_step, None)
         if self.seen is None and self._torch.is_grad_enabled():
             self.guard.run(self._read_call)
+
+    @property
+    def obstacle(self) -> str:
+        """Why no step will ever be seen; "" where one may."""
+        if self._alone < _OFTEN:
+            return ""
+        if self._has_closed:
+            return "the model is compiled by torch.compile, which plans its memory itself"
+        return "what is trained is no module that the script calls: bare tensors, or the input"
 
     def _is_over_by_hand(self) -> bool:
         """Whether a step has ended that no optimizer of torch has made."""
@@ -166,6 +181,7 @@ class StepLook:
         local = frame.f_locals
         root, args, kwargs = local["self"], local["args"], local["kwargs"]
         parameters = [p for p in root.parameters() if p.requires_grad]
+        self._has_closed = self._has_closed or (bool(parameters) and self._is_closed(root))
         if not parameters or self._is_closed(root):
             return
         seen = self._steps.get(id(root))
@@ -211,6 +227,8 @@ class StepLook:
         self._enter("backward")
         nodes = dict(self._nodes)
         self._nodes.clear()
+        self.passes += 1
+        self._alone = 0 if nodes else self._alone + 1
         tensors = args[0] if args else ()
         if not tensors or tensors[0].grad_fn is None:
             return

@@ -26,7 +26,8 @@ class Boundary:
 
     A start in the middle of a training waits for the end of the step in progress, which is the
     end of the next optimizer step. It does not wait where there is no optimizer, nor where one
-    module is called again and again without gradients: that is inference, or evaluation.
+    module is called again and again without gradients: that is inference, or evaluation. Without
+    modules it begins with the second backward pass that is seen.
 
     Attributes:
         is_on: Whether threads are let in.
@@ -48,11 +49,13 @@ class Boundary:
         self.is_on = False
         self._until_ns = 0
         self._evaluated = 0
+        self._has_passed = False
 
     def begin(self, *, late: bool) -> None:
         """Let threads in; when it is late, from the next boundary on."""
         self._until_ns = time.perf_counter_ns() + PATIENCE_NS
         self._evaluated = 0
+        self._has_passed = False
         self._recording.awaits_step = late
         self._recording.session += 1
         self.is_on = True
@@ -72,6 +75,7 @@ class Boundary:
         if not self.is_on or thread.is_apart:
             return False
         if recording.awaits_step and not thread.is_agents:
+            self._has_passed = False
             self._show_progress(thread)
         if self._is_inside_call(sys._getframe(1)):
             return False
@@ -99,10 +103,15 @@ class Boundary:
     def admit_pass(self, thread: ThreadState) -> bool:
         """Whether a backward pass is recorded in a thread that has called no module so far."""
         recording = self._recording
-        if not self.is_on or thread.is_apart or recording.awaits_step:
+        if not self.is_on or thread.is_apart:
             return False
         if self._is_inside_call(sys._getframe(1)) or self.task_id() != -1:
             return False
+        if recording.awaits_step:
+            self._show_progress(thread)
+            if not self._begins_with_pass():
+                return False
+            recording.awaits_step = False
         thread.session = recording.session
         return True
 
@@ -130,6 +139,12 @@ class Boundary:
         is_evaluated = self._evaluated == id(module)
         self._evaluated = id(module)
         return is_evaluated
+
+    def _begins_with_pass(self) -> bool:
+        """Whether the waiting ends with a backward pass: no module was called since the last."""
+        has_waited = not self.has_optimizer() or time.perf_counter_ns() > self._until_ns
+        is_second, self._has_passed = self._has_passed, True
+        return has_waited and is_second
 
     def _show_progress(self, thread: ThreadState) -> None:
         """Let `eval` see that the training moves, and in which thread."""

@@ -27,7 +27,7 @@ class HeldEnd:
     def holds(self, ended: Ended) -> bool:
         """Whether it is not known yet that a step has ended, whose end the pattern has told."""
         training = self._trainings.now
-        is_new = not training.pattern.is_settled and self._trainings.are_one
+        is_new = not training.pattern.period and self._trainings.are_one
         if is_new and training.trained and self._members.has_others(training.pattern.since_last()):
             self._ended = ended._replace(now_ns=time.perf_counter_ns())
         return self._ended is not None

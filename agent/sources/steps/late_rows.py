@@ -30,6 +30,7 @@ class _LateRow(NamedTuple):
     word: int
     closing: list[Any]
     later: Sequence[tuple[int, Later]]
+    state: int
 
     def is_here(self) -> bool:
         """Whether all of them have come."""
@@ -48,12 +49,14 @@ class LateRows:
         word: int,
         closing: list[object],
         later: Sequence[tuple[int, Later]],
+        state: int = DONE,
     ) -> None:
         """Complete a row; once more later on, if that will add something.
 
         Args:
             closing: The closing columns in the order of the layout; the list is kept and changed.
             later: Those that may not be known yet, by their places in that order; NULL until then.
+            state: How it ended.
         """
         are_here = True
         for place, number in later:
@@ -62,9 +65,9 @@ class LateRows:
                 are_here = False
             else:
                 closing[place] = value
-        ring.close_row(word, DONE, *closing)
+        ring.close_row(word, state, *closing)
         if not are_here:
-            self._waiting.append(_LateRow(ring, word, closing, later))
+            self._waiting.append(_LateRow(ring, word, closing, later, state))
 
     def flush(self) -> None:
         """Complete what has been waiting for its numbers, in order."""

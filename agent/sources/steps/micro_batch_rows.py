@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ....ring.format import DONE
 from ....ring.writer import RingWriter
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
@@ -35,10 +36,11 @@ class MicroBatch:
     Attributes:
         word: Its row.
         losses: What its backward passes began with.
+        state: How it has ended: done, or failed.
     """
 
     __slots__ = (
-        "before_ns", "elements", "losses", "samples", "started_ns", "tokens", "word",
+        "before_ns", "elements", "losses", "samples", "started_ns", "state", "tokens", "word",
     )  # fmt: skip
 
     def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
@@ -49,6 +51,7 @@ class MicroBatch:
         self.samples: int | None = None
         self.tokens: int | None = None
         self.elements: int | None = None
+        self.state = DONE
 
     def seen(self, samples: int | None, tokens: int | None) -> None:
         """How large it is; who knows first is believed."""
@@ -116,5 +119,5 @@ class MicroBatchRows:
         losses = summed(batch.losses)
         if len(losses) == 1:
             later.append((at.loss, losses[0].number))
-        self._late.write(self._ring, batch.word, closing, later)
+        self._late.write(self._ring, batch.word, closing, later, batch.state)
         return losses

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....ring.format import NULL_FLOAT, NULL_NAME
+from ....ring.format import FAILED, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
@@ -343,6 +343,12 @@ class StepRows:
         """A backward pass begins with a loss."""
         if self._batch is not None and loss is not None:
             self._batch.lost(loss, share)
+
+    def pass_failed(self) -> None:
+        """A backward pass has ended by an exception, and with it the micro-batch."""
+        if self._batch is not None:
+            self._batch.state = FAILED
+            self.phases.end_batch()
 
     def reached(self, optimizers: frozenset[int]) -> None:
         """A backward pass has ended that made gradients for these optimizers."""

@@ -70,10 +70,10 @@ def _pieces(tensor: Tensor, torch: ModuleType) -> tuple[Any, ...]:
 
 
 def _inner(tensor: Tensor, torch: ModuleType) -> list[Any]:
-    """The tensors in the attributes of a wrapper."""
+    """The tensors in the attributes of a wrapper, and that which a function of torch.func wraps."""
     kind = type(tensor)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        return []
+        return _transformed(tensor, torch)
     values = list(getattr(tensor, "__dict__", {}).values())
     for cls in MRO(kind):
         slots = cls.__dict__.get("__slots__", ())
@@ -83,3 +83,14 @@ def _inner(tensor: Tensor, torch: ModuleType) -> list[Any]:
             except (KeyError, AttributeError):
                 continue
     return [value for value in values if torch.Tensor in MRO(type(value))]
+
+
+def _transformed(tensor: Tensor, torch: ModuleType) -> list[Any]:
+    """What a tensor stands for inside of a function that is transformed."""
+    functions = getattr(torch._C, "_functorch", None)
+    try:
+        if functions is None or not functions.is_functorch_wrapped_tensor(tensor):
+            return []
+        return [functions.get_unwrapped(tensor)]
+    except _REFUSALS:  # a wrapper whose function has ended
+        return []

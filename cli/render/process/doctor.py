@@ -77,9 +77,11 @@ def _rests_on(report: Report) -> str:
 
 
 def _nothing(report: Report) -> str:
-    """That nothing was found, or that nothing was looked at."""
-    said = "Nothing could be looked at" if report.is_blind else "Nothing wrong was found"
-    return f"{said} in {escape_controls(report.about)}."
+    """That nothing was found, or that hardly anything was looked at."""
+    about = escape_controls(report.about)
+    if report.is_blind:
+        return f"Too little could be looked at in {about} to say that all is well."
+    return f"Nothing wrong was found in {about}."
 
 
 def _missed(missed: NotLooked) -> str:

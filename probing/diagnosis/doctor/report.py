@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .findings import Finding, Rule
+from .not_looked_at import LATE
 from .ranks import JOB_RULES
 from .rules import RULES
 
@@ -62,5 +63,8 @@ class Report:
 
     @property
     def is_blind(self) -> bool:
-        """Whether no rule at all was judged for any process: then nothing found means nothing."""
-        return not self.judged & {rule.name for rule in RULES}
+        """Whether nothing was found because there was no time to look, or nobody to look at."""
+        of_one = {rule.name for rule in RULES}
+        late = {n for one in self.not_looked_at if one.why.startswith(LATE) for n in one.rules}
+        hardly = len(late & of_one) > len(of_one) // 2
+        return not self.findings and (hardly or not self.judged & of_one)

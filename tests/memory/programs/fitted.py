@@ -265,6 +265,22 @@ def asking(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+def bare(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """Two tensors that are learnt, and no module."""
+    users, items = torch.randn(batch, 8).requires_grad_(), torch.randn(16, 8).requires_grad_()
+    optimizer = torch.optim.Adam([users, items])
+    ratings = torch.rand(batch, 16)
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = functional.mse_loss(users @ items.T, ratings)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int, int, int]]] = {
     "tied": (tied, (4, 64, 3)),
     "gpt": (gpt, (4, 64, 6)),
@@ -275,6 +291,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "by_hand": (by_hand, (512, 0, 0)),
     "around": (around, (64, 0, 0)),
     "asking": (asking, (4, 0, 0)),
+    "bare": (bare, (64, 0, 0)),
 }
 
 

@@ -168,6 +168,43 @@ def distil(place: str) -> None:
         print("step", step)
 
 
+def bare(place: str) -> None:
+    """No module and no optimizer: the first lesson's update of two tensors by hand."""
+    occasion = Occasion(place)
+    weight, bias = torch.ones(8, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+    for step in range(LAST_STEP + 1):
+        occasion.step = step
+        occasion.at("loader")
+        loss = (torch.ones(4, 8) @ weight + bias).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for tensor in (weight, bias):
+                assert tensor.grad is not None
+                tensor.sub_(tensor.grad, alpha=0.01)
+                tensor.grad = None
+        print("step", step, float(loss).hex())
+
+
+def in_turns(place: str) -> None:
+    """An actor's step and then that of its critic, which is called behind the actor's."""
+    occasion = Occasion(place)
+    models = [nn.Linear(8, 8), nn.Linear(8, 1)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
+
+    def pass_through(model: nn.Module) -> None:
+        model(torch.ones(4, 8)).square().mean().backward()
+
+    for step in range(3 * LAST_STEP):
+        occasion.step = step
+        occasion.at("before actor")
+        pass_through(models[0])
+        optimizers[0].step()
+        occasion.at("before critic")
+        pass_through(models[1])
+        optimizers[1].step()
+        print("step", step)
+
+
 def in_thread(place: str) -> None:
     """The training is not in the main thread."""
     thread = threading.Thread(target=train, args=(place,), kwargs={"closure": False})

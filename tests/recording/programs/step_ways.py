@@ -548,6 +548,36 @@ def bare() -> dict[str, Any]:
     return {"steps": 6, "losses": losses, "open": 1}
 
 
+def retried() -> dict[str, Any]:
+    """A backward pass fails, as for want of memory, and the step is done in two smaller ones."""
+    model = net()
+    optimizer = sgd(model)
+    losses = []
+
+    def fail(_: Tensor) -> None:
+        raise MemoryError
+
+    for step in range(6):
+        out = model(X)
+        if step == 3:
+            out.register_hook(fail)
+        loss = (out - Y).square().mean()
+        try:
+            loss.backward()
+        except MemoryError:
+            optimizer.zero_grad()
+            halves = [
+                (model(X[part]) - Y[part]).square().mean() / 2 for part in (slice(4), slice(4, 8))
+            ]
+            for half in halves:
+                half.backward()
+            loss = sum(halves, torch.zeros(()))
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses, "per_step": 1}
+
+
 WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "gan": gan,
     "critics": lambda: gan(5),
@@ -580,6 +610,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "heads": heads,
     "penalty": penalty,
     "bare": bare,
+    "retried": retried,
 }
 
 if __name__ == "__main__":

@@ -12,14 +12,15 @@ import hashlib
 import json
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-_FIRST_PEAK, _LAST_PEAK = 3, 6
+_FIRST_PEAK, _LAST_PEAK = 3, 12
 """The steps whose peaks are written down where TRAINING_PEAKS asks for it."""
 
 
@@ -41,14 +42,19 @@ class Truth:
         self._steps = 0
         self._began_ns = time.time_ns()
         self._write({"pid": os.getpid(), "models": {}})
+        self._learnt: list[weakref.ref[torch.Tensor]] = []
         self.meet(**models)
-        self._peaks = Peaks() if os.environ.get("TRAINING_PEAKS") else None
+        self._peaks = _PEAKS
 
     def meet(self, **models: torch.nn.Module) -> None:
         """Write down models by the names of the variables that hold them."""
         described = {name: _described(model) for name, model in models.items()}
         if described:
             self._write({"models": described})
+
+    def learns(self, tensors: Iterable[torch.Tensor]) -> None:
+        """These are learnt in the place of parameters, and stay the same tensors."""
+        self._learnt = [weakref.ref(tensor) for tensor in tensors]
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -86,7 +92,8 @@ class Truth:
         self._steps += 1
         self._write(row)
         if self._steps % 10 == 6 and "RANK" not in os.environ:
-            self._write({"held": held()})
+            learnt = [tensor for one in self._learnt if (tensor := one()) is not None]
+            self._write({"held": held(learnt)})
         if self._peaks is not None:
             self._peaks.step(self._steps)
             if self._steps == _LAST_PEAK:
@@ -137,7 +144,8 @@ def _described(model: torch.nn.Module) -> dict[str, Any]:
 class Peaks:
     """The most bytes handed out at one time in each step, by torch's profiler.
 
-    It is told nothing of what was there before it, which is therefore counted as it begins.
+    It is told nothing of what was there before it, nor that it goes: so it begins as this module is
+    imported, before there is a model.
     """
 
     def __init__(self) -> None:
@@ -166,11 +174,16 @@ class Peaks:
         return peaks[_FIRST_PEAK - 1 :]
 
 
-def held() -> dict[str, int]:
-    """Bytes of everything that models learn, and of what optimizers remember of it."""
+def held(others: Iterable[torch.Tensor] = ()) -> dict[str, int]:
+    """Bytes of everything that models learn, and of what optimizers remember of it.
+
+    Args:
+        others: What is learnt beside them.
+    """
     modules, optimizers = _living(torch.nn.Module), _living(torch.optim.Optimizer)
     learnt = [p for m in modules for p in vars(m).get("_parameters", {}).values() if p is not None]
     learnt += [p for o in optimizers for group in o.param_groups for p in group["params"]]
+    learnt += others
     parameters = _storages(learnt)
     state = _storages([t for o in optimizers for t in _tensors_in(list(o.state.values()))])
     return {
@@ -197,3 +210,6 @@ def _storages(tensors: list[torch.Tensor]) -> dict[int, int]:
     """The size of each storage, once, by where it lies."""
     storages = [t.untyped_storage() for t in tensors if t.layout is torch.strided]
     return {storage.data_ptr(): storage.nbytes() for storage in storages if storage.nbytes()}
+
+
+_PEAKS = Peaks() if os.environ.get("TRAINING_PEAKS") else None

@@ -19,6 +19,7 @@ def make():
 models = [make() for _ in range(4)]
 truth = Truth(base=models[0])
 params, buffers = stack_module_state(models)
+truth.learns(params.values())
 base = copy.deepcopy(models[0]).to("meta")
 
 

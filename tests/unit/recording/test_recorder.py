@@ -22,7 +22,7 @@ from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layou
 from probing.ring.names import decode_names, encode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
-from probing.ring.space import limit_rings
+from probing.ring.space import limit_rings, share_space
 from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
@@ -80,6 +80,30 @@ def test_rings_have_a_limit_together(tmp_path: Path) -> None:
             for number in range(4, 99):
                 made.append(RingWriter(tmp_path / f"{number}.ring", TORCH_TRACE, 4096))
         assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= 1 << 20
+    finally:
+        limit_rings(0)
+        for ring in made:
+            ring.close()
+
+
+@pytest.mark.parametrize("mib", [1, 2, 32])
+def test_every_ring_finds_room_in_little_space(tmp_path: Path, mib: int) -> None:
+    """The largest gives first, each says what it holds, and something is left for later ones."""
+    wanted = [(table, 16_384) for table in RECORDED_TABLES]
+    limit_rings(mib << 20)
+    made: list[RingWriter] = []
+    try:
+        share_space(wanted)
+        made += [RingWriter(tmp_path / f"{t.name}.ring", t, rows) for t, rows in wanted]
+        assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= mib * 3 << 18
+        widths = [ring.layout.row_size for ring in made]
+        sizes = [(ring.slot_mask >> 2) + 1 for ring in made]
+        assert min(sizes) >= 64
+        given = [w * s for w, s in zip(widths, sizes, strict=True) if 64 < s < 16_384]
+        assert max(given) <= 2 * min(given)
+        small = [ring for ring, held in zip(made, sizes, strict=True) if held < 16_384]
+        assert small
+        assert all("PROBING_RINGS_MIB" in (ring.problem or "") for ring in small)
     finally:
         limit_rings(0)
         for ring in made:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ....messages.common import Backtrace, Frame, ThreadStack, WorkDone
-from ....units import size
+from ....units import percent, size
 from ..evidence import RankEvidence, Work
 from ..words.texts import seconds
 from .doings import own_frames, worker_of
@@ -91,9 +91,9 @@ def progress(evidence: RankEvidence) -> str | None:
     spins = kind == "device" and not work.has_moved_on
     if kind not in _IDLE and not spins and work.cpu >= least:
         whose = "waiting{} for a thread that computes" if doing.holder else "computing{}"
-        return f"{whose} ({work.cpu:.0%} of a processor)"
+        return f"{whose} ({percent(work.cpu, digits=0)} of a processor)"
     if is_beside(evidence):
-        used = f"({work.others_cpu:.0%} of a processor)"
+        used = f"({percent(work.others_cpu, digits=0)} of a processor)"
         return f"waiting{{}} while another thread of it computes {used}"
     return _work_of_children(work) if kind in _WAITS_FOR_CHILDREN else None
 
@@ -106,7 +106,7 @@ def _is_ready(thread: ThreadStack) -> bool:
 def _work_of_children(work: Work) -> str | None:
     """What the processes do that a rank waits for; None where they stand still, too."""
     if work.children_cpu >= LEAST_CPU:
-        used = f"compute ({work.children_cpu:.0%} of a processor)"
+        used = f"compute ({percent(work.children_cpu, digits=0)} of a processor)"
     elif work.children_rate >= _LEAST_CHILDREN_RATE:
         used = f"read and write ({_rate(work.children_rate)})"
     else:
