@@ -106,11 +106,12 @@ def test_who_has_answered_is_shown_at_ctrl_c(training: Target, silent: str) -> N
     """Of two that are asked, the answer of the one, and that it is a part; exit code 130."""
     words = ["-t", str(training.pid), "-t", silent, "tables", "steps", "--no-pager"]
     with terminal_of(training, *words, PROBING_TOKEN="x") as terminal:
-        terminal.wait_for("looking for the processes of")
+        terminal.wait_for(f"== {training.pid} ==")
+        terminal.wait_for("asking")
         terminal.type(CTRL_C)
         assert terminal.end() == 130
         assert PART in terminal.text
-        assert f"== process {training.pid} ==" in terminal.text
+        assert "The row's number in this table" in terminal.text
 
 
 def test_the_steps_until_ctrl_c_are_shown(training: Target) -> None:
