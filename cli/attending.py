@@ -58,7 +58,7 @@ def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
                 finally:
                     terminal.stop_waiting()
                     if cut.happened:
-                        terminal.note(_PART)
+                        terminal.tell(f"note: {_PART}")  # also to who wants no notes
         except click.exceptions.Exit:
             if not cut.happened:
                 raise

@@ -344,7 +344,9 @@ def _write_bytes(data: bytes) -> None:
         return
     clear_wait()
     with _writing():
-        sys.stdout.buffer.write(data)
+        left = memoryview(data)
+        while left:  # without a buffer (PYTHONUNBUFFERED) a signal may cut a write short
+            left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.buffer.flush()
 
 

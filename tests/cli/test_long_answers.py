@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.targets import DEADLINE_S, Target
-from tests.harness.terminals import Terminal
+from tests.harness.terminals import IN_FRONT, Terminal
 
 pytestmark = pytest.mark.torch
 
@@ -106,11 +106,12 @@ def test_who_has_answered_is_shown_at_ctrl_c(training: Target, silent: str) -> N
     """Of two that are asked, the answer of the one, and that it is a part; exit code 130."""
     words = ["-t", str(training.pid), "-t", silent, "tables", "steps", "--no-pager"]
     with terminal_of(training, *words, PROBING_TOKEN="x") as terminal:
-        terminal.wait_for("looking for the processes of")
+        terminal.wait_for(f"== {training.pid} ==")
+        terminal.wait_for("asking")
         terminal.type(CTRL_C)
         assert terminal.end() == 130
         assert PART in terminal.text
-        assert f"== {training.pid} ==" in terminal.text
+        assert "The row's number in this table" in terminal.text
 
 
 def test_the_steps_until_ctrl_c_are_shown(training: Target) -> None:
@@ -130,7 +131,7 @@ def test_the_steps_until_ctrl_c_are_shown(training: Target) -> None:
 def writing(target: Target, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command in a group of processes of its own, as a shell starts one."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "probing", *words],
+        [sys.executable, "-c", IN_FRONT, *words],
         env=target.env,
         cwd=target.cwd,
         stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.harness.targets import DEADLINE_S, Target
-from tests.harness.terminals import Terminal
+from tests.harness.terminals import IN_FRONT, Terminal
 
 pytestmark = pytest.mark.torch
 
@@ -26,7 +26,7 @@ STEP = "SELECT max(step) AS step FROM steps"
 def piped(target: Target, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A command whose output goes into a pipe."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "probing", *words],
+        [sys.executable, "-c", IN_FRONT, *words],
         env=target.env,
         cwd=target.cwd,
         stdout=subprocess.PIPE,

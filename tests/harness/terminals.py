@@ -22,9 +22,13 @@ from typing import Any
 
 from tests.harness.targets import DEADLINE_S, wait_until
 
-_OWN = (  # the terminal is to be its own, so that Ctrl-C and a change of size reach it
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+IN_FRONT = (  # who runs the tests in the background of a shell has Ctrl-C switched off
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
     " os.execv(sys.executable, [sys.executable, '-m', 'probing', *sys.argv[1:]])"
+)
+"""A program that runs a command as a shell does whose user can interrupt it."""
+_OWN = (  # the terminal is to be its own, so that Ctrl-C and a change of size reach it
+    f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {IN_FRONT}"
 )
 _SEQUENCE = re.compile(
     "\x1b\\[([0-9;?]*)([A-Za-z])|\x1b\\]52;c;([^\x07]*)\x07|([^\x1b])", re.DOTALL
