@@ -34,7 +34,10 @@ class DistributionWithData(Distribution):
 
 IN_C = Extension(
     "probing.ring._native",
-    ["probing/ring/_native.c", "probing/ring/_backward.c", "probing/ring/_cut_files.c"],
+    [
+        f"probing/ring/{name}.c"
+        for name in ("_native", "_backward", "_cut_files", "_rows", "_steps")
+    ],
     depends=["probing/ring/_native.h"],
     extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
     optional=True,  # where there is no compiler, Python does the same

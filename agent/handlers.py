@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
 from .._version import VERSION
-from ..errors import BadRequest, InternalError
+from ..errors import InternalError
 from ..messages import (
     act as act_wire,
     allocation as allocation_wire,
@@ -25,10 +24,11 @@ from ..messages import (
     labels as labels_wire,
 )
 from ..messages.fit import FitRequest
-from ..messages.routes import openapi
+from ..messages.openapi import openapi
 from ..ring.peek import tables_answer
 from ..safety.guard import try_each
-from ..server.parameters import flag
+from ..server.bodies import json_answer, read_body, send_arrow, send_file
+from ..server.parameters import flag, seconds
 from ..server.sql_worker import SqlWorker
 from ..settings import SETTINGS
 from .actions.actions import Actions
@@ -46,7 +46,6 @@ from .state import Agent
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from pathlib import Path
 
     from .on_demand.fitting import Fits
     from .sources.data.labels import LabelReading
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GRACE_S = 1.5
-_LONGEST_WAIT_S = 86_400.0
-_PIECE = 1 << 16
 
 
 class Handlers:
@@ -90,29 +87,20 @@ class Handlers:
     async def ping(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         self._agent.refresh_card()
-        return _json(wire.Pong(pid=self._agent.folder.pid))
+        return json_answer(wire.Pong(pid=self._agent.folder.pid))
 
     async def status(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._agent.card())
+        return json_answer(self._agent.card())
 
     async def query(self, request: web.Request) -> web.StreamResponse:
-        """See the route. The first piece is awaited before the status is sent."""
-        question = await _body(request, wire.QueryRequest)
-        pieces = self._worker.query(question)
-        try:
-            first = await pieces.__anext__()
-            response = web.StreamResponse(headers={"Content-Type": wire.ARROW_TYPE})
-            await response.prepare(request)
-            await response.write(first)
-            await _write_rest(response, pieces)
-        finally:
-            await pieces.aclose()
-        return response
+        """See the route."""
+        question = await read_body(request, wire.QueryRequest)
+        return await send_arrow(request, self._worker.query(question))
 
     async def eval(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        question = await _body(request, wire.EvalRequest)
+        question = await read_body(request, wire.EvalRequest)
         evaluation = self._evaluator.submit(question, sender_of(request))
         result = asyncio.wrap_future(evaluation.future)
         try:
@@ -122,63 +110,63 @@ class Handlers:
             raise
         if not done:
             raise evaluation.overdue()
-        return _json(result.result())
+        return json_answer(result.result())
 
     async def eval_commit(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        commit = await _body(request, eval_wire.EvalCommit)
+        commit = await read_body(request, eval_wire.EvalCommit)
         self._evaluator.commit(commit)
-        return _json(commit)
+        return json_answer(commit)
 
     async def repeat(self, request: web.Request) -> web.StreamResponse:
         """See the route. A client that goes away ends it."""
-        question = await _body(request, eval_wire.RepeatRequest)
+        question = await read_body(request, eval_wire.RepeatRequest)
         return await stream_results(request, self._evaluator, question)
 
     async def jobs(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._evaluator.jobs())
+        return json_answer(self._evaluator.jobs())
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        question = await _body(request, eval_wire.CancelRequest)
+        question = await read_body(request, eval_wire.CancelRequest)
         with self._changing(request, "cancel", f"eval {question.number}"):
             self._evaluator.cancel(question.number, sender_of(request))
-        return _json(self._evaluator.jobs())
+        return json_answer(self._evaluator.jobs())
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """See the route. Looks at frames and attributes, and runs nothing."""
         from .eval.completion import complete
 
-        question = await _body(request, eval_wire.CompleteRequest)
+        question = await read_body(request, eval_wire.CompleteRequest)
         last = self._evaluator.last_value(question.session)
-        return _json(complete(question.text, self._agent.training, last))
+        return json_answer(complete(question.text, self._agent.training, last))
 
     async def act(self, request: web.Request) -> web.StreamResponse:
         """See the route. What has begun ends, even when the client goes away."""
-        question = await _body(request, act_wire.ActRequest)
+        question = await read_body(request, act_wire.ActRequest)
         kept = self._actions.submit(question, sender_of(request))
-        return _json(await _awaited(kept, kept.future))
+        return json_answer(await _awaited(kept, kept.future))
 
     async def act_prepare(self, request: web.Request) -> web.StreamResponse:
         """See the route. Who goes away without an answer has given it up."""
-        question = await _body(request, act_wire.ActRequest)
+        question = await read_body(request, act_wire.ActRequest)
         kept = self._actions.submit(question, sender_of(request))
-        return _json(await _awaited(kept, kept.prepared))
+        return json_answer(await _awaited(kept, kept.prepared))
 
     async def act_commit(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        commit = await _body(request, act_wire.Commit)
+        commit = await read_body(request, act_wire.Commit)
         self._actions.commit(commit)
-        return _json(commit)
+        return json_answer(commit)
 
     async def acts(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._actions.told())
+        return json_answer(self._actions.told())
 
     async def profile(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        question = await _body(request, wire.ProfileRequest)
+        question = await read_body(request, wire.ProfileRequest)
         with self._changing(request, "profile", _told(question)):
             profiling = self._profiles.submit(question)
             try:
@@ -186,25 +174,25 @@ class Handlers:
             except asyncio.CancelledError:  # the client went away
                 profiling.cancel()
                 raise
-        return await _send_file(request, path)
+        return await send_file(request, path)
 
     async def profile_progress(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._profiles.progress())
+        return json_answer(self._profiles.progress())
 
     async def record(self, request: web.Request) -> web.StreamResponse:
         """See the route. What ends a recording may write a large file."""
-        question = await _body(request, allocation_wire.RecordRequest)
+        question = await read_body(request, allocation_wire.RecordRequest)
         with self._changing(request, "record", _told(question)):
-            return _json(await asyncio.wrap_future(self._memory.change(question)))
+            return json_answer(await asyncio.wrap_future(self._memory.change(question)))
 
     async def recording(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._memory.status())
+        return json_answer(self._memory.status())
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        question = await _body(request, allocation_wire.SnapshotRequest)
+        question = await read_body(request, allocation_wire.SnapshotRequest)
         with self._changing(request, "snapshot", _told(question)):
             taking = self._memory.snapshot(question)
             try:
@@ -212,18 +200,18 @@ class Handlers:
             except asyncio.CancelledError:  # the client went away
                 taking.cancel()
                 raise
-        return await _send_file(request, path)
+        return await send_file(request, path)
 
     async def arm(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        question = await _body(request, wire.ArmRequest)
+        question = await read_body(request, wire.ArmRequest)
         with self._changing(request, "arm", _told(question)):
             self._arming.arm(question)
-        return _json(self._arming.armed())
+        return json_answer(self._arming.armed())
 
     async def armed(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(self._arming.armed())
+        return json_answer(self._arming.armed())
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
@@ -233,17 +221,17 @@ class Handlers:
             from .sources.data.dataloader_rows import with_workers_named
 
             trace = with_workers_named(trace, loaders)
-        return _json(trace)
+        return json_answer(trace)
 
     async def labels(self, request: web.Request) -> web.StreamResponse:
         """See the route. A client that goes away ends the waiting."""
         from .sources.data.labels import LabelReading
 
-        question = await _body(request, labels_wire.LabelsRequest)
+        question = await read_body(request, labels_wire.LabelsRequest)
         reading = LabelReading(question, self._agent.training)
         self._readings.add(reading)
         try:
-            return _json(await asyncio.wrap_future(reading.begin()))
+            return json_answer(await asyncio.wrap_future(reading.begin()))
         finally:
             reading.end()
             self._readings.discard(reading)
@@ -252,26 +240,26 @@ class Handlers:
         """See the route."""
         from .on_demand.fitting import Fits
 
-        question = await _body(request, FitRequest)
+        question = await read_body(request, FitRequest)
         self._fits = self._fits or Fits(lambda: self._agent.training)
         with self._changing(request, "fit", _told(question)):
             fitting = self._fits.submit(question)
             try:
-                return _json(await asyncio.wrap_future(fitting.future))
+                return json_answer(await asyncio.wrap_future(fitting.future))
             except asyncio.CancelledError:  # the client went away
                 fitting.cancel()
                 raise
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(tables_answer(self._agent.folder))
+        return json_answer(tables_answer(self._agent.folder))
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
         question = LiveQuestion(
             table=request.match_info["table"],
             training=self._agent.training,
-            wait_s=_seconds(request, "wait_s"),
+            wait_s=seconds(request, "wait_s"),
             patient=flag(request, "patient"),
             only_random=flag(request, "only_random"),
         )
@@ -291,24 +279,24 @@ class Handlers:
 
     async def settings(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        return _json(_settings(self._agent))
+        return json_answer(_settings(self._agent))
 
     async def set(self, request: web.Request) -> web.StreamResponse:
         """See the route."""
-        change = await _body(request, wire.SettingChange)
+        change = await read_body(request, wire.SettingChange)
         with self._changing(request, "set", _told_setting(change)):
             self._agent.change(change.name, change.value)
-        return _json(_settings(self._agent))
+        return json_answer(_settings(self._agent))
 
     async def detach(self, request: web.Request) -> web.StreamResponse:
         """See the route. The answer is on its way before anything stops."""
-        question = await _body(request, wire.DetachRequest)
+        question = await read_body(request, wire.DetachRequest)
         if self._agent.depart is None:
             raise InternalError("this agent cannot leave")
         with self._changing(request, "detach", _told(question)):
             leaving = self._agent.depart(question.keep_record)
         pid = self._agent.folder.pid
-        response = _json(wire.Detached(pid=pid, kept=leaving.kept, left=leaving.left))
+        response = json_answer(wire.Detached(pid=pid, kept=leaving.kept, left=leaving.left))
         response.force_close()
         try:
             await response.prepare(request)
@@ -362,23 +350,6 @@ def _settings(agent: Agent) -> wire.SettingsAnswer:
     return wire.SettingsAnswer(settings=tuple(shown), unknown=agent.unknown)
 
 
-def _seconds(request: web.Request, name: str) -> float | None:
-    """A query parameter that is a time in seconds; None where it is not given."""
-    text = request.query.get(name)
-    try:
-        value = None if text is None else float(text)
-    except ValueError:
-        value = -1.0
-    if value is not None and not 0 <= value <= _LONGEST_WAIT_S:
-        raise BadRequest(f"{name} must be a number of seconds, at most {_LONGEST_WAIT_S:g}")
-    return value
-
-
-async def _body(request: web.Request, cls: type[T]) -> T:
-    """The body of a request as the object it must be."""
-    return wire.decode(cls, await request.read(), is_finite=True)
-
-
 async def _awaited(kept: PendingAction, future: Future[T]) -> T:
     """What comes of an action; who goes away before it comes has given the action up."""
     try:
@@ -386,26 +357,3 @@ async def _awaited(kept: PendingAction, future: Future[T]) -> T:
     except asyncio.CancelledError:
         kept.is_cancelled = True
         raise
-
-
-async def _send_file(request: web.Request, path: Path) -> web.StreamResponse:
-    """A gzipped file of the run folder, piece by piece."""
-    response = web.StreamResponse(headers={"Content-Type": wire.TRACE_TYPE})
-    await response.prepare(request)
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            await response.write(piece)
-    await response.write_eof()
-    return response
-
-
-async def _write_rest(response: web.StreamResponse, pieces: AsyncIterator[bytes]) -> None:
-    """Send the rest of an answer; an answer that breaks off is cut, never ended politely."""
-    async for piece in pieces:
-        await response.write(piece)
-    await response.write_eof()
-
-
-def _json(value: Any) -> web.Response:
-    """A JSON answer."""
-    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from .. import __name__ as _PACKAGE  # noqa: N812
 from ..safety import forks
 from .recording.safe_points import AGENT_THREAD_PREFIX
 
+_PACKAGE = __name__.removesuffix(".agent.leaving")
+"""What is to be forgotten: the package that this is a part of."""
 _KEPT_MODULE = forks.__name__
 _OWNED_MODULE = f"{_PACKAGE}.agent.sources.accelerator.owned"
 _PATIENCE_S = 5.0

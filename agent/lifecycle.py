@@ -293,12 +293,16 @@ def report_failed_start(*, home: str = "") -> None:
         home: The run directory; empty for that of the environment.
     """
     error = sys.exc_info()[1]
+    from ..messages.card import FAILED_START
+    from .failed_start import advice_on, reason_of  # not needed by most processes
+
+    reason = f"{FAILED_START}: {reason_of(error)}"
     if not home:  # where it was to be put in from outside, who did that is told
-        _warn([f"the agent did not start: {error}"])
+        _warn([f"{reason}; nothing is recorded: {advice_on(error)}"])
     home = home or os.environ.get("PROBING_HOME", "")
     settings = Settings(home=home)
     agent = Agent(settings, _own_folder(settings))
-    agent.problems.append(f"the agent did not start: {error}")
+    agent.problems.append(reason)
     agent.write_card()
 
 

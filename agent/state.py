@@ -131,7 +131,7 @@ class Agent:
 
     def _made_names(self) -> Names:
         """The names, with their file and the limit of the rings that refer to them."""
-        from ..ring.room import limit_rings
+        from ..ring.space import limit_rings
         from ..ring.writer import Names
 
         folder = self.folder.path

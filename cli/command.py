@@ -5,11 +5,16 @@ Rules of this file: no command is named here but in `EXAMPLES`.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from .examples import EXAMPLES
+from .options import given_by_user, has_file, repeated_every, wants_json
+from .target import Target
 
 COMMON = "Options of every command"
 _ENDPOINT = "ENDPOINT"
@@ -17,6 +22,27 @@ _ENDPOINT = "ENDPOINT"
 
 class AskCommand(click.Command):
     """A command of ours."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it, with ``--watch`` again and again."""
+        every_s = repeated_every(ctx)
+        if every_s is None:
+            from .attending import IN_PARTS, attend
+
+            return attend(
+                lambda: super(AskCommand, self).invoke(ctx),
+                _awaited(ctx),
+                in_parts=self.name in IN_PARTS,
+            )
+        from .ask.repeating import Repeated, repeat
+
+        what = Repeated(
+            command=shlex.join(["probing", *sys.argv[1:]]),
+            form=_form(ctx),
+            has_file=has_file(ctx),
+            target=Target.of(ctx),
+        )
+        return ctx.exit(repeat(lambda: super(AskCommand, self).invoke(ctx), what, every_s))
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does it, with the endpoint where it is typed."""
@@ -39,6 +65,10 @@ class AskGroup(AskCommand, click.Group):
     def __init__(self, *args: object, **kwargs: object) -> None:
         settings = {"help_option_names": ["-h", "--help"]}
         super().__init__(*args, context_settings=settings, **kwargs)  # type: ignore[arg-type]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command in it, which is attended to by itself."""
+        return click.Group.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `AskCommand`; its commands come first."""
@@ -92,6 +122,21 @@ def _shared_names(ctx: click.Context) -> set[str | None]:
     return {parameter.name for parameter in root.command.params} if root is not ctx else set()
 
 
+def _awaited(ctx: click.Context) -> str:
+    """What is waited for while nothing better is known."""
+    words, name = Target.of(ctx).words, " ".join(_words(ctx))
+    return f"asking {words.removeprefix('-t ')}: {name}" if words else name
+
+
+def _form(ctx: click.Context) -> str:
+    """The format of its answer."""
+    if "style" in ctx.params:
+        return str(ctx.params["style"])
+    given = ctx.params.get("given")
+    is_json = wants_json(ctx, given_by_user(ctx, "given", given))
+    return "json" if is_json else given or "table"
+
+
 def _words(ctx: click.Context) -> list[str]:
     """The names of the command and of those that it is in, without `probing`."""
     names: list[str] = []
@@ -104,4 +149,12 @@ def _words(ctx: click.Context) -> list[str]:
 
 def _asks(words: Sequence[str]) -> bool:
     """Whether a command asks an endpoint."""
-    return words[:1] not in (["list"], ["file"], ["diff"], ["attach"], ["detach"], ["doctor"])
+    return words[:1] not in (
+        ["list"],
+        ["file"],
+        ["diff"],
+        ["attach"],
+        ["detach"],
+        ["doctor"],
+        ["top"],
+    )

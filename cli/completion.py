@@ -1,27 +1,67 @@
-"""What the shell completes: endpoints and tables.
+"""What the shell completes: endpoints, tables, saved questions, and words of SQL.
 
-Rules of this file: a completion is made between two key strokes, so it reads directory names
-and the vocabulary, asks no process and imports no library.
+Rules of this file: a completion is made between two key strokes, so it reads directory names, the
+cards where ranks are asked for, and the vocabulary; it asks no process and imports no library.
 """
 
 from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from ..errors import ProbingError
 
+if TYPE_CHECKING:
+    from ..rundir.folders import ProcessFolder
+
+_FORMS = ("rank:", "job:")
+_KEYWORDS = tuple(
+    re.findall(
+        r"\w+",
+        "SELECT DISTINCT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET JOIN LEFT USING AND OR NOT"
+        " NULL IS IN LIKE BETWEEN CASE WHEN THEN ELSE END AS DESC ASC WITH UNION ALL EXCEPT OVER"
+        " PARTITION FILTER DESCRIBE SHOW TABLES SUMMARIZE EXPLAIN EXCLUDE",
+    )
+)
+_FUNCTIONS = ("any_value", "avg", "count", "lag", "max", "median", "min", "round", "sum")
+_WORD = re.compile(r"[\w.]*$")
+_PLACE_OF_TABLE = re.compile(r"\b(?:from|join|describe|summarize)\s+$", re.IGNORECASE)
+
 
 def complete_endpoints(incomplete: str) -> list[CompletionItem]:
-    """The pids of the running processes that have a run folder."""
+    """The pids of the running processes that have a run folder, and names of the user's own."""
     from ..rundir import folders as rundir
+    from .preferences import preferences
 
-    try:
+    found = []
+    with contextlib.suppress(ProbingError):
         folders = rundir.from_env().folders()
-    except ProbingError:
-        return []
-    pids = (str(folder.pid) for folder in folders if folder.is_alive())
-    return [CompletionItem(pid, help="process") for pid in pids if pid.startswith(incomplete)]
+        living = [folder for folder in folders if folder.is_alive()]
+        found += [(str(folder.pid), "process") for folder in living]
+        if any(incomplete and form.startswith(incomplete[: len(form)]) for form in _FORMS):
+            found += _ranks_and_jobs(living)
+    with contextlib.suppress(ProbingError):
+        names = preferences().endpoints.items()
+        found += [(name, " ".join(words)) for name, words in names]
+    return [CompletionItem(word, help=what) for word, what in found if word.startswith(incomplete)]
+
+
+def _ranks_and_jobs(living: Sequence[ProcessFolder]) -> list[tuple[str, str]]:
+    """The ways to name the ranks and jobs of processes."""
+    cards = [card for folder in living if (card := folder.read_card()) is not None]
+    ranks = sorted({card.rank for card in cards if card.rank is not None})
+    jobs = sorted({card.job for card in cards if card.job})
+    ranked = sorted((c.job, c.rank) for c in cards if c.job and c.rank is not None)
+    return [
+        *((f"rank:{rank}", "rank") for rank in ranks),
+        *((f"job:{job}", "job") for job in jobs),
+        *((f"job:{job}/rank:{rank}", "rank of a job") for job, rank in ranked),
+    ]
 
 
 def complete_endpoint_option(
@@ -53,6 +93,41 @@ def complete_questions(
         return []
     names = ((f"@{question.name}", question.doc) for question in QUESTIONS)
     return [CompletionItem(name, help=doc) for name, doc in names if name.startswith(incomplete)]
+
+
+def complete_sql(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """A saved question, or the statement with its last word as it may go on."""
+    if incomplete.startswith("@") or not incomplete:
+        return complete_questions(ctx, param, incomplete)
+    return [CompletionItem(incomplete[:start] + word) for start, word in sql_words(incomplete)]
+
+
+def sql_words(text: str) -> list[tuple[int, str]]:
+    """How the last word of a statement can go on, and where it begins.
+
+    After FROM tables; else columns of the tables that the statement names, functions and keywords.
+    """
+    from ..tables import TABLES
+
+    found = _WORD.search(text)
+    start = 0 if found is None else found.start()
+    begun = text[start:]
+    if text.count("'") % 2:  # within a text
+        return []
+    if _PLACE_OF_TABLE.search(text[:start]):
+        has_schema = "." in begun
+        tables = (table.full_name if has_schema else table.name for table in TABLES)
+        return [(start, name) for name in tables if name.startswith(begun)]
+    if not begun:
+        return []
+    named = {word.rpartition(".")[2] for word in re.findall(r"[\w.]+", text)}
+    used = [table for table in TABLES if table.name in named] or TABLES
+    columns = sorted({column.name for table in used for column in table.columns})
+    keywords = [word if begun.isupper() else word.lower() for word in _KEYWORDS]
+    words = dict.fromkeys((*columns, *_FUNCTIONS, *keywords))
+    return [(start, word) for word in words if word.startswith(begun)]
 
 
 def complete_settings(

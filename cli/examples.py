@@ -7,8 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+ANSWERS: tuple[tuple[str, str], ...] = (
+    ("what is wrong?", "probing PID doctor"),
+    ("is it still making steps?", "probing PID"),
+    ("why does the job hang?", "probing PID hang"),
+    ("which module is slow?", "probing PID query @slowest-modules"),
+    ("is it the data?", "probing PID dataloaders"),
+    ("which rank is slow?", "probing -t all stragglers"),
+    ("why is the loss NaN?", "probing PID doctor"),
+    ("where does memory go?", "probing PID memory"),
+    ("does memory leak?", "probing PID leak"),
+    ("what is the learning rate?", "probing PID query @last-steps"),
+    ("what changed between runs?", "probing diff OTHER PID"),
+)
+"""What is asked most, and the command that answers it: at the top of the list of commands."""
+
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "overview": ("probing 4242", "probing -t all", "probing 4242 --json"),
+    "top": (
+        "probing top                             # all processes of this machine",
+        "probing 4242 top",
+        "probing -t job:NAME top",
+    ),
     "run": ("probing run train.py --lr 3e-4", "probing run -m my_package.train"),
     "list": ("probing list", "probing list --all", "probing list --dead", "probing list --job"),
     "serve": ("probing serve --listen 0.0.0.0:9741",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -17,65 +17,15 @@ from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
 from .completion import complete_endpoints
+from .examples import ANSWERS
+from .preferences import default_map, endpoints_named
 from .target import Target, target_options
+from .tasks import COMMANDS, SHORT_FORMS, TASKS
 
 COMPLETE_VARIABLE = "_PROBING_COMPLETE"
 
-TASKS: Mapping[str, Mapping[str, str]] = {
-    "Look first": {
-        "list": "list_",
-        "overview": "overview",
-        "doctor": "doctor",
-    },
-    "Where is it, and why does it not go on": {
-        "backtrace": "backtrace",
-        "hang": "hang",
-        "stragglers": "stragglers",
-        "diff": "diff",
-    },
-    "What takes the time": {
-        "profile": "profile",
-        "dataloaders": "dataloaders",
-    },
-    "What takes the memory": {
-        "memory": "memory",
-        "leak": "leak",
-        "oom": "oom",
-        "fit": "fit",
-    },
-    "What is in it, and what does it compute": {
-        "summary": "summary",
-        "gradients": "gradients",
-        "arm": "arm",
-        "labels": "labels",
-    },
-    "Ask and change": {
-        "query": "query",
-        "tables": "tables",
-        "eval": "eval_",
-        "repl": "repl",
-        "jobs": "jobs",
-        "act": "act",
-    },
-    "The agent and its record": {
-        "run": "run",
-        "attach": "attach",
-        "detach": "detach",
-        "status": "status",
-        "config": "config",
-        "serve": "serve",
-        "file": "file_",
-    },
-}
-"""Every command, by what it is for, and the module of ``probing.cli.commands`` that holds it, as
-``command``."""
-
-COMMANDS = {name: module for commands in TASKS.values() for name, module in commands.items()}
-
-SHORT_FORMS = {"bt": "backtrace", "ps": "list", "ls": "list", "sql": "query"}
-"""Other names of commands, for those who type them often."""
-
 _OVERVIEW = "overview"
+_HELP = frozenset({"-h", "--help"})
 _ALONE = "(none)"
 """What stands for no word at all."""
 _TARGETS = re.compile(r"-t|--target")
@@ -108,7 +58,9 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first, then the options."""
+        """What is asked most and the commands first, then the options."""
+        with formatter.section("What is asked most"):
+            formatter.write_dl(ANSWERS)
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
@@ -130,6 +82,8 @@ class CommandGroup(click.Group):
             args = [*args[: len(args) - len(words)], "--target", endpoint, *words[1:]]
             options, words, args = self._split(ctx, args)
         if not (ctx.resilient_parsing or options.ask_for_help):
+            if not _HELP.intersection(words):  # help is there whatever is in that file
+                ctx.default_map = default_map(self, ctx)
             _check_words(endpoint, words, options.targets)
             if options.targets and not words:
                 args = [*args, _OVERVIEW]
@@ -201,7 +155,11 @@ def _check_words(endpoint: str | None, words: list[str], targets: Sequence[str])
         raise UsageError("the endpoint is empty.", help="`probing list` shows what there is.")
     if words and _is_command(words[0]):
         return
-    is_plain_word = endpoint is not None and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
+    is_plain_word = (
+        endpoint is not None
+        and not _LOOKS_LIKE_ENDPOINT.fullmatch(endpoint)
+        and endpoints_named(endpoint) == (endpoint,)
+    )
     if endpoint is not None and is_plain_word and _nearest(endpoint):
         raise _no_such_command(endpoint)
     if words:
@@ -240,6 +198,8 @@ not reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the ou
 
 Completion of commands, endpoints and tables: put into ~/.bashrc the line
 eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those shells.
+
+Manual pages: `python -m probing.cli.manpages ~/.local/share/man`, then `man probing-query`.
 """
 
 

@@ -22,6 +22,7 @@ import click
 
 from ..errors import InternalError, ProbingError, UsageError
 from . import terminal
+from .any_text import accept_any_text
 from .ask import time_limit
 from .group import COMPLETE_VARIABLE, probing
 
@@ -54,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
-    terminal.accept_any_text()
+    accept_any_text()
     terminal.begin()
     try:
         code = _dispatch([_as_typed(word) for word in argv])
@@ -88,6 +89,8 @@ def _as_typed(word: str) -> str:
 def _dispatch(argv: list[str]) -> int:
     """Hand the arguments to click; its own `main` would print and exit in its own way."""
     if COMPLETE_VARIABLE in os.environ:
+        from . import bash_completion  # noqa: F401 - which takes the place of click's
+
         probing.main(argv, prog_name="probing", complete_var=COMPLETE_VARIABLE)
     try:
         with probing.make_context("probing", argv) as context:

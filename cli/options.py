@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ..errors import UsageError
 from . import terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_JSON, _OUTPUT = "probing.json", "probing.output"
+_JSON, _OUTPUT, _WATCH = "probing.json", "probing.output", "probing.watch"
+_GIVEN = "probing.given"
 _SUFFIXES = {".json": "json", ".md": "markdown", ".markdown": "markdown"}
 _PLAIN = frozenset({"text", "table"})
 """Two words for what a person reads; a command takes either."""
@@ -64,17 +66,33 @@ def wants_json(ctx: click.Context, given: str | None) -> bool:
     return True
 
 
+def given_by_user(ctx: click.Context, name: str, value: str | None) -> str | None:
+    """The value of an option where the command line has it, and not the settings file."""
+    return None if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP else value
+
+
+def is_overruled(ctx: click.Context, parameter: click.Parameter) -> bool:
+    """Whether a default of the settings file meets what the command line said before."""
+    assert parameter.name is not None
+    given: set[str] = ctx.meta.setdefault(_GIVEN, set())
+    if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+        given.add(parameter.name)
+        return False
+    return parameter.name in given
+
+
 def style_option(*styles: str) -> Callable[[F], F]:
     """The options ``--format``, ``--json`` and ``-o`` of a command with few formats."""
 
     def choose(ctx: click.Context, _: click.Parameter, value: str | None) -> str:
         if ctx.resilient_parsing:
             return styles[0]
-        if wants_json(ctx, value):
+        given = given_by_user(ctx, "style", value)
+        if wants_json(ctx, given):
             return "json"
         suffix = Path(ctx.meta.get(_OUTPUT) or "").suffix.lower()
-        by_suffix = _SUFFIXES.get(suffix, styles[0])
-        return value or (by_suffix if by_suffix in styles else styles[0])
+        by_suffix = _SUFFIXES.get(suffix)
+        return given or (by_suffix if by_suffix in styles else None) or value or styles[0]
 
     def decorate(function: F) -> F:
         return click.option(
@@ -120,6 +138,44 @@ def limit_option(
         return function if former is None else renamed_option(former, "-n, --limit")(function)
 
     return decorate
+
+
+def watch_option(*, unless: str | None = None) -> Callable[[F], F]:
+    """The option ``--watch SECONDS``: see `AskCommand.invoke`.
+
+    Args:
+        unless: The parameter with which the command repeats itself; it finds them by `watch_of`.
+    """
+
+    def keep(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
+        if value is not None:
+            ctx.meta[_WATCH] = (value, unless)
+
+    return click.option(
+        "--watch",
+        type=click.FloatRange(min=0.1),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=keep,
+        help="Look again every so often, until Ctrl-C or the end of the process.",
+    )
+
+
+def watch_of(ctx: click.Context) -> float | None:
+    """What ``--watch`` says."""
+    found: tuple[float, str | None] = ctx.meta.get(_WATCH, (None, None))
+    return found[0]
+
+
+def repeated_every(ctx: click.Context) -> float | None:
+    """How often a command is to be repeated by who runs it; None where it does that itself."""
+    every_s, unless = ctx.meta.get(_WATCH, (None, None))
+    return None if unless is not None and ctx.params.get(unless) else every_s
+
+
+def has_file(ctx: click.Context) -> bool:
+    """Whether the answer goes to a file."""
+    return bool(ctx.meta.get(_OUTPUT) or ctx.params.get("output"))
 
 
 def renamed_option(former: str, now: str) -> Callable[[F], F]:
@@ -174,9 +230,14 @@ def _be_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # n
         terminal.ways.quiet = True
 
 
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None and not ctx.resilient_parsing:
+def _set_color(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing and not is_overruled(ctx, parameter):
         terminal.ways.color = value
+
+
+def _leave_out_the_pager(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not ctx.resilient_parsing:
+        terminal.ways.is_paged = False
 
 
 _OUTPUT_OPTION = click.option(
@@ -211,5 +272,12 @@ _VERBOSITY = (
         expose_value=False,
         callback=_set_color,
         help="When to use colours.  [default: auto]",
+    ),
+    click.option(
+        "--no-pager",
+        is_flag=True,
+        expose_value=False,
+        callback=_leave_out_the_pager,
+        help="Show long answers without a pager.",
     ),
 )

@@ -21,7 +21,8 @@ import click
 from ..errors import ProbingError, UsageError
 from . import terminal
 from .completion import complete_endpoint_option
-from .options import verbosity_options
+from .options import is_overruled, verbosity_options
+from .preferences import endpoints_named
 
 if TYPE_CHECKING:
     from ..client.base import Process
@@ -38,13 +39,15 @@ class Target:
     """Whom to ask, and how long.
 
     Attributes:
-        endpoints: As the user wrote them.
+        endpoints: The user's, those for which a name of the settings file stands among them.
+        typed: As the user wrote them.
         timeout_s: The limit the user gave, or None.
         token: The token of TCP requests read from ``--token-file``, or None.
         attaches: Whether a process without an agent gets one first.
     """
 
     endpoints: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     timeout_s: float | None = None
     token: str | None = None
     attaches: bool = False
@@ -58,7 +61,7 @@ class Target:
     @property
     def words(self) -> str:
         """The endpoints as they can be typed before any command."""
-        return " ".join(f"-t {shlex.quote(word)}" for word in self.endpoints)
+        return " ".join(f"-t {shlex.quote(word)}" for word in self.typed or self.endpoints)
 
     @property
     def limit_s(self) -> float:
@@ -168,14 +171,17 @@ def attach_option(function: F) -> F:
 
 def _add_endpoints(ctx: click.Context, _: click.Parameter | None, value: tuple[str, ...]) -> None:
     target = Target.of(ctx)
-    ctx.obj = target = dataclasses.replace(target, endpoints=target.endpoints + tuple(value))
-    if target.endpoints and not ctx.resilient_parsing:
-        words = target.endpoints
+    known = value if ctx.resilient_parsing else [w for each in value for w in endpoints_named(each)]
+    ctx.obj = target = dataclasses.replace(
+        target, endpoints=(*target.endpoints, *known), typed=(*target.typed, *value)
+    )
+    if target.typed and not ctx.resilient_parsing:
+        words = target.typed
         terminal.ways.asked = shlex.quote(words[0]) if len(words) == 1 else target.words
 
 
-def _set_timeout(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
-    if value is None:
+def _set_timeout(ctx: click.Context, parameter: click.Parameter, value: float | None) -> None:
+    if value is None or is_overruled(ctx, parameter):
         return
     if math.isnan(value):
         raise click.BadParameter("it must be a number of seconds.")
@@ -187,8 +193,8 @@ def _set_attaches(ctx: click.Context, _: click.Parameter, value: bool) -> None: 
         ctx.obj = dataclasses.replace(Target.of(ctx), attaches=True)
 
 
-def _read_token(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is None or ctx.resilient_parsing:
+def _read_token(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is None or ctx.resilient_parsing or is_overruled(ctx, parameter):
         return
     try:
         token = Path(value).read_text("utf-8").strip()
@@ -200,7 +206,7 @@ def _read_token(ctx: click.Context, _: click.Parameter, value: str | None) -> No
 
 def _set_variable(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     """Say it where all that is asked under this command finds it, processes of its own, too."""
-    if value is None or ctx.resilient_parsing:
+    if value is None or ctx.resilient_parsing or is_overruled(ctx, parameter):
         return
     if parameter.name == "tls_fingerprint":
         from ..reach.trust import read_fingerprint

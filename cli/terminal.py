@@ -12,14 +12,18 @@ import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ..errors import ProbingError, UsageError
 from .ask.time_limit import held_back
 from .render.errors import render_error
-from .render.text import CONTROLS, as_json, escape_controls, harmless, json_value
+from .render.text import CONTROLS, as_json, escape_controls, fit_line, harmless, json_value
+
+if TYPE_CHECKING:
+    from .waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,37 @@ class Screen:
 
 
 @dataclass(slots=True)
+class Collected:
+    """An answer that is not written yet.
+
+    Attributes:
+        parts: What there is of it.
+        takes_notes: Whether what goes to stderr is part of it.
+        error: Why there is none.
+    """
+
+    parts: list[str] = field(default_factory=list)
+    takes_notes: bool = False
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+    def take(self, text: str) -> None:
+        """More of the answer."""
+        self.parts.append(text)
+
+    def take_note(self, text: str) -> None:
+        """Something for stderr."""
+        self.parts.append(text)
+
+    def release(self) -> None:
+        """Nothing: it is all wanted."""
+
+
+@dataclass(slots=True)
 class Ways:
     """How the user wants this command to print, by its options.
 
@@ -54,6 +89,13 @@ class Ways:
         output: The file that takes the place of stdout.
         written: What is to be in it.
         asked: The words that name whom the command asks, to stand in a hint for ``ENDPOINT``.
+        lines_taken: Lines of the screen that are not for the answer.
+        collected: Takes the answer in place of stdout.
+        is_paged: Whether a long answer goes through a pager.
+        waiting: Shows what is waited for.
+        awaited: The innermost last: what that is.
+        is_told: Whether a line of `progress` is shown now.
+        drawn_on_stderr: Whether any such line stands there.
     """
 
     verbose: bool = False
@@ -62,26 +104,22 @@ class Ways:
     output: str | None = None
     written: list[bytes] = field(default_factory=list)
     asked: str | None = None
+    lines_taken: int = 0
+    collected: Collected | None = None
+    is_paged: bool = True
+    waiting: Waiting | None = None
+    awaited: list[str] = field(default_factory=list)
+    is_told: bool = False
+    drawn_on_stderr: bool = False
 
 
 ways = Ways()
 """Of the command that this process runs."""
 
-_STAND_INS = "probing-stand-ins"
+_on_stderr = threading.RLock()
+"""Held by who draws a line there."""
 _FEWEST_ROWS = 5
 _ANYBODY = "probing ENDPOINT "
-_PLAIN_CHARACTERS = {
-    **dict.fromkeys("\u2500\u2550\u2013\u2014", "-"),
-    **dict.fromkeys("\u2502\u251c", "|"),
-    "\u2514": "`",
-    "\u2026": "...",
-    "\u2265": ">=",
-    "\xd7": "x",
-    "\xb2": "2",
-    "\xb5": "u",
-}
-"""What we draw with beyond ASCII, and what stands for it."""
-
 PLAIN = Screen(is_terminal=False, width=None, color=False)
 
 
@@ -96,7 +134,9 @@ def screen(stream: IO[str] | None = None) -> Screen:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     color = always or (ways.color == "auto" and not plain)
     size = shutil.get_terminal_size()
-    return Screen(is_terminal=True, width=size.columns, color=color, height=size.lines)
+    return Screen(
+        is_terminal=True, width=size.columns, color=color, height=size.lines - ways.lines_taken
+    )
 
 
 def begin() -> None:
@@ -104,6 +144,28 @@ def begin() -> None:
     fresh = Ways()
     for each in fields(fresh):
         setattr(ways, each.name, getattr(fresh, each.name))
+
+
+@contextlib.contextmanager
+def collecting(*, notes: bool) -> Iterator[Collected]:
+    """Have what is written meanwhile collected, in place of stdout.
+
+    Args:
+        notes: Whether what goes to stderr, too.
+    """
+    collected = ways.collected = Collected(takes_notes=notes)
+    try:
+        yield collected
+    finally:
+        ways.collected = None
+
+
+def draw(text: str) -> None:
+    """Write what is harmless, or steers the terminal."""
+    clear_wait()
+    with _writing():
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def write_to(path: str) -> None:
@@ -119,26 +181,6 @@ def finish() -> None:
         write_file(ways.output, ways.written)
         note(f"written to {ways.output}")
     flush()
-
-
-def accept_any_text() -> None:
-    """Let both streams show what their encoding cannot, escaped, rather than fail."""
-    # Python has no stream at all for a descriptor that was closed before its start.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    codecs.register_error(_STAND_INS, _stand_in)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_STAND_INS)
-
-
-def _stand_in(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What is drawn where an encoding lacks one of our own characters; others' are escaped."""
-    if isinstance(error, UnicodeEncodeError):
-        plain = _PLAIN_CHARACTERS.get(error.object[error.start])
-        if plain is not None:
-            return plain, error.start + 1
-    return codecs.backslashreplace_errors(error)
 
 
 def write(text: str) -> None:
@@ -165,7 +207,7 @@ def write_json_line(value: Any) -> None:
 def write_chunks(chunks: Iterable[bytes]) -> None:
     """Write bytes to stdout as they come."""
     flush()
-    if ways.output is not None or not sys.stdout.isatty():
+    if ways.output is not None or not (ways.collected or sys.stdout.isatty()):
         for chunk in chunks:
             _write_bytes(chunk)
         return
@@ -201,16 +243,73 @@ def tell(text: str) -> None:
     _to_stderr(text)
 
 
+def go_live() -> None:
+    """Show what there is at once from now on: the rest comes bit by bit, or is not ours."""
+    stop_waiting()
+    if ways.collected is not None:
+        ways.collected.release()
+
+
+@contextlib.contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Say what is waited for within, where that takes long and somebody looks."""
+    ways.awaited.append(what)
+    try:
+        yield
+    finally:
+        ways.awaited.remove(what)
+
+
+def start_waiting() -> None:
+    """Show what is waited for where that takes long, and somebody looks."""
+    if sys.stderr.isatty() and not ways.quiet:
+        from .waiting import Waiting
+
+        ways.waiting = Waiting()
+        ways.waiting.start()
+
+
+def stop_waiting() -> None:
+    """Show no more that something is waited for."""
+    waiting, ways.waiting = ways.waiting, None
+    if waiting is not None:
+        waiting.stop()
+
+
+def show_wait(seconds: float) -> None:
+    """Draw the line of `waiting`, unless a command tells its progress itself."""
+    with _on_stderr:
+        if not ways.is_told and ways.awaited:
+            _draw_line(f"{ways.awaited[-1]} … {seconds:.0f} s")
+
+
+def clear_wait() -> None:
+    """Take that line away."""
+    with _on_stderr:
+        if not ways.is_told:
+            _draw_line("")
+
+
+def _draw_line(text: str) -> None:
+    """One line of a terminal's stderr, in place of what was there."""
+    if ways.drawn_on_stderr or text:
+        ways.drawn_on_stderr = bool(text)
+        width = screen(sys.stderr).width or 80
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"\r\x1b[K{fit_line(escape_controls(text), width - 1)}")
+            sys.stderr.flush()
+
+
 def progress(text: str) -> None:
     """Show on a terminal's stderr how far something is, in place of what was shown before.
 
     Args:
         text: The line; an empty one takes the last away.
     """
-    if sys.stderr.isatty() and not ways.quiet:
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"\r\x1b[K{escape_controls(text)}")
-            sys.stderr.flush()
+    if sys.stderr.isatty() and not ways.quiet and not ways.lines_taken:
+        with _on_stderr:
+            ways.is_told = bool(text)
+            _draw_line(text)
 
 
 def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
@@ -229,8 +328,13 @@ def _write(text: str) -> None:
     if ways.output is not None:
         ways.written.append(text.encode("utf-8", "backslashreplace"))
         return
+    text = harmless(text) if sys.stdout.isatty() else text
+    if ways.collected is not None:
+        ways.collected.take(text)
+        return
+    clear_wait()
     with _writing():
-        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(text)
         sys.stdout.flush()
 
 
@@ -238,6 +342,7 @@ def _write_bytes(data: bytes) -> None:
     if ways.output is not None:
         ways.written.append(data)
         return
+    clear_wait()
     with _writing():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -264,8 +369,17 @@ def _has_reader(stream: IO[str]) -> bool:
 
 def _to_stderr(text: str) -> None:
     """Write lines to stderr; when nobody can read them, there is nobody to tell, either."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{text}\n")
+    if ways.collected is not None and ways.collected.takes_notes:
+        ways.collected.take_note(f"{text}\n")
+    else:
+        tell_now(f"{text}\n")
+
+
+def tell_now(text: str) -> None:
+    """Write to stderr what was held, or has not to be."""
+    clear_wait()
+    with _on_stderr, contextlib.suppress(OSError):
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 

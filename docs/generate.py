@@ -25,11 +25,14 @@ from markdown_parts import anchor, bullets, docstring, first_paragraph, grid, pa
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.command import examples_of, usage_path
-from probing.cli.group import TASKS, probing as cli
+from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
+from probing.cli.examples import ANSWERS
+from probing.cli.group import probing as cli
 from probing.cli.render.process.catalog import sql_type
+from probing.cli.tasks import TASKS
 from probing.diagnosis.doctor.against import AGAINST_RULES
-from probing.diagnosis.doctor.examine import ALL_RULES
 from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
+from probing.diagnosis.doctor.report import ALL_RULES
 from probing.errors import ProbingError, error_classes
 from probing.messages import (
     act as act_wire,
@@ -40,7 +43,8 @@ from probing.messages import (
     labels as labels_wire,
     union as union_wire,
 )
-from probing.messages.routes import NODE_ROUTES, ROUTES, Route, openapi
+from probing.messages.openapi import openapi
+from probing.messages.routes import NODE_ROUTES, ROUTES, Route
 from probing.settings import SETTINGS, Setting
 from probing.tables import TABLES, Column
 
@@ -72,6 +76,22 @@ _RELIABILITY_INTRO = (
     "A test causes each of these faults and compares what comes of it with the promise: `sh"
     " tests/run.sh -m fault -s` (S2 and S3: `scripts/nightly`). The figures are those of"
     " `docs/reliability.json`, which `--record-faults` writes."
+)
+_CONTRACT_INTRO = (
+    "A program may rely on what stands here. Keys are added; none goes or changes its meaning"
+    " without a line in the changelog. Answers go to stdout, and notes, progress and errors to"
+    " stderr, so that stdout of a command that has failed is empty."
+)
+_CONTRACT_ERRORS = (
+    "An error is one sentence on stderr that begins with `error:`, and what to do next below it."
+    " [Errors](errors.md) lists them with their codes. Beyond that:"
+)
+_CONTRACT_JSON = (
+    "With `--json`, one value: an object; an `array` of objects; or `rows`, an array of objects"
+    " whose keys are the columns. Of several processes (`-t A -t B`) a command that asks each by"
+    " itself writes an array of `{endpoint, answer}`. What was not measured is `null`; NaN and the"
+    ' infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Keys that end in `_s`,'
+    " `_ns` or `_bytes` are in that unit. Actions beside `act lr` answer as it does."
 )
 _FINDINGS_INTRO = (
     "The rules of [`probing ENDPOINT doctor`](../how-to/doctor.md), the gravest of a group first:"
@@ -158,7 +178,8 @@ def cli_page() -> str:
     everywhere = _options(contexts[0])
     common = [row for row in used if used[row] >= _COMMON_FROM and row not in everywhere]
     parts = ["# Command line", prose(cli.help), _usage(contexts[0])]
-    parts += [prose(cli.epilog), _tasks(), bullets(everywhere)]
+    asked = grid(("what is asked most", "command"), ((q, f"`{c}`") for q, c in ANSWERS))
+    parts += [prose(cli.epilog), asked, _tasks(), bullets(everywhere)]
     target_options = {*everywhere[:_TARGET_OPTIONS]}
     without = [c.command_path for c in contexts if not target_options <= {*_options(c)}]
     parts += [_CLI_COMMON.format(", ".join(f"`{path}`" for path in without)), _CLI_SHARED]
@@ -174,6 +195,20 @@ def cli_page() -> str:
         shared = ", ".join(row[0] for row in rows if row in common)
         parts += [f"Common: {shared}."] if shared else []
     return page([*parts, _WHICH_ERROR])
+
+
+def contract_page() -> str:
+    """What programs may rely on: exit codes and keys."""
+    parts = ["# Exit codes and JSON", _CONTRACT_INTRO, "## Exit codes"]
+    parts.append(grid(("code", "meaning"), ((f"`{n}`", text) for n, text in EXIT_CODES.items())))
+    parts += [_CONTRACT_ERRORS, bullets((f"`probing {n}`", text) for n, text in OWN_CODES.items())]
+    parts += ["## JSON", _CONTRACT_JSON]
+    rows = (
+        (f"`{name}`", output.shape, ", ".join(f"`{key}`" for key in output.all_keys()))
+        for name, output in OUTPUTS.items()
+    )
+    parts.append(grid(("command", "shape", "keys"), rows))
+    return page(parts)
 
 
 def _tasks() -> str:
@@ -373,6 +408,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/tables.md": tables_page,
     "reference/settings.md": settings_page,
     "reference/cli.md": cli_page,
+    "reference/contract.md": contract_page,
     "reference/http.md": http_page,
     "reference/errors.md": errors_page,
     "reference/findings.md": findings_page,

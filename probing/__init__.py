@@ -4,9 +4,11 @@
     probing.start()                                  # inside the job, or start it with PROBING=1
 
     job = probing.connect(4242)                      # from anywhere else
-    job.query("SELECT * FROM python.steps").to_arrow()
+    job.query("SELECT * FROM steps").df()            # or .pl(), .arrow(), .rows(), a loop over it
     job.eval("optimizer.param_groups[0]['lr']").value
-    job.backtrace()
+    job.doctor().findings                            # and what else the command line has
+
+    await (await probing.connect_async(4242)).memory()
 
     ranks = probing.connect_many(["all"])            # every rank of this machine, as one database
     ranks.query("SELECT rank, max(step) FROM python.steps GROUP BY rank").to_arrow()
@@ -21,19 +23,22 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__  # noqa: N811
 
 if TYPE_CHECKING:
-    from .client.base import Process
-    from .client.connecting import connect
+    from .api.asynchronous import AsyncProcess, connect_async
+    from .api.process import Process, connect
+    from .api.ranks import Job, connect_many
     from .client.listing import list_processes
-    from .cluster.union.job import connect_many
     from .errors import ProbingError
     from .host import start, stop
     from .script.marks import metric, see_memory, span, step
 
 __all__ = [
+    "AsyncProcess",
+    "Job",
     "ProbingError",
     "Process",
     "__version__",
     "connect",
+    "connect_async",
     "connect_many",
     "list_processes",
     "metric",
@@ -46,9 +51,12 @@ __all__ = [
 
 _HOMES = {
     "ProbingError": "errors",
-    "Process": "client.base",
-    "connect": "client.connecting",
-    "connect_many": "cluster.union.job",
+    "AsyncProcess": "api.asynchronous",
+    "Job": "api.ranks",
+    "Process": "api.process",
+    "connect": "api.process",
+    "connect_async": "api.asynchronous",
+    "connect_many": "api.ranks",
     "list_processes": "client.listing",
     "load_ipython_extension": "magic",
     "metric": "script.marks",

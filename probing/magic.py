@@ -1,5 +1,7 @@
 """Cells of a notebook that run in a training: ``%load_ext probing``, then ``%%probing ENDPOINT``.
 
+With ``--sql`` a cell is a statement, and its value the answer, which shows itself as a table.
+
 Rules of this file: runs in the notebook's kernel, at the operator's side, and is imported by
 ``%load_ext`` alone. IPython is there already then; it is no dependency.
 """
@@ -9,11 +11,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .client.connecting import connect
 from .errors import ProbingError
 
+if TYPE_CHECKING:
+    from .sql.answer import Answer
+
+_SQL = "--sql"
 _SESSION = "notebook"
 
 
@@ -31,14 +37,19 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(run_cell, "line_cell", "probing")
 
 
-def run_cell(line: str, cell: str | None = None) -> RemoteText | None:
+def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
     """Run a cell, or the rest of a line, in the process at an endpoint.
 
     ``%%probing ENDPOINT [--timeout SECONDS] [--now] [--thread NAME] [--frame N]``, and below it the
-    code; or ``%probing ENDPOINT CODE``.
+    code; or ``%probing ENDPOINT CODE``. ``%%probing ENDPOINT --sql``, and below it a statement; or
+    ``%probing --sql ENDPOINT STATEMENT``.
     """
     options, code = _parse(line, cell)
     try:
+        if options.sql:
+            answer = connect(options.endpoint).query(code, timeout_s=options.timeout)
+            answer.to_arrow()
+            return answer
         result = connect(options.endpoint).eval(
             code,
             timeout_s=options.timeout,
@@ -64,12 +75,15 @@ def _parse(line: str, cell: str | None) -> tuple[argparse.Namespace, str]:
     parser.add_argument("--now", action="store_true")
     parser.add_argument("--thread")
     parser.add_argument("--frame", type=int)
+    parser.add_argument("--sql", action="store_true")
     if cell is not None:
         return parser.parse_args(shlex.split(line)), cell
-    endpoint, _, code = line.strip().partition(" ")
+    given = line.strip()
+    flags = [_SQL] if given.startswith(f"{_SQL} ") else []
+    endpoint, _, code = given.removeprefix(_SQL).strip().partition(" ")
     if not code.strip():
         _refuse("say what to run: %probing ENDPOINT CODE, or %%probing ENDPOINT above a cell.")
-    return parser.parse_args([endpoint]), code
+    return parser.parse_args([endpoint, *flags]), code
 
 
 class _Parser(argparse.ArgumentParser):

@@ -31,6 +31,22 @@ def size_change(amount: float) -> str:
     return f"+{size(amount)}" if amount > 0 else size(amount)
 
 
+def percent(share: float | None, *, digits: int = 1) -> str:
+    """A share: `12.5 %`, `<0.1 %` where the digits would show nothing, `0.0 %` for none."""
+    if share is None or not math.isfinite(share):
+        return _UNKNOWN
+    text = f"{100 * share:.{digits}f}"
+    if share > 0 and not float(text):
+        return f"<{10.0**-digits:g} %"
+    return f"{'0' if not float(text) and not digits else text.replace('-0.0', '0.0')} %"
+
+
+def percent_change(share: float) -> str:
+    """A relative change with its sign: `+1.2 %`, `-3.0 %`; `0.0 %` where none shows."""
+    text = f"{100 * share:+.1f}"
+    return f"{text if float(text) else '0.0'} %"
+
+
 def duration(seconds: float | None) -> str:
     """A measured length of time, three digits of it: `750 us`, `12.3 s`; a long one as `age`."""
     if seconds is None or not math.isfinite(seconds):

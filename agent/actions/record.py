@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from ...messages.act import Change
 from ...tables import ACTION_STATES, ACTIONS
-from ..audit.request_log import AskedRecord, Sender
-from ..state import Agent
+from ..audit.request_log import AskedRecord, Recorder, Sender
 
 _FAILED = frozenset({"refused", "timed out", "failed"})
 
@@ -36,8 +35,8 @@ class Outcome(NamedTuple):
 class ActionRecord(AskedRecord):
     """The ring of python.actions."""
 
-    def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, ACTIONS, number="action_id", most_chars=2000, most_bytes=2 << 20)
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, ACTIONS, number="action_id", most_chars=2000, most_bytes=2 << 20)
 
     def begin(self, number: int, sender: Sender, name: str, arguments: str) -> int:
         """Write down that an action is asked for; returns the word of the row, 0 for none."""

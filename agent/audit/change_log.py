@@ -12,16 +12,15 @@ from collections.abc import Iterator
 
 from ...errors import ProbingError, Refused, UsageError, Vetoed
 from ...tables import CHANGE_STATES, CHANGES
-from ..state import Agent
 from .audit import ask_hooks
-from .request_log import AskedRecord, Sender
+from .request_log import AskedRecord, Recorder, Sender
 
 
 class ChangeRecord(AskedRecord):
     """The ring of probing.changes."""
 
-    def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, CHANGES, number="change_id", most_chars=1000, most_bytes=1 << 20)
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, CHANGES, number="change_id", most_chars=1000, most_bytes=1 << 20)
 
     @contextlib.contextmanager
     def change(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...errors import ProbingError
 from ...ring.format import DONE, FAILED, NULL_INT, NULL_NAME
-from ...ring.writer import RingWriter
+from ...ring.writer import Names, RingWriter
 from ...tables import Table
-from ..state import Agent
 
 _ROWS = 1024
 
@@ -40,11 +39,35 @@ class Sender(NamedTuple):
         return f"uid {self.uid}, pid {self.pid}" if self.uid is not None else "?"
 
 
+class Recorder(Protocol):
+    """Whose record it is: what gives the ring and its names.
+
+    Attributes:
+        problems: What could not be done, one sentence each.
+    """
+
+    problems: list[str]
+
+    def names(self) -> Names:
+        """The names that rows of the process refer to.
+
+        Raises:
+            OSError: They cannot be had.
+        """
+
+    def make_ring(self, table: Table, rows: int) -> RingWriter:
+        """The ring of a table, with at least so many rows.
+
+        Raises:
+            RingError: There is no space for it.
+        """
+
+
 class AskedRecord:
     """The ring of a table that says who has asked; made with its first row."""
 
     def __init__(
-        self, agent: Agent, table: Table, *, number: str, most_chars: int, most_bytes: int
+        self, recorder: Recorder, table: Table, *, number: str, most_chars: int, most_bytes: int
     ) -> None:
         """Prepare, and make no file yet.
 
@@ -53,7 +76,7 @@ class AskedRecord:
             most_chars: How much of one text is kept.
             most_bytes: How much of all texts together.
         """
-        self._agent = agent
+        self._recorder = recorder
         self._table = table
         self._number_column = number
         self._most_chars, self._most_bytes = most_chars, most_bytes
@@ -87,9 +110,9 @@ class AskedRecord:
 
     def _made(self) -> RingWriter:
         """The ring, made if there is none yet."""
-        self._agent.names()
+        self._recorder.names()
         if self._ring is None:
-            self._ring = self._agent.make_ring(self._table, _ROWS)
+            self._ring = self._recorder.make_ring(self._table, _ROWS)
         return self._ring
 
     def _say(self, error: Exception) -> None:
@@ -97,7 +120,7 @@ class AskedRecord:
         if not self._has_failed:
             self._has_failed = True
             what = f"{self._table.full_name} cannot be written: {error}"
-            self._agent.problems.append(what)
+            self._recorder.problems.append(what)
 
     def _open(self, sender: Sender, opening: Callable[[], dict[str, object]]) -> int:
         """Open a row; returns its word, 0 for none.
@@ -150,7 +173,7 @@ class AskedRecord:
         """The number of a text; NULL when there is none, or no more room."""
         if not text:
             return NULL_NAME
-        text, names = text[: self._most_chars], self._agent.names()
+        text, names = text[: self._most_chars], self._recorder.names()
         if not names.has(text):  # what is asked again and again takes no more room
             if self._text_bytes > self._most_bytes:
                 return NULL_NAME

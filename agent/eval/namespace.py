@@ -31,10 +31,13 @@ from .frame_names import (
 
 _MOST_NAMES = 40
 _MOST_CLOSE = 4
-_CLOSE = 0.5
+_CLOSE = 0.6
 _SCRIPT = "the script"
 _KNOWN = "seen in recorded calls"
+_PYTHON = "of Python"
 _SOUGHT = "what probing knows of the training, where it has one"
+_USUAL = dict.fromkeys(("lr", "learning_rate", "learningrate"), "optimizer.param_groups[0]['lr']")
+"""Names by which something is asked for that has another one in every training."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -316,11 +319,16 @@ def nearest(name: str, origins: Mapping[str, str]) -> str:
     """A sentence about what an unknown name may have been meant to be."""
     from difflib import get_close_matches  # only after a mistake
 
-    close = get_close_matches(name, list(origins), n=_MOST_CLOSE, cutoff=_CLOSE)
+    if name.lower() in _USUAL:
+        return f"Did you mean {_USUAL[name.lower()]}?"
+    known = {**{n: _PYTHON for n in dir(builtins) if not n.startswith("_")}, **origins}
+    close = get_close_matches(name, list(known), n=_MOST_CLOSE, cutoff=_CLOSE)
     if close:
-        return "Near it: " + ", ".join(f"{n} ({origins[n]})" for n in close) + "."
+        first, *others = (f"{n} ({known[n]})" for n in close)
+        also = f" Near it, too: {', '.join(others)}." if others else ""
+        return f"Did you mean {first}?{also}"
     by_origin: dict[str, list[str]] = {}
-    for known, origin in list(origins.items())[-_MOST_NAMES:]:
-        by_origin.setdefault(origin, []).append(known)
+    for it, origin in list(origins.items())[-_MOST_NAMES:]:
+        by_origin.setdefault(origin, []).append(it)
     there = "; ".join(f"{', '.join(sorted(n))} ({origin})" for origin, n in by_origin.items())
     return f"There are: {there}." if there else "The script has no names."

@@ -9,8 +9,7 @@ import hashlib
 from typing import NamedTuple
 
 from ...tables import EVAL_STATES, EVALS
-from ..audit.request_log import AskedRecord, Sender
-from ..state import Agent
+from ..audit.request_log import AskedRecord, Recorder, Sender
 
 
 class Outcome(NamedTuple):
@@ -32,8 +31,8 @@ class Outcome(NamedTuple):
 class EvalRecord(AskedRecord):
     """The ring of python.evals."""
 
-    def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, EVALS, number="eval_id", most_chars=1000, most_bytes=4 << 20)
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, EVALS, number="eval_id", most_chars=1000, most_bytes=4 << 20)
 
     def begin(self, number: int, sender: Sender, code: str) -> int:
         """Write down that code is about to be run; returns the word of the row, 0 for none."""

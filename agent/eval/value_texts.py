@@ -14,6 +14,9 @@ from ..sources.numbers.tensor_texts import is_tensor, tensor_text
 from .code import EvalInterrupted, name_of
 
 _MOST_ITEMS = 1000
+_MOST_TENSORS = 50
+_MOST_INNER_TENSORS = (3, 8)
+"""How many tensors of a container are shown within another one, of a list and of a dictionary."""
 _DEEPEST = 8
 _LONGEST_INT_BITS = 12_000
 """Python itself refuses to write longer ones in decimal."""
@@ -85,9 +88,11 @@ def _shortened(value: Any, depth: int) -> str:
 
 def _items(value: Any, depth: int) -> Iterable[str]:
     """The texts of the first items of a container."""
-    if type(value) is dict:
-        for key, item in list(islice(value.items(), _MOST_ITEMS)):
-            yield f"{key!r}: {_shortened(item, depth)}"
-    else:
-        for item in list(islice(value, _MOST_ITEMS)):
-            yield _shortened(item, depth)
+    pairs = type(value) is dict
+    first = list(islice(value.items() if pairs else value, _MOST_ITEMS))
+    room = _MOST_TENSORS if depth == 1 else _MOST_INNER_TENSORS[pairs]
+    for item in first:
+        inner = item[1] if pairs else item
+        room -= is_tensor(inner)
+        if room >= 0 or not is_tensor(inner):
+            yield f"{item[0]!r}: {_shortened(inner, depth)}" if pairs else _shortened(inner, depth)

@@ -38,8 +38,8 @@ def _observe(recording: Recording, question: LiveQuestion) -> str | None:
     finally:
         _leave(observation)
     fresh = dict(observation.seen)
-    kept = {key: seen for key, seen in recording.seen.items() if seen.reference() is not None}
-    recording.seen = {**kept, **fresh}
+    kept = {key: seen for key, seen in recording.looks.seen.items() if seen.reference() is not None}
+    recording.looks.seen = {**kept, **fresh}
     if observation.guard.problem is not None:
         return f"not everything could be observed: {observation.guard.problem}"
     if failure is None or fresh:
@@ -52,11 +52,11 @@ def _observe(recording: Recording, question: LiveQuestion) -> str | None:
 def _join(recording: Recording) -> Observation:
     """The observation that is wanted already, or a new one."""
     with _lock:
-        observation: Observation = recording.observation or Observation(recording)
-        if observation.is_over.is_set():
+        observation = recording.looks.modules
+        if not isinstance(observation, Observation) or observation.is_over.is_set():
             observation = Observation(recording)
         _waiting[observation] = _waiting.get(observation, 0) + 1
-        recording.observation = observation
+        recording.looks.modules = observation
     return observation
 
 

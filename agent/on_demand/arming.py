@@ -86,7 +86,7 @@ class Arming:
         self._count += 1
         job: ArmedJob
         if request.what == "nan":
-            from ..sources.numbers.numerics import NumericsWatch
+            from ..sources.numbers.nonfinite.numerics import NumericsWatch
 
             job = NumericsWatch(recording, training.numerics_ring, request.steps, self._count)
         elif request.what == "leak":
@@ -102,7 +102,7 @@ class Arming:
             job = ReferrerSearch(recording, request.addresses, self._count)
             training.referrers = job
         elif request.what == CLEAN:
-            from ..sources.memory.cleaning import CleaningJob
+            from ..sources.memory.cleaning_job import CleaningJob
 
             cleaning = Cleaning(**dict.fromkeys(request.cleaning, True))
             job = CleaningJob(recording, training.memory_rows, cleaning, self._count)

@@ -122,7 +122,9 @@ def watched(
         ProbingError: They are not: an error made by `refused`.
     """
     if isinstance(training, NoTraining):
-        why = "the process has not imported torch, or nothing can be recorded"
+        why = "the process has not imported torch"
+        if torch_is_ready():
+            why = "nothing can be recorded in the process; `status` says why"
         raise refused(why, help=help_without)
     if not training.is_recording():
         why = f"recording is off, so that {unseen}"

@@ -51,11 +51,11 @@ def _models(recording: Recording) -> Facts:
     autocast = recording.rows.autocast
     if autocast is not None:
         yield "autocast", name_of(autocast)
-    for root in outermost(recording.roots.alive()):
+    for root in outermost(recording.objects.roots.alive()):
         held = sizes_of(list(root.parameters()))
         if held.dtype is None:
             continue
-        name = recording.models.name_of(root)
+        name = recording.objects.models.name_of(root)
         yield f"{name}.class", class_name(unwrap(root))
         yield f"{name}.parameters", held.numbers
         yield f"{name}.trainable", held.trainable
@@ -65,8 +65,8 @@ def _models(recording: Recording) -> Facts:
 
 def _optimizers(recording: Recording) -> Facts:
     """The arguments that optimizers were made with: what a schedule changes is in no default."""
-    for optimizer in recording.optimizers.alive():
-        name = recording.optimizer_names.name_of(optimizer)
+    for optimizer in recording.objects.optimizers.alive():
+        name = recording.objects.optimizer_names.name_of(optimizer)
         yield f"{name}.class", type(optimizer).__name__
         yield f"{name}.param_groups", len(optimizer.param_groups)
         for option, value in dict(optimizer.defaults).items():

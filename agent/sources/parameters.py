@@ -34,9 +34,9 @@ def rows(question: LiveQuestion) -> LiveRows:
 
 def _rows(recording: Recording) -> list[Row]:
     """One row per parameter of the models, then one per parameter that only an optimizer has."""
-    roots = outermost(recording.roots.alive()) or found_roots()
+    roots = outermost(recording.objects.roots.alive()) or found_roots()
     named = [(root, *one) for root in roots for one in _named(root)]
-    owners = _owners(recording, recording.optimizers.alive())
+    owners = _owners(recording, recording.objects.optimizers.alive())
     if any(parameter.requires_grad and id(parameter) not in owners for *_, parameter in named):
         # Of an optimizer that has not stepped lately, what no other has.
         owners = _owners(recording, found_optimizers()) | owners
@@ -45,7 +45,7 @@ def _rows(recording: Recording) -> list[Row]:
     for root, name, parameter in named:
         if id(parameter) not in seen:
             seen.add(id(parameter))
-            of_root = recording.models.name_of(root), class_name(unwrap(root))
+            of_root = recording.objects.models.name_of(root), class_name(unwrap(root))
             found.append(_row(of_root, name, parameter, owners.get(id(parameter), [])))
     for key, those in owners.items():
         if key not in seen:
@@ -75,7 +75,7 @@ def _owners(recording: Recording, optimizers: list[Optimizer]) -> dict[int, list
     """The optimizers that have each parameter, with its place there."""
     found: dict[int, list[Owned]] = {}
     for optimizer in optimizers:
-        owner = _Owner(recording.optimizer_names.name_of(optimizer), optimizer)
+        owner = _Owner(recording.objects.optimizer_names.name_of(optimizer), optimizer)
         for number, group in enumerate(list(optimizer.param_groups)):
             for place, parameter in enumerate(list(group["params"])):
                 owned = owner, f"{number}.{place}", parameter

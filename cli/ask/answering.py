@@ -18,6 +18,7 @@ from ..render.cells import is_number, is_time, short_texts
 from ..render.rows import WRITERS, Writer, arrow_file_chunks
 from ..target import Target
 from ..terminal import Screen
+from .cutting import as_far_as_they_come
 from .feed import Feed
 from .output import write_file
 from .replies import tell_notes
@@ -87,6 +88,8 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], question: Q
     Raises:
         ProbingError: They break off, or cannot be written.
     """
+    if question.output is None:  # a file is there whole, or not at all
+        batches = as_far_as_they_come(batches)
     if question.form == "table" and question.output is None:
         terminal.write(_table(schema, batches, question))
         return

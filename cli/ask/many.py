@@ -28,9 +28,10 @@ def membership_of(target: Target, *, states: bool = False) -> Membership:
     from ...cluster.job.members import find_members
 
     limit_s = min(FINDING_S, target.limit_s)
-    membership = find_members(
-        target.endpoints, token=target.token, timeout_s=limit_s, states=states
-    )
+    with terminal.waiting_for(f"looking for the processes of {' '.join(target.typed) or 'all'}"):
+        membership = find_members(
+            target.endpoints, token=target.token, timeout_s=limit_s, states=states
+        )
     for note in membership.notes:
         terminal.note(note)
     return membership

@@ -11,9 +11,10 @@ PROFILE_FORMATS = {
     "table": (".txt",),
     "markdown": (".md", ".markdown"),
     "json": (".json",),
-    "chrome": (".trace.json", ".chrome.json"),
+    "chrome": (".trace.json", "trace.json", ".chrome.json"),
     "speedscope": (".speedscope.json", ".speedscope"),
     "flamegraph.html": (".html", ".htm"),
+    "svg": (".svg",),
 }
 """Every format with the suffixes that stand for it; of two that fit, the longer one counts."""
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from ...cluster.job.interruption import ends_the_wait
 from ...errors import ProbingError
 from .. import terminal
+from ..render.text import wrap_lines
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -63,9 +65,18 @@ class Replies(Generic[T]):
         if self._target.has_many:
             yield from self._ask_members()
             return
+        is_cut = False
         pending = [(name, self._start(name)) for name in self._target.endpoints]
         for name, outcome in pending:
-            result = outcome.get()
+            try:
+                result = outcome.get(block=not is_cut)
+            except queue.Empty:
+                continue
+            except KeyboardInterrupt:
+                if not ends_the_wait():
+                    raise
+                is_cut = True
+                continue
             if isinstance(result, ProbingError):
                 terminal.complain(result, endpoint=name)
                 self.exit_code = self.exit_code or result.exit_code
@@ -155,7 +166,8 @@ def show(
         if not target.is_single:
             terminal.write(f"# {reply.endpoint}" if document else f"== {reply.endpoint} ==")
         screen = terminal.screen()
-        terminal.write(document(reply.value) if document else text(reply.value, screen))
+        drawn = document(reply.value) if document else text(reply.value, screen)
+        terminal.write(drawn if document else wrap_lines(drawn, screen.width))
     if style == "json":
         terminal.write_json(answers[0]["answer"] if target.is_single else answers)
     return replies.exit_code

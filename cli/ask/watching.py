@@ -17,8 +17,8 @@ from .. import terminal
 from .delivery import Delivery, user_command, webhook
 
 if TYPE_CHECKING:
-    from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Certainty
+    from ...diagnosis.doctor.report import Report
 
 _LAST_S = 20.0
 """How long to go on delivering after the end."""
@@ -52,6 +52,7 @@ def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
         UsageError: A webhook is no address.
         ProbingError: Nothing was there at the first look.
     """
+    terminal.go_live()
     receivers = [webhook(url, payload_for) for url in wish.webhooks]
     receivers += [user_command(line, as_json) for line in wish.commands]
     telling = _Telling(wish, Delivery(receivers))

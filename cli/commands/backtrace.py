@@ -11,7 +11,7 @@ from ...errors import UsageError
 from .. import terminal
 from ..ask.replies import Replies, show, tell_notes
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..render.process.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, target_options
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     "--snapshots", type=click.IntRange(1, 60), default=1, show_default=True, metavar="N",
     help="Look so many times, a second apart, to tell what is stuck from what moves.",
 )  # fmt: skip
+@watch_option()
 @style_option("text", "json", "folded")
 @click.pass_context
 def command(

@@ -11,7 +11,7 @@ from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
 from ..completion import complete_settings
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _OTHER_LINES = 4
 @target_options
 @attach_option
 @limit_option("How many settings to show", default=None, shown="what fits the screen")
+@watch_option()
 @style_option("table", "json")
 @click.pass_context
 def command(context: click.Context, *, setting: str | None, limit: int | None, style: str) -> None:

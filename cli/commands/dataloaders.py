@@ -9,7 +9,7 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 @click.command("dataloaders", cls=AskCommand)
 @target_options
 @attach_option
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, style: str) -> None:
     """Show the data loaders, their workers, and who keeps the training waiting.
 
+    First, the share of the last 100 steps in which the training has waited for data.
     For every live iterator of a `torch.utils.data.DataLoader`: its settings, waits for batches, and
     each worker's pid, state, processor time and memory. For a batch waited for longer than a
     second, where the worker is whose turn it is.
@@ -51,4 +53,9 @@ def _plain(report: LoaderReport) -> Any:
         }
         for stall in report.stalls
     ]
-    return {"loaders": [dataclasses.asdict(loader) for loader in report.loaders], "stalls": stalls}
+    return {
+        "loaders": [dataclasses.asdict(loader) for loader in report.loaders],
+        "stalls": stalls,
+        "steps": report.steps,
+        "wait_share": report.wait_share,
+    }

@@ -10,7 +10,7 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
     "--parameters/--no-parameters", default=True, show_default=True,
     help="Of ranks: compare checksums of parameters, for which each rank holds its training.",
 )  # fmt: skip
+@watch_option()
 @style_option("text", "json", "markdown")
 @click.pass_context
 def command(context: click.Context, *, runs: tuple[str, ...], parameters: bool, style: str) -> None:

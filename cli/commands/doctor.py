@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
-from ...errors import UsageError
+from ...errors import TimedOut, UsageError
 from .. import terminal
 from ..ask.many import membership_of
 from ..command import AskCommand
@@ -19,8 +19,8 @@ from ..target import FINDING_S, Target, target_options, target_with
 
 if TYPE_CHECKING:
     from ...cluster.job.membership import Member
-    from ...diagnosis.doctor.examine import Report
     from ...diagnosis.doctor.findings import Finding
+    from ...diagnosis.doctor.report import Report
 
 _ORDER = tuple(CERTAINTIES)
 _LOOKED = 0.8
@@ -79,11 +79,11 @@ def command(
     processes), and tells each likely or certain finding (`--check possible`: all) as it begins and
     as it ends, with `--format json` as a JSON object. It waits for no step.
 
-    The exit code is 0, with `--check likely` 1 on a finding that is likely or certain.
+    The exit code is 0, with `--check likely` 1 on a finding that is likely or certain, and 5 where
+    too little could be looked at in time.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
     from ..ask.watching import Wish, watch_and_tell
-    from ..render.process.doctor import markdown_report, render_report
 
     target = target_with(context, endpoint)
     if watch and against is not None:
@@ -113,6 +113,16 @@ def command(
     report = look(within_s if earlier is None else _LOOKED * within_s, is_thorough=True)
     if earlier is not None and against is not None:
         report = _compared(report, earlier, against, target, end - time.monotonic())
+    _show(report, style, limit)
+    if check is not None:
+        found = _is_found(report.findings, check)
+        context.exit(int(found) or (TimedOut.exit_code if report.is_blind else 0))
+
+
+def _show(report: Report, style: str, limit: int) -> None:
+    """Print it, in the style that was asked for."""
+    from ..render.process.doctor import markdown_report, render_report
+
     for note in report.notes:
         terminal.note(note)
     if style == "json":
@@ -125,7 +135,6 @@ def command(
             render_report(report, width=screen.width, color=screen.color, most=limit or None)
         )
     terminal.flush()
-    context.exit(int(check is not None and _is_found(report.findings, check)))
 
 
 def _member(word: str, target: Target, rank: int | None = None) -> Member:

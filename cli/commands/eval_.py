@@ -22,9 +22,6 @@ from ..render.text import escape_lines
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ...client.base import Process
     from ...messages.common import EvalResult
     from ..target import Target
 
@@ -97,10 +94,27 @@ def command(
     each runs it alone, and a note says why. Code of one rank alone is kept out of collectives,
     which would hang the job. Equal results are shown once.
     """
-    from ..ask.syntax import find_syntax_error
-
     as_json = style == "json"
     target = asked_target(context)
+    source = _checked(context, code, path)
+    asked = Code(source, now, unsafe, thread, frame, assign)
+    if every is not None or times is not None:
+        if unsafe or now:
+            raise UsageError("--every and --steps wait for the ends of steps; --now does not.")
+        context.exit(_repeat(target, asked, every or 1, times or MOST_TIMES, as_json=as_json))
+    if unsafe:
+        terminal.note(
+            "the code runs in the thread that holds the interpreter lock; what that thread was"
+            " doing may end early or go wrong"
+        )
+    show = _show_each if target.is_single else _show_many
+    context.exit(show(target, asked, as_json=as_json))
+
+
+def _checked(context: click.Context, code: str | None, path: str | None) -> str:
+    """The code that was given; one that is no Python ends the command."""
+    from ..ask.syntax import find_syntax_error
+
     source = read_text("code", code, path)
     fault = find_syntax_error(source)
     if fault is not None:
@@ -108,42 +122,21 @@ def command(
         color = terminal.screen(sys.stderr).color
         terminal.tell(render_failure(sentence, excerpt=excerpt, color=color))
         context.exit(_FAILED)
-    if every is not None or times is not None:
-        if unsafe or now:
-            raise UsageError("--every and --steps wait for the ends of steps; --now does not.")
-        context.exit(
-            _repeat(
-                target,
-                lambda process: process.eval_steps(
-                    source,
-                    every=every or 1,
-                    times=times or MOST_TIMES,
-                    timeout_s=target.timeout_s,
-                    thread=thread,
-                    frame=frame,
-                    assign=assign,
-                ),
-                as_json=as_json,
-            )
-        )
-    if unsafe:
-        terminal.note(
-            "the code runs in the thread that holds the interpreter lock; what that thread was"
-            " doing may end early or go wrong"
-        )
-    if not target.is_single:
-        code_to_run = Code(source, now, unsafe, thread, frame, assign)
-        context.exit(_show_many(target, code_to_run, as_json=as_json))
+    return source
+
+
+def _show_each(target: Target, code: Code, *, as_json: bool) -> int:
+    """Run the code in each process and show its result; returns the exit code."""
     replies = Replies(
         target,
         lambda process: process.eval(
-            source,
+            code.text,
             timeout_s=target.timeout_s,
-            now=now,
-            unsafe=unsafe,
-            thread=thread,
-            frame=frame,
-            assign=assign,
+            now=code.now,
+            unsafe=code.unsafe,
+            thread=code.thread,
+            frame=code.frame,
+            assign=code.assign,
         ),
     )
     failed = 0
@@ -151,7 +144,7 @@ def command(
         tell_notes(target, reply.endpoint, reply.notes)
         _show(reply.value, as_json=as_json)
         failed = failed or _exit_code(reply.value)
-    context.exit(replies.exit_code or failed)
+    return replies.exit_code or failed
 
 
 def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
@@ -181,14 +174,22 @@ def _show_many(target: Target, code: Code, *, as_json: bool) -> int:
     return exit_code(outcomes) or next((number for number in codes if number), 0)
 
 
-def _repeat(
-    target: Target, question: Callable[[Process], Iterator[EvalResult]], *, as_json: bool
-) -> int:
+def _repeat(target: Target, code: Code, every: int, times: int, *, as_json: bool) -> int:
     """Show each result as it comes; returns the exit code."""
     if not target.is_single:
         raise UsageError("--every asks one process; several have steps of their own.")
+    terminal.go_live()
     failed = 0
-    for result in question(target.connect(target.endpoints[0])):
+    results = target.connect(target.endpoints[0]).eval_steps(
+        code.text,
+        every=every,
+        times=times,
+        timeout_s=target.timeout_s,
+        thread=code.thread,
+        frame=code.frame,
+        assign=code.assign,
+    )
+    for result in results:
         if as_json:
             _show(result, as_json=True)
         else:

@@ -80,23 +80,19 @@ def command(
     limit = None if memory is None else parse_size(memory)
     if largest and batch is not None:
         raise UsageError("--max looks for the batch itself; leave out --batch.")
-    from ...messages.fit import FitRequest, find_largest
+    from ...messages.fit import FitRequest
+    from ..render.memory.fit import render_fit, render_largest
 
     request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
-    checks = not no_check
+
+    def predictor(process: Process) -> Callable[[FitRequest], FitAnswer]:
+        return _predictor(process, target, from_measured=from_measured, checks=not no_check)
 
     def ask(process: Process) -> FitAnswer:
-        return _predictor(process, target, from_measured=from_measured, checks=checks)(request)
+        return predictor(process)(request)
 
     def search(process: Process) -> LargestFit:
-        predict = _predictor(process, target, from_measured=from_measured, checks=checks)
-
-        def try_batch(size: int | None) -> FitAnswer:
-            return predict(dataclasses.replace(request, batch=size))
-
-        return find_largest(try_batch, memory=limit, margin=margin)
-
-    from ..render.memory.fit import render_fit, render_largest
+        return _largest(predictor(process), request, memory=limit, margin=margin)
 
     def draw(answer: FitAnswer, screen: Screen) -> str:
         return render_fit(answer, limit_bytes=limit, width=screen.width, color=screen.color)
@@ -107,6 +103,22 @@ def command(
     if largest:
         context.exit(show(target, style, search, draw_largest))
     context.exit(show(target, style, ask, draw))
+
+
+def _largest(
+    predict: Callable[[FitRequest], FitAnswer],
+    request: FitRequest,
+    *,
+    memory: int | None,
+    margin: float,
+) -> LargestFit:
+    """The largest batch that fits."""
+    from ...messages.fit import find_largest
+
+    def try_batch(size: int | None) -> FitAnswer:
+        return predict(dataclasses.replace(request, batch=size))
+
+    return find_largest(try_batch, memory=memory, margin=margin)
 
 
 def _predictor(

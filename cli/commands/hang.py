@@ -9,7 +9,7 @@ import click
 from .. import terminal
 from ..ask.many import membership_of
 from ..command import AskCommand
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_option
 from ..target import asked_target, target_options
 
 _CODES = {"fine": 0, "hang": 1, "crashed": 6, "slow": 7}
@@ -21,6 +21,7 @@ _GRAVEST_FIRST = ("hang", "crashed", "slow")
 @target_options
 @click.option("--check", is_flag=True, help="Exit with 1 for a hang, 6 for a crash, 7 if slow.")
 @limit_option("How many ranks to name", default=8, former="--rows")
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, check: bool, limit: int, style: str) -> None:

@@ -9,7 +9,7 @@ import click
 from ...errors import UsageError
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_option
 from ..target import asked_target, target_options
 
 
@@ -18,6 +18,7 @@ from ..target import asked_target, target_options
 @click.argument("action", type=click.Choice(["cancel"]), required=False)
 @click.argument("number", type=click.IntRange(min=1), metavar="[ID]", required=False)
 @limit_option("How many to show", default=0, shown="all")
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(

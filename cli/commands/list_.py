@@ -8,7 +8,7 @@ import click
 
 from .. import terminal
 from ..command import AskCommand
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_option
 from ..target import Target, refuse_target, target_options
 
 
@@ -23,6 +23,7 @@ from ..target import Target, refuse_target, target_options
     help="Show the ranks of a job, those that are missing among them; without NAME, of all jobs.",
 )  # fmt: skip
 @limit_option("How many processes to show", default=0, shown="all")
+@watch_option()
 @style_option("table", "json")
 @click.pass_context
 def command(

@@ -9,7 +9,7 @@ import click
 from ...errors import UsageError
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_of, watch_option
 from ..reports.memory_cleaning import clean_and_show, cleaning_options, cleanings
 from ..reports.memory_recording import Awaited, change_recordings, recording_options, take_snapshots
 from ..target import Target, asked_target, attach_option, target_options
@@ -40,10 +40,7 @@ _TWO_COMMANDS = "`memory --record on`, and once something was recorded `memory -
     "--line", is_flag=True,
     help="Print one line, in the words of see_memory_usage; needs no help of the process.",
 )  # fmt: skip
-@click.option(
-    "--watch", type=click.FloatRange(min=0.1), metavar="SECONDS",
-    help="With --line: print one every so often.",
-)  # fmt: skip
+@watch_option(unless="line")
 @cleaning_options
 @recording_options
 @style_option("table", "json", "markdown")
@@ -55,7 +52,6 @@ def command(
     theory: bool,
     referrers: bool,
     line: bool,
-    watch: float | None,
     gc: bool,
     empty_cache: bool,
     reset_peaks: bool,
@@ -83,10 +79,12 @@ def command(
     --gc, --empty-cache and --reset-peaks act at the end of a step: with --line, a line before and
     one after are printed, else the report follows.
     """
-    target = asked_target(context)
+    target, watch = asked_target(context), watch_of(context)
     wanted = cleanings(gc=gc, empty_cache=empty_cache, reset_peaks=reset_peaks)
     awaited = Awaited(at_step, when)
     if record is not None or snapshot is not None or awaited != Awaited():
+        if watch is not None:
+            raise UsageError("--watch looks again and again, and memory is recorded once.")
         if wanted:
             raise UsageError(
                 "memory is cleaned up by a command of its own, not by one that records."
@@ -101,15 +99,19 @@ def command(
             ' python.memory ORDER BY seq DESC LIMIT 1"`.',
         )
     code = _clean(target, wanted, line=line, watch=watch)
-    if line or code:
-        context.exit(code)
+    if not (line or code):
+        code = _report(target, style, limit, theory=theory, referrers=referrers)
+    context.exit(code)
+
+
+def _report(target: Target, style: str, limit: int, *, theory: bool, referrers: bool) -> int:
+    """Show where the memory is; returns the exit code."""
+    from ..render.memory.report import memory_markdown, render_memory
 
     def ask(process: Process) -> MemoryReport:
         return _ask(process, target, limit, theory=theory, referrers=referrers)
 
-    from ..render.memory.report import memory_markdown, render_memory
-
-    code = show(
+    return show(
         target,
         style,
         ask,
@@ -117,7 +119,6 @@ def command(
         markdown=memory_markdown,
         notes=lambda report: report.notes,
     )
-    context.exit(code)
 
 
 def _record(
@@ -141,10 +142,6 @@ def _record(
 
 def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float | None) -> int:
     """Do what comes before a report, or instead of it with --line."""
-    if watch is not None and not line:
-        raise UsageError(
-            "--watch needs --line.", help="`probing ENDPOINT memory --line --watch 10`"
-        )
     if wanted and watch is not None:
         raise UsageError("memory is cleaned up once, not before every line: leave out --watch.")
     if wanted:

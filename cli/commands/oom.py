@@ -8,7 +8,7 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import limit_option, renamed_option, style_option
+from ..options import limit_option, renamed_option, style_option, watch_option
 from ..target import asked_target, target_options
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @renamed_option("--number", "--seq")
 @limit_option("How many of the calls before it to show", default=10, former="--rows")
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, number: int | None, limit: int, style: str) -> None:

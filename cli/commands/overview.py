@@ -10,7 +10,7 @@ import click
 from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.command("overview", cls=AskCommand)
 @target_options
 @attach_option
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, style: str) -> None:

@@ -67,7 +67,8 @@ def command(
     It needs no agent, and works on a hang.
 
     Formats: `chrome` for Perfetto and chrome://tracing, `speedscope` for speedscope.app,
-    `flamegraph.html` for a page of its own.
+    `flamegraph.html` for a page of its own, `svg` for a picture. A file called `trace.json` is for
+    Perfetto, another `.json` has the figures.
     """
     from ..reports.profiling import ask_for_samples, ask_for_steps
 

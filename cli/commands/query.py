@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ...errors import UsageError
@@ -10,16 +12,19 @@ from ..ask.formats import FORMATS, choose_format
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
-from ..completion import complete_questions
-from ..options import json_option, limit_option, wants_json
+from ..completion import complete_sql
+from ..options import given_by_user, json_option, limit_option, wants_json, watch_option
 from ..target import Target, asked_target, attach_option, target_options
+
+if TYPE_CHECKING:
+    from ..terminal import Screen
 
 _OTHER_LINES = 4
 """What stands above and below the rows of a table."""
 
 
 @click.command("query", cls=TextCommand)
-@click.argument("sql", required=False, shell_complete=complete_questions)
+@click.argument("sql", required=False, shell_complete=complete_sql)
 @target_options
 @attach_option
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the SQL from a file.")
@@ -32,6 +37,7 @@ _OTHER_LINES = 4
     help="How to write the rows.  [default: table, or what the file's suffix says]",
 )  # fmt: skip
 @json_option
+@watch_option()
 @click.option(
     "-o", "--output", metavar="FILE",
     help="Write to a file, which appears once it is whole; its suffix tells the format.",
@@ -87,8 +93,7 @@ def command(
     target = asked_target(context)
     statement = statement_of(sql, path, parameters)
     screen = terminal.screen() if output is None else terminal.PLAIN
-    given = "json" if wants_json(context, given) else given
-    form = choose_format(given, output, is_terminal=screen.is_terminal)
+    form = _form(context, given, output, screen)
     if limit is None:
         limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
     go_on_in_a_child()
@@ -107,6 +112,16 @@ def command(
         budget_mib=budget_mib,
     )
     context.exit(answer(target, question))
+
+
+def _form(context: click.Context, given: str | None, output: str | None, screen: Screen) -> str:
+    """The format; one of the settings file gives way to all that the command line says."""
+    by_user = given_by_user(context, "given", given)
+    if wants_json(context, by_user):
+        given = "json"
+    elif output is not None:
+        given = by_user
+    return choose_format(given, output, is_terminal=screen.is_terminal)
 
 
 def _list_questions() -> None:

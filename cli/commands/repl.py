@@ -20,8 +20,8 @@ def command(context: click.Context) -> None:
     """Open a Python prompt in the process.
 
     Lines run as by `eval`. Assigned names stay, and _ is the last value. `%help` shows what else
-    there is: `%sql`, `%bt`, `%jobs`. Without a terminal, lines of standard input are run in turn,
-    with exit code 1 when any failed.
+    there is: `%sql`, `%bt`, `%who`, `%jobs`. Without a terminal, lines of standard input are run in
+    turn, with exit code 1 when any failed.
     """
     from ..prompt.prompt import PlainReader, Prompt, Reader
 
@@ -30,6 +30,7 @@ def command(context: click.Context) -> None:
         raise UsageError("a prompt is one process's; name one endpoint.")
     process = target.connect(target.endpoints[0])
     process.jobs()  # nobody should type a page before it is known that nobody answers
+    terminal.go_live()
     prompt = Prompt(target, process)
     reader: Reader = PlainReader()
     if sys.stdin.isatty() and sys.stdout.isatty():

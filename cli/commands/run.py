@@ -60,6 +60,7 @@ def command(
     env.update(given, **({"PROBING_ALLOW_EVAL": "1"} if allow_eval else {}))
     if is_off(env):
         terminal.note("PROBING_DISABLE is set: the script runs without an agent.")
+    terminal.go_live()
     terminal.flush()
     os.execve(  # noqa: S606  the script takes the place of this process
         sys.executable, [sys.executable, "-m", "probing._run", *words], env

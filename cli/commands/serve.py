@@ -48,5 +48,6 @@ def command(context: click.Context, /, *, allow_eval: bool, **words: str | None)
     if allow_eval:
         argv.append("--allow-eval")
     env = {name: value for name, value in os.environ.items() if name != "PROBING"}
+    terminal.go_live()
     terminal.flush()
     os.execve(sys.executable, argv, env)  # noqa: S606  the server takes the place of this process

@@ -8,7 +8,7 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command("status", cls=AskCommand)
 @target_options
 @attach_option
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, style: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from .. import terminal
 from ..command import AskCommand
-from ..options import renamed_option, style_option
+from ..options import renamed_option, style_option, watch_option
 from ..target import asked_target, target_options
 
 
@@ -19,6 +19,7 @@ from ..target import asked_target, target_options
     help="Compare the last N steps.",
 )  # fmt: skip
 @renamed_option("--last", "--steps")
+@watch_option()
 @style_option("text", "json")
 @click.pass_context
 def command(context: click.Context, *, steps: int, style: str) -> None:
@@ -29,8 +30,8 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
     like in at least half of the steps. Clocks are aligned by the ends of collectives; nothing is
     sent between ranks. Where accelerators do the collectives, their clocks count.
     """
-    from ...cluster.ranks.gather_times import gather_times
-    from ...cluster.ranks.stragglers import find_stragglers
+    from ...cluster.ranks.slow.gather_times import gather_times
+    from ...cluster.ranks.slow.stragglers import find_stragglers
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.ranks.stragglers import render_stragglers
 

@@ -8,12 +8,12 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
-from ..options import style_option
+from ..options import style_option, watch_option
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ..reports.model_summary import Summary
+    from ...diagnosis.model_summary import Summary
 
 _DEPTH = 3
 _SHARE_OF_LIMIT = 0.8
@@ -27,6 +27,7 @@ _SHARE_OF_LIMIT = 0.8
     "--depth", type=click.IntRange(min=0), default=_DEPTH, metavar="N", show_default=True,
     help="Show modules down to N levels below the root.",
 )  # fmt: skip
+@watch_option()
 @style_option("table", "json", "markdown")
 @click.pass_context
 def command(context: click.Context, *, depth: int, style: str) -> None:
@@ -41,8 +42,8 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
     def ask(process: Process) -> Summary:
         return _ask(process, target, depth)
 
+    from ...diagnosis.model_summary import plain_summary
     from ..render.training.summary import render_summary, summary_markdown
-    from ..reports.model_summary import plain_summary
 
     code = show(
         target,
@@ -57,14 +58,9 @@ def command(context: click.Context, *, depth: int, style: str) -> None:
 
 
 def _ask(process: Process, target: Target, depth: int) -> Summary:
-    """Everything that is shown, the models as they are once their call has been seen."""
-    from ...messages.limits import WAIT_S
-    from ..reports.model_summary import summary_of
+    """Everything that is shown, with the part of the time that may be spent on waiting."""
+    from ...diagnosis.model_summary import ask_for_summary
 
     given = target.timeout_s
-    modules = process.live(
-        "modules",
-        wait_s=WAIT_S if given is None else given * _SHARE_OF_LIMIT,
-        patient=given is not None,
-    )
-    return summary_of(process.live("models"), modules, depth=depth)
+    wait_s = None if given is None else given * _SHARE_OF_LIMIT
+    return ask_for_summary(process, depth=depth, timeout_s=wait_s)

@@ -15,7 +15,7 @@ from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
 from ..completion import complete_tables
-from ..options import limit_option, style_option
+from ..options import limit_option, style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _OTHER_LINES = 4
 @target_options
 @attach_option
 @limit_option("How many tables to show", default=None, shown="what fits the screen")
+@watch_option()
 @style_option("table", "json")
 @click.pass_context
 def command(context: click.Context, *, table: str | None, limit: int | None, style: str) -> None:

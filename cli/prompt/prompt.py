@@ -28,12 +28,14 @@ shown, and _ is its value in the next line. Names that are assigned stay in the 
 
   %sql STATEMENT   ask the tables, as `probing ENDPOINT query` does
   %bt              where every thread is; %bt -v with every frame
+  %who             the names there are, and what each of them is; %who NAME... of some
   %jobs            the code that is being run
   %help            this text
   %quit            leave; so does Ctrl-D, and the training goes on
 
 A block ends with an empty line. Ctrl-C ends what runs. Tab completes names of the process.
 """
+COMMANDS = ("%sql ", "%bt", "%who", "%jobs", "%help", "%quit")
 _ROWS = 40
 
 
@@ -58,6 +60,7 @@ class Prompt:
         self._commands: dict[str, Callable[[str], None]] = {
             "sql": self._sql,
             "bt": self._backtrace,
+            "who": self._who,
             "jobs": self._jobs,
             "help": lambda _: terminal.write(HELP),
         }
@@ -72,7 +75,7 @@ class Prompt:
             Unreachable: The process is gone.
         """
         failed = False
-        for text in reader:
+        for text in (part for typed in reader for part in parts_of(typed)):
             if text.strip() in {"%quit", "%exit", "exit", "quit", "exit()", "quit()"}:
                 break
             try:
@@ -127,6 +130,12 @@ class Prompt:
         is_whole = "-v" in options.split()
         terminal.write(render_backtrace(trace, is_whole=is_whole, color=terminal.screen().color))
 
+    def _who(self, wanted: str) -> None:
+        from .names_there import ask_for_names, render_names
+
+        names = ask_for_names(self._process, wanted.split())
+        terminal.write(render_names(names, width=terminal.screen().width))
+
     def _jobs(self, _: str) -> None:
         from ..render.process.eval_jobs import render_jobs
 
@@ -146,6 +155,24 @@ def is_whole(text: str) -> bool:
         return compiler(text, "<eval>", "single") is not None
     except (SyntaxError, ValueError, OverflowError):
         return True  # it never will be; the process says what is wrong
+
+
+def parts_of(text: str) -> list[str]:
+    """What was typed, parted where a command of the prompt ends a block of Python."""
+    lines = text.split("\n")
+    at = next((i for i, line in enumerate(lines) if i and line.startswith("%")), None)
+    if at is None or lines[0].startswith("%") or _is_python(text):
+        return [text]
+    return ["\n".join(lines[:at]), lines[at], *parts_of("\n".join(lines[at + 1 :]))]
+
+
+def _is_python(text: str) -> bool:
+    """Whether all of a text is Python, such as a remainder that goes on in the next line."""
+    try:
+        compile(text, "<eval>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError, OverflowError):
+        return False
+    return True
 
 
 class PlainReader:

@@ -18,12 +18,11 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from ...errors import ProbingError
-from .prompt import is_whole
+from ..completion import sql_words
+from .prompt import COMMANDS, is_whole
 
 if TYPE_CHECKING:
     from ...client.base import Process
-
-_COMMANDS = ("%sql ", "%bt", "%jobs", "%help", "%quit")
 
 
 class TerminalReader:
@@ -64,8 +63,12 @@ class _LiveCompleter(Completer):
     ) -> Iterable[Completion]:
         """What the last word can become."""
         line = document.current_line_before_cursor
+        if document.text.lstrip().startswith("%sql "):
+            for start, word in sql_words(line):
+                yield Completion(word, start_position=start - len(line))
+            return
         if document.text.lstrip().startswith("%"):
-            for command in _COMMANDS:
+            for command in COMMANDS:
                 if command.startswith(line):
                     yield Completion(command, start_position=-len(line))
             return

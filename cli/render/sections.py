@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .table import Heading, render_table
-from .text import escape_controls
+from .text import escape_controls, wrap_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,12 @@ def render_sections(
     head: Sequence[str], sections: Sequence[Section], *, width: int | None, color: bool
 ) -> str:
     """The report for a terminal; the tables' first headings stand for the titles."""
-    blocks = ["\n".join(head)]
+    blocks = [wrap_lines("\n".join(head), width)]
     for section in sections:
         rows = [[escape_controls(cell) for cell in row] for row in section.rows]
         table = render_table(section.headings, rows, width=width, color=color)
-        blocks.append(f"{table}\n{section.note}" if section.note else table)
+        note = wrap_lines(section.note, width)
+        blocks.append(f"{table}\n{note}" if note else table)
     return "\n\n".join(blocks)
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import cut_middle, escape_controls, plural
+from .text import cut_middle, escape_controls, plural, visible_width
 
 _GAP = 2
 _BLANK = re.compile(r"\s")
@@ -33,18 +33,20 @@ class Heading:
     Attributes:
         is_number: Lined up on the right, and never cut.
         is_whole: Never cut, as a time is worth nothing without its end.
+        is_drawn: Its texts are our own pictures, whose colours stay; never cut.
         least: A text column is not made narrower than this before others are left out.
     """
 
     name: str
     is_number: bool = False
     is_whole: bool = False
+    is_drawn: bool = False
     least: int = _NARROWEST
 
     @property
     def may_be_cut(self) -> bool:
         """Whether a part of the text is better than nothing."""
-        return not (self.is_number or self.is_whole)
+        return not (self.is_number or self.is_whole or self.is_drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,9 @@ def draw_table(
         width: Columns of the screen; None for as wide as it takes.
     """
     names = [escape_controls(heading.name) for heading in headings]
-    rows = [[None if text is None else escape_controls(text) for text in row] for row in rows]
+    rows = [
+        [_safe(heading, text) for heading, text in zip(headings, row, strict=True)] for row in rows
+    ]
     widths = _fit(headings, _natural_widths(names, rows), width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, name, cells in zip(headings, names, widths, strict=False):
@@ -87,7 +91,7 @@ def draw_table(
         )
     for row in rows:
         fitted = zip(headings, row, widths, strict=False)
-        table.add_row(*(_cell(_cut(heading, text, room)) for heading, text, room in fitted))
+        table.add_row(*(_cell(each, _cut(each, text, room)) for each, text, room in fitted))
     lines = _draw(table, sum(widths) + _GAP * (len(widths) - 1), color=color)
     return Drawing(heading=lines[:2], rows=lines[2:], hidden=tuple(names[len(widths) :]))
 
@@ -134,7 +138,7 @@ def _natural_widths(names: Sequence[str], rows: Sequence[Sequence[str | None]]) 
     widths = [cell_len(name) for name in names]
     for row in rows:
         for index, text in enumerate(row):
-            widths[index] = max(widths[index], 4 if text is None else cell_len(text))
+            widths[index] = max(widths[index], 4 if text is None else visible_width(text))
     return [max(1, width) for width in widths]
 
 
@@ -168,8 +172,14 @@ def _cut(heading: Heading, text: str | None, room: int) -> str | None:
     return cut_middle(text, room)
 
 
-def _cell(text: str | None) -> Text:
-    return Text("NULL", style="dim") if text is None else Text(text)
+def _safe(heading: Heading, text: str | None) -> str | None:
+    return text if text is None or heading.is_drawn else escape_controls(text)
+
+
+def _cell(heading: Heading, text: str | None) -> Text:
+    if text is None:
+        return Text("NULL", style="dim")
+    return Text.from_ansi(text) if heading.is_drawn else Text(text)
 
 
 def _draw(table: Table, width: int, *, color: bool) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069
 _BREAKING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _INDENT = "    "
+_LABEL = re.compile(r" *[\w:.]+ {2,}(?=\S)")
+"""A word that stands before a wider gap: the name of what comes behind it."""
 _WIDEST_DOC = 96
 _LEAST_CUT = 8
 """A text in fewer columns than this loses its end, and not its middle."""
@@ -40,6 +42,28 @@ def harmless(text: str) -> str:
     """
     parts = _COLOR.split(text)
     parts[::2] = [_BREAKING.sub(as_json, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def visible_width(text: str) -> int:
+    """How many columns of a terminal a text takes, its colours aside."""
+    from rich.cells import cell_len
+
+    return cell_len(_COLOR.sub("", text))
+
+
+def fit_line(text: str, columns: int) -> str:
+    """A line with its colours in so many columns; what does not fit is cut off its end."""
+    from rich.cells import set_cell_size
+
+    parts = _COLOR.split(text)
+    left = columns
+    for index in range(0, len(parts), 2):
+        width = visible_width(parts[index])
+        if width > left:
+            parts[index] = set_cell_size(parts[index], left)
+            width = left
+        left -= width
     return "".join(parts)
 
 
@@ -90,6 +114,40 @@ def wrap_doc(doc: str, width: int | None) -> list[str]:
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,
         break_on_hyphens=False,
+    )
+
+
+def wrap_text(text: str, width: int | None) -> list[str]:
+    """Text in lines that end between two words; one line where the width is not limited."""
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, max(width, 30), break_on_hyphens=False, subsequent_indent=_INDENT)
+
+
+def wrap_lines(text: str, width: int | None) -> str:
+    """The text with no line wider than so many columns, as far as it can be broken between words.
+
+    What goes on stands below the words that begin its line, or below what stands behind a label.
+    """
+    if width is None or all(len(line) <= width for line in text.split("\n")):
+        return text
+    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+
+
+def _wrapped(line: str, width: int) -> str:
+    """One line; coloured ones, which are as wide as they look, stay."""
+    if len(line) <= width or _COLOR.search(line):
+        return line
+    label = _LABEL.match(line)
+    indent = len(label[0]) if label else len(line) - len(line.lstrip()) + 2
+    return "\n".join(
+        textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * min(indent, width // 2),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
     )
 
 

@@ -25,9 +25,9 @@ _WITHIN_S = 2.0
 def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int]:
     """The findings, the gravest first, and how many rules could be judged."""
     from ...diagnosis.doctor.effects import without_effects
-    from ...diagnosis.doctor.examine import RULES
     from ...diagnosis.doctor.facts import Facts
     from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
+    from ...diagnosis.doctor.rules import RULES
 
     end = time.monotonic() + _WITHIN_S
     is_alive = process.folder is None or process.folder.is_alive()
@@ -48,7 +48,7 @@ def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int
 
 def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:
     """What a rule finds; None where the record is not enough."""
-    from ...diagnosis.doctor.findings import NotLookedAt
+    from ...diagnosis.doctor.not_looked_at import NotLookedAt
 
     found: list[Sign] = []
     try:

@@ -84,6 +84,8 @@ def show_line(
             before[process.label] = moment
         return with_peak_since(process, moment, last)
 
+    if every_s is not None:
+        terminal.go_live()
     while True:
         ended: list[str] = []
         replies = Replies(target, ask)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProbingError
+from ...linux.cgroup import find_cgroup
 from ...linux.host_memory import host_memory_rows
 from ...linux.kernel_files import read_text, sizes_in
+from ...linux.process import facts as process_facts
 
 if TYPE_CHECKING:
     from ...client.base import Process
@@ -78,6 +80,27 @@ def memory_of(
         is_group=limit is not None,
         device=device,
         device_limit=device_limit,
+    )
+
+
+def memory_now(pid: int, before: MemoryUse | None) -> MemoryUse | None:
+    """The memory of a process of this machine, by the two files that cost it nothing to read.
+
+    Args:
+        before: What was known of it, limits and device among it.
+    """
+    facts, paths = process_facts(pid), find_cgroup(pid)
+    if facts is None:
+        return before
+    limit = None if paths is None else paths.limit_bytes()
+    machine = sizes_in(read_text("/proc/meminfo")).get("MemTotal")
+    return MemoryUse(
+        resident=facts.resident_bytes,
+        group=paths.working_bytes() if paths is not None and limit is not None else None,
+        limit=machine if limit is None else limit,
+        is_group=limit is not None,
+        device=None if before is None else before.device,
+        device_limit=None if before is None else before.device_limit,
     )
 
 

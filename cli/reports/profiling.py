@@ -14,7 +14,7 @@ from ...errors import UsageError
 from ...profiling import stacks_of
 from ..ask.replies import telling
 from ..render.profiling.chrome_trace import render_chrome_trace
-from ..render.profiling.flamegraph import render_flamegraph, render_speedscope
+from ..render.profiling.flamegraph import render_flamegraph, render_speedscope, render_svg
 from ..render.profiling.tables import (
     profile_head,
     profile_sections,
@@ -65,6 +65,8 @@ class ShownSteps:
             return render_speedscope(stacks_of(trace), title=title)
         if form == "flamegraph.html":
             return render_flamegraph(stacks_of(trace), title=title)
+        if form == "svg":
+            return render_svg(stacks_of(trace), title=title)
         if form == "json":
             return json.dumps(dataclasses.asdict(profile), indent=2)
         head, sections = profile_head(profile, self._device), profile_sections(profile)
@@ -100,6 +102,8 @@ class ShownSamples:
             return render_speedscope(samples, title=title)
         if form == "flamegraph.html":
             return render_flamegraph(samples, title=title)
+        if form == "svg":
+            return render_svg(samples, title=title)
         if form == "json":
             return json.dumps(dataclasses.asdict(samples), indent=2)
         head, sections = samples_head(samples), samples_sections(samples)

@@ -6,25 +6,25 @@ does not answer is part of the grid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..ask.many import membership_of
 from ..target import Target
 from .overview_ranks import state_of
+from .recent_steps import last_ended, pace_of, recent_steps, state_with
 
 if TYPE_CHECKING:
+    from ...client.base import Process
     from ...cluster.job.membership import Member, Membership
 
 Row = Mapping[str, Any]
+KnownSteps = MutableMapping[str, Sequence[Row]]
+"""The newest steps of processes, by endpoint."""
 
-_LAST_STEPS = """
-    SELECT host, pid, max(step) AS step,
-      arg_max(duration, step) AS duration, arg_max(data_wait_s, step) AS data_wait_s,
-      arg_max(gradient_sync_s, step) AS sync_s, arg_max(loss, step) AS loss
-    FROM python.steps WHERE duration IS NOT NULL GROUP BY host, pid
-"""
+_COUNTED = 20
+"""Of how many ended steps the figures over several are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,11 @@ class GridCell:
     Attributes:
         step: The last step that it has ended; None where none is on record.
         duration_s: What that took, and of it the waits for data and for other ranks.
+        step_s: The median of its last steps.
+        phases: What these spent in each phase, in seconds each.
+        memory_bytes: What an accelerator's allocator had given out at the last one's end, else the
+            resident set.
+        endpoint: How it is asked.
     """
 
     name: str
@@ -47,6 +52,10 @@ class GridCell:
     data_wait_s: float | None
     sync_s: float | None
     loss: float | None
+    step_s: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,38 +80,69 @@ def grid_of(target: Target) -> RankGrid:
     Raises:
         ProbingError: There is none.
     """
-    from ...cluster.union.query import Union
-
-    membership = membership_of(target, states=True)
-    answer = Union(membership.members, token=target.token).query(
-        _LAST_STEPS, timeout_s=target.limit_s
+    return grid_of_members(
+        membership_of(target, states=True), timeout_s=target.limit_s, token=target.token
     )
-    last = {(row["host"], row["pid"]): row for row in answer.to_pylist()}
-    errors = [o.error for o in answer.outcomes if o.error is not None]
-    is_lost = bool(errors) and not any(o.state == "answered" for o in answer.outcomes)
+
+
+def grid_of_members(
+    membership: Membership,
+    *,
+    timeout_s: float,
+    token: str | None = None,
+    known: KnownSteps | None = None,
+) -> RankGrid:
+    """Look at these.
+
+    Args:
+        known: The steps that an earlier look has read; has those of this one afterwards.
+    """
+    from ...cluster.job.outcomes import ask_all
+
+    steps: KnownSteps = {} if known is None else known
+
+    def ask(process: Process, member: Member) -> tuple[str, Sequence[Row]]:
+        rows = recent_steps(process, _COUNTED, steps.get(member.endpoint, ()))
+        steps[member.endpoint] = rows
+        return _state(process, member, rows), rows
+
+    outcomes = ask_all(membership.members, ask, timeout_s=timeout_s, token=token)
+    errors = [o.error for o in outcomes if o.error is not None]
+    is_lost = bool(errors) and not any(o.state == "answered" for o in outcomes)
     return RankGrid(
-        label=_label(membership),
+        label=f"job {membership.job}" if membership.job else membership.label,
         expected=membership.world_size,
-        cells=tuple(_cell(m, last.get((m.host, m.pid), {})) for m in membership.members),
+        cells=tuple(_cell(o.member, *(o.value or (state_of(o.member), ()))) for o in outcomes),
         exit_code=errors[0].exit_code if is_lost else 0,
     )
 
 
-def _label(membership: Membership) -> str:
-    return f"job {membership.job}" if membership.job else membership.label
+def _state(process: Process, member: Member, rows: Sequence[Row]) -> str:
+    """What a member does, in a word."""
+    from ...client.listing import summarize
+
+    word = member.state_word
+    if word is None and process.folder is not None:
+        word = summarize(process.folder).state
+    return state_with(state_of(member) if word is None else word, pace_of(rows))
 
 
-def _cell(member: Member, last: Row) -> GridCell:
+def _cell(member: Member, state: str, rows: Sequence[Row]) -> GridCell:
+    last, pace = last_ended(rows), pace_of(rows)
     return GridCell(
         name=member.name,
         rank=member.rank,
         job=member.job,
         host=member.host,
         pid=member.pid,
-        state=state_of(member),
+        state=state,
         step=last.get("step"),
         duration_s=last.get("duration"),
         data_wait_s=last.get("data_wait_s"),
-        sync_s=last.get("sync_s"),
+        sync_s=last.get("gradient_sync_s"),
         loss=last.get("loss"),
+        step_s=None if pace is None else pace.step_s,
+        phases={} if pace is None else pace.phases,
+        memory_bytes=last.get("allocated_bytes"),
+        endpoint=member.endpoint,
     )

@@ -38,17 +38,27 @@ def connect(
         BadEndpoint: The endpoint is none of these, or fits several processes.
         NoSuchProcess: Nothing matches it.
     """
+    transport = transport_to(endpoint, token=token, tls_ca=tls_ca, tls_fingerprint=tls_fingerprint)
+    return Process(str(endpoint), transport, timeout_s)
+
+
+def transport_to(
+    endpoint: str | int, *, token: str | None, tls_ca: str | None, tls_fingerprint: str | None
+) -> Transport:
+    """How what the user names is reached; see `connect`.
+
+    Raises:
+        BadEndpoint: It names no process, or several.
+        NoSuchProcess: Nothing matches it.
+    """
     trust = None
     if tls_ca is not None or tls_fingerprint is not None:
         pinned = (read_fingerprint(tls_fingerprint),) if tls_fingerprint else ()
         said = Trust.from_env(os.environ)
         trust = said._replace(ca=tls_ca or "", fingerprints=pinned)
     place = resolve(endpoint, from_env(), token=token, trust=trust)
-    transport: Transport
     if isinstance(place, Local):
-        transport = OnThisMachine(place.folder)
-    elif isinstance(place, Stranger):
-        transport = WithoutAgent(place.pid)
-    else:
-        transport = ByAddress(place)
-    return Process(str(endpoint), transport, timeout_s)
+        return OnThisMachine(place.folder)
+    if isinstance(place, Stranger):
+        return WithoutAgent(place.pid)
+    return ByAddress(place)

@@ -35,6 +35,8 @@ State = Literal[
     "dead",
 ]
 
+_LOADER_WORKER = "pt_data_worker"
+"""What torch calls a worker of a data loader."""
 _PING_S = 0.5
 _RECENT_S = 10.0
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
@@ -56,6 +58,8 @@ class ProcessSummary:
         folder: Its run folder; an endpoint, too.
         problems: What its agent could not do, that its memory cgroup is close to its limit, and
             since when its loss has not been finite; of an ended one, the crash that it ended by.
+        role: What it is to its parent, where it has no agent: a loader's ``worker``, or a ``fork``.
+        parent: The pid of that parent.
     """
 
     pid: int
@@ -70,6 +74,8 @@ class ProcessSummary:
     problems: tuple[str, ...]
     has_torch: bool | None
     obstacle: str | None = None
+    role: str | None = None
+    parent: int | None = None
 
 
 def list_processes(*, dead: bool = False, every: bool = False) -> tuple[ProcessSummary, ...]:
@@ -122,6 +128,7 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
     if isinstance(place, Local):
         return summarize(place.folder)
     obstacle = find_obstacle(pid)
+    role, parent = _role(pid)
     return ProcessSummary(
         pid=pid,
         rank=None,
@@ -135,7 +142,20 @@ def summarize_stranger(pid: int) -> ProcessSummary | None:
         problems=(),
         has_torch=process.has_library(pid, "libtorch"),
         obstacle=obstacle.message if obstacle else None,
+        role=role,
+        parent=parent,
     )
+
+
+def _role(pid: int) -> tuple[str | None, int | None]:
+    """What a process is to its parent: a data loader's worker, or a fork of it that runs on."""
+    status = process.status(pid)
+    parent = int(status.get("PPid", 0))
+    if not process.is_python(parent):
+        return None, None
+    if status.get("Name") == _LOADER_WORKER:
+        return "worker", parent
+    return ("fork", parent) if process.command(pid) == process.command(parent) else (None, None)
 
 
 def summarize(folder: ProcessFolder) -> ProcessSummary:

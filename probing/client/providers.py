@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..messages.common import LiveRows
     from ..sql.answer import Answer
-    from ..sql.engine import TableProvider
+    from ..sql.scans import TableProvider
 
 _WAIT_SHARE = 0.5
 """How much of a query's time the wait for a model's next call may take."""
@@ -57,7 +57,7 @@ def providers_for(
             for what is usual.
         notes: Gets sentences about how the rows were had.
     """
-    from ..sql.engine import RecordedTable
+    from ..ring.arrow_tables import RecordedTable
 
     told = notes if notes is not None else []
     wait_s = min(WAIT_S, limit_s * _WAIT_SHARE)

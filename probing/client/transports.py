@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ..sql.answer import Answer
 
 T = TypeVar("T")
-R = TypeVar("R", bound="Reached")
 
 _ENDING_S = 0.5
 """How long a process may take to end once it has closed its connections."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..cluster.job.interruption import ends_the_wait
 from ..errors import ArmTimedOut, ConnectionLost, NotProbed, ProbingError, ProcessEnded
 from ..messages import common as wire
 from ..postmortem.not_finite import SINCE, NotFinite, since_of
@@ -107,7 +108,7 @@ def arm_and_wait(
     addresses: tuple[int, ...] = (),
     cleaning: tuple[str, ...] = (),
 ) -> wire.Armed:
-    """Arm something, and wait for its end; see `watch_numbers`."""
+    """Arm something, and wait for its end, or for Ctrl-C; see `watch_numbers`."""
     armed = _one(process.arm(what, steps, addresses=addresses, cleaning=cleaning), what)
     try:
         while armed.state not in _ENDED:
@@ -120,7 +121,9 @@ def arm_and_wait(
             except (ConnectionLost, NotProbed, ProcessEnded) as error:
                 note = f"it ended before its time: {error.message}"
                 return dataclasses.replace(armed, state="over", notes=(*armed.notes, note))
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and armed.done and ends_the_wait():
+            return _one(process.arm(what, 0), what)
         with contextlib.suppress(ProbingError):
             process.arm(what, 0)
         raise

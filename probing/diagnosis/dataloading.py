@@ -21,6 +21,11 @@ from ..units import age
 
 STALL_S = 1.0
 """How long a batch must have been waited for before the wait counts as a stall."""
+_WAITED = """
+    SELECT count(*) AS steps, sum(data_wait_s) / nullif(sum(duration), 0) AS wait_share
+    FROM (FROM python.steps WHERE duration IS NOT NULL AND data_wait_s IS NOT NULL
+      ORDER BY seq DESC LIMIT 100)
+"""
 _ENDED = (None, "Z", "X")
 _ENTRIES = ("_worker_loop", "__next__")
 _ENTRY_FILES = ("torch/utils/data/_utils/worker.py", "torch/utils/data/dataloader.py")
@@ -94,10 +99,18 @@ class Stall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderReport:
-    """All loaders of a process, and the waits that are too long."""
+    """All loaders of a process, and the waits that are too long.
+
+    Attributes:
+        steps: How many of the last steps the share is of.
+        wait_share: The share of their time in which the training waited for data; None where no
+            step has ended.
+    """
 
     loaders: tuple[Loader, ...]
     stalls: tuple[Stall, ...]
+    steps: int = 0
+    wait_share: float | None = None
 
 
 def report_on(process: Process) -> LoaderReport:
@@ -107,13 +120,14 @@ def report_on(process: Process) -> LoaderReport:
         ProbingError: The process does not answer.
     """
     loaders = tuple(_loaders_of(process.live(DATALOADERS.name)))
+    waited = process.query(_WAITED).to_pylist()[0]
     stalled = [loader for loader in loaders if loader.is_stalled]
     if not stalled:
-        return LoaderReport(loaders=loaders, stalls=())
+        return LoaderReport(loaders=loaders, stalls=(), **waited)
     own = process.backtrace()
     is_here = process.folder is not None
     stalls = tuple(_stall_of(loader, own, is_here=is_here) for loader in stalled)
-    return LoaderReport(loaders=loaders, stalls=stalls)
+    return LoaderReport(loaders=loaders, stalls=stalls, **waited)
 
 
 def _loaders_of(live: LiveRows) -> Iterator[Loader]:

@@ -122,24 +122,16 @@ def report_on(
     categories, tensors, activations = [answer.dicts() for answer in answers]
     transformer, notes = None, list[str]()
     if theory:
-        modules = process.live("modules", wait_s=wait_s)
-        answers.append(modules)
-        transformer = transformer_in(modules.dicts())
+        answers.append(process.live("modules", wait_s=wait_s))
+        transformer = transformer_in(answers[-1].dicts())
         notes = [] if transformer is not None else [_NO_TRANSFORMER]
     segments = tuple(process.live("memory_segments").dicts())
     newest, baseline = _by_device(process, _NEWEST), _by_device(process, _BASELINE)
     peaks = process.query(_PEAK).to_pylist()
     devices = _devices(categories)
-    moments = {row["moment"] for row in tensors}
-    shown = max(moments & {MOMENTS[0]} if referrers else moments, key=MOMENTS.index, default=None)
-    largest = tuple([row for row in tensors if row["moment"] == shown][:top])
-    found: dict[int, tuple[Row, ...]] | None = None
-    stands_still = any(answer.note and answer.note.startswith(_STILL) for answer in answers)
-    if referrers and stands_still:
-        notes.append(_NOT_SEARCHED)
-    elif referrers:
-        found, more = referrers_of(process, largest, timeout_s=2 * wait_s)
-        notes += more
+    largest = _largest(tensors, top, of_step_end=referrers)
+    told = [answer.note for answer in answers if answer.note]
+    found, more = _found(process, largest, told, 2 * wait_s) if referrers else (None, ())
     return MemoryReport(
         devices=devices,
         tensors=largest,
@@ -149,14 +141,38 @@ def report_on(
         baseline=baseline,
         peak=peaks[0] if peaks else None,
         transformer=transformer,
-        suggestions=tuple(
-            advice
-            for device in devices
-            for advice in advise_on_usage(usage_of(device, newest, segments))
-        ),
-        notes=(*dict.fromkeys(answer.note for answer in answers if answer.note), *notes),
+        suggestions=_suggestions(devices, newest, segments),
+        notes=(*dict.fromkeys(told), *notes, *more),
         referrers=found,
         device=device_use(process),
+    )
+
+
+def _largest(tensors: Sequence[Row], top: int, *, of_step_end: bool) -> tuple[Row, ...]:
+    """The largest tensors of one moment: the last that is known, or the end of a step."""
+    moments = {row["moment"] for row in tensors}
+    among = moments & {MOMENTS[0]} if of_step_end else moments
+    shown = max(among, key=MOMENTS.index, default=None)
+    return tuple([row for row in tensors if row["moment"] == shown][:top])
+
+
+def _found(
+    process: Process, tensors: Sequence[Row], told: Sequence[str], timeout_s: float
+) -> tuple[dict[int, tuple[Row, ...]] | None, tuple[str, ...]]:
+    """Who refers to tensors, and notes; not looked for in a training that stands still."""
+    if any(note.startswith(_STILL) for note in told):
+        return None, (_NOT_SEARCHED,)
+    return referrers_of(process, tensors, timeout_s=timeout_s)
+
+
+def _suggestions(
+    devices: Sequence[Device], newest: Mapping[str, Row], segments: tuple[Row, ...]
+) -> tuple[Advice, ...]:
+    """What to do about how devices are used."""
+    return tuple(
+        advice
+        for device in devices
+        for advice in advise_on_usage(usage_of(device, newest, segments))
     )
 
 

@@ -39,7 +39,8 @@ _SUBJECTS = {
     "evaluating": "EvalCancelled EvalTimedOut NoStepCame NoSuchFrame NoSuchJob NoSuchThread",
     "fitting": "FitRefused FitTimedOut",
     "querying": (
-        "LiveTooLarge QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied SqlWorkerRests"
+        "LiveTooLarge MissingLibrary QueryTimedOut SqlError SqlRefused SqlTooLarge SqlWorkerDied "
+        "SqlWorkerRests"
     ),
     "reaching": (
         "BadEndpoint ConnectionLost NoPermission NoSuchProcess NotAnswering NotProbed "

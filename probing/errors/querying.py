@@ -156,3 +156,14 @@ class QueryTimedOut(TimedOut):
     def detail(self) -> dict[str, Any]:
         """``is_stuck``, where it is so."""
         return {"is_stuck": True} if self.is_stuck else {}
+
+
+class MissingLibrary(ProbingError):
+    """What was asked for needs a library that is not installed."""
+
+    code = "missing_library"
+    status = 501
+    help = "Install it beside probing."
+
+    def __init__(self, library: str) -> None:
+        super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")

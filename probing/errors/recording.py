@@ -16,6 +16,7 @@ class BadSetting(UsageError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"setting {name}: {reason}.")
+        self.name = name
 
 
 class RingError(ProbingError):

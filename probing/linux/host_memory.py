@@ -12,7 +12,7 @@ from typing import Any
 
 from ..messages.common import LiveRows
 from ..tables import HOST_MEMORY
-from ..units import size
+from ..units import percent, size
 from . import process
 from .cgroup import CgroupPaths, find_cgroup, parse_pressure
 from .kernel_files import read_text, sizes_in
@@ -51,8 +51,8 @@ def sentence_of(used_bytes: int, limit_bytes: int) -> str | None:
         return None
     return (
         f"its memory cgroup uses {size(used_bytes)} of {size(limit_bytes)}"
-        f" ({used_bytes / limit_bytes:.0%}): at the limit the kernel kills without a word;"
-        " python.host_memory tells who takes it"
+        f" ({percent(used_bytes / limit_bytes, digits=0)}): at the limit the kernel kills without a"
+        " word; python.host_memory tells who takes it"
     )
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from .frozen import frozen
 
+FAILED_START = "the agent did not start"
+"""How the problem begins that kept the agent from its start."""
+
 
 @frozen
 class Card:

@@ -120,5 +120,11 @@ def _frames(event: Event) -> tuple[str, ...]:
         if not names or names[-1] != name:
             names.append(name)
         at = at.parent
-    module = () if event.module is None else tuple(event.module.split("."))
-    return (event.stage or "outside of modules", *module, *reversed(names))
+    return (event.stage or "outside of modules", *_path(event.module), *reversed(names))
+
+
+def _path(module: str | None) -> tuple[str, ...]:
+    """The modules that one is in, and itself; a number alone would not say which block it is."""
+    parts = [] if module is None else module.split(".")
+    inside = zip(["", *parts], parts, strict=False)
+    return tuple(f"{outer}.{part}" if outer and part.isdigit() else part for outer, part in inside)

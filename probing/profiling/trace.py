@@ -117,12 +117,7 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     Raises:
         InternalError: It is no trace of whole steps.
     """
-    try:
-        raw: dict[str, Any] = json.loads(data)
-        events = [event for event in raw["traceEvents"] if event.get("ph") in ("X", "s", "f")]
-        found = [made for event in events if (made := _event(event)) is not None]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InternalError(f"the profile cannot be read ({error!r})") from None
+    raw, events, found = _read(data)
     marks, shift_ns = _marks(found)
     if len(marks) < 2:
         raise InternalError("the profile has no whole step")
@@ -138,20 +133,8 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
     # A kernel runs after its launch; one of the last step may end behind it.
     launches = sorted((e for e in inside if e.kind == "launch"), key=_by_time)
     _attribute_launches(launches, ops, modules, notes)
-    by_id = {op.external_id: op for op in ops if op.external_id}
     launched = {one.correlation: one for one in launches if one.correlation}
-    kernels = [
-        event
-        for event in found
-        if event.kind == "kernel"
-        and (
-            event.external_id in by_id
-            or event.correlation in launched
-            or low <= event.start_ns < high
-        )
-    ]
-    for kernel in kernels:
-        _attribute_kernel(kernel, by_id.get(kernel.external_id), launched.get(kernel.correlation))
+    kernels = _attributed_kernels(found, ops, launched, (low, high))
     return Trace(
         raw=raw,
         marks=marks,
@@ -166,6 +149,37 @@ def read_trace(data: bytes, calls: tuple[ModuleCall, ...] = ()) -> Trace:
             if kernel.correlation in launched
         ),
     )
+
+
+def _read(data: bytes) -> tuple[dict[str, Any], list[dict[str, Any]], list[Event]]:
+    """The document, what in it may count, and the events that this makes."""
+    try:
+        raw: dict[str, Any] = json.loads(data)
+        events = [event for event in raw["traceEvents"] if event.get("ph") in ("X", "s", "f")]
+        return raw, events, [made for event in events if (made := _event(event)) is not None]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InternalError(f"the profile cannot be read ({error!r})") from None
+
+
+def _attributed_kernels(
+    found: list[Event], ops: list[Event], launched: dict[int, Event], within_ns: tuple[int, int]
+) -> list[Event]:
+    """The kernels of operators, of launches, or of the time of the steps, and for whom they are."""
+    by_id = {op.external_id: op for op in ops if op.external_id}
+    low, high = within_ns
+    kernels = [
+        event
+        for event in found
+        if event.kind == "kernel"
+        and (
+            event.external_id in by_id
+            or event.correlation in launched
+            or low <= event.start_ns < high
+        )
+    ]
+    for kernel in kernels:
+        _attribute_kernel(kernel, by_id.get(kernel.external_id), launched.get(kernel.correlation))
+    return kernels
 
 
 def step_at(trace: Trace, start_ns: int) -> int:

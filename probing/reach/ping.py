@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import NotAnswering, NotProbed, NotProbing
+from ..messages.card import FAILED_START
 from ..rundir.folders import ProcessFolder
 from . import ladder
 from .transport import Address, ask
@@ -21,8 +22,9 @@ def ping(folder: ProcessFolder, *, timeout_s: float) -> None:
         ask(Address(path=folder.socket), "ping", timeout_s=timeout_s, most_bytes=_MOST_BYTES)
     except NotProbing:
         card = folder.read_card()
-        why = card.problems[0] if card and card.problems else "its agent has stopped"
-        raise NotProbed(folder.pid, why) from None
+        problems = card.problems if card else ()
+        failed = (one.rstrip(".") for one in problems if one.startswith(FAILED_START))
+        raise NotProbed(folder.pid, next(failed, "its agent has stopped")) from None
     except NotAnswering:
         why = ladder.why_silent(folder)
         raise NotAnswering(f"process {folder.pid}", timeout_s, why) from None

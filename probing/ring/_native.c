@@ -35,8 +35,8 @@ static _Thread_local struct {
 } here;
 
 static PyObject *name_call_impl, *name_compiled;
-static PyTypeObject *words_type, *moment_type;
-PyTypeObject *thread_type;
+static PyTypeObject *moment_type, *rows_type, *phases_type;
+PyTypeObject *thread_type, *words_type;
 
 /* Calls into Python with the raised exception as the one in hand, as a handler would; the exception
  * is raised again if `again` is set, else dropped. What the call itself raises is dropped, but for
@@ -465,6 +465,7 @@ static PyMethodDef functions[] = {
     {"uninstall", uninstall, METH_NOARGS, uninstall_doc},
     {"changed", changed, METH_NOARGS, changed_doc},
     {"row_cost", row_cost, METH_NOARGS, row_cost_doc},
+    {"used", used, METH_NOARGS, used_doc},
     {"protect", protect, METH_VARARGS, protect_doc},
     {"unprotect", unprotect, METH_O, unprotect_doc},
     {"cuts", cuts, METH_O, cuts_doc},
@@ -614,7 +615,9 @@ PyMODINIT_FUNC PyInit__native(void)
         || add_backward_types(module) != 0 || PyModule_AddFunctions(module, backward_functions) != 0
         || add_type(module, &words_spec, &words_type) != 0
         || add_type(module, &moment_spec, &moment_type) != 0
-        || add_type(module, &thread_spec, &thread_type) != 0) {
+        || add_type(module, &thread_spec, &thread_type) != 0
+        || add_type(module, &rows_spec, &rows_type) != 0
+        || add_type(module, &phases_spec, &phases_type) != 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -7,6 +7,9 @@
 #ifndef PROBING_NATIVE_H
 #define PROBING_NATIVE_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* RUSAGE_THREAD */
+#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
@@ -91,7 +94,7 @@ typedef struct {
 } Hot;
 
 extern Hot hot;
-extern PyTypeObject *thread_type;
+extern PyTypeObject *thread_type, *words_type;
 
 static inline int64_t clock_ns(void)
 {
@@ -176,6 +179,11 @@ int attach_call(
     PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject *result, Py_ssize_t depth,
     int64_t now);
 void free_open(Thread *thread);
+
+/* What _rows.c and _steps.c offer. */
+extern PyType_Spec rows_spec, phases_spec;
+extern const char used_doc[];
+PyObject *used(PyObject *module, PyObject *ignored);
 
 /* What _cut_files.c offers. */
 extern const char protect_doc[], unprotect_doc[], cuts_doc[], stand_aside_doc[], stand_before_doc[];

@@ -34,7 +34,7 @@ from .format import (
     RingHeader,
     StoredField,
 )
-from .reader import RingSnapshot
+from .snapshot import RingSnapshot
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 _TYPES: dict[str, pa.DataType] = {

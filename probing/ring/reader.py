@@ -13,76 +13,21 @@ columns are taken out of each piece while it is in the processor's cache.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import RingError
-from ..linux.foreign_files import open_file
-from .format import DONE, FAILED, HEADER_SIZE, MARKER, MOST_BYTES, RingHeader, decode_header
+from .format import FAILED
+from .ring_file import ATTEMPTS, NEWER, RingFile
+from .snapshot import RingRows, RingSnapshot
 
 CHUNK_BYTES = 1 << 19
-ATTEMPTS = 3
-_BEHIND = 4
-"""How many rows behind one are asked whether they are newer: some may be in the making."""
-_NEAR = 64
-"""How many rows before the newest are asked whether it can be: some may not be written yet."""
-
-_NUMPY_CODES = {"q": "<i8", "d": "<f8", "I": "<u4", "B": "u1"}
-_CODES_OF_TYPE = {
-    "int64": "qIB", "time": "q", "float64": "d", "text": "I", "bool": "B", "enum": "B"
-}  # fmt: skip
 
 _Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingRows:
-    """Rows in ascending order of their numbers, each column an array of its own.
-
-    Attributes:
-        numbers: The number of each row, counted from 1 since the process started.
-        states: `ring.OPEN`, `ring.DONE` or `ring.FAILED`.
-        columns: The columns that were read, as they are stored.
-    """
-
-    numbers: npt.NDArray[np.int64]
-    states: npt.NDArray[np.uint8]
-    columns: Mapping[str, _Array]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, column: str) -> _Array:
-        return self.columns[column]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingSnapshot:
-    """The readable rows of a ring, and what became of the others.
-
-    The books balance: ``written == len(rows) + overwritten + torn``.
-
-    Attributes:
-        written: Rows written since the process started.
-        overwritten: Rows that made room for newer ones.
-        dropped: Rows that the writer could not write; they have no number.
-        torn: Rows that are damaged, cut off, or never settled.
-        is_cut: Whether the file is shorter than its header says.
-    """
-
-    header: RingHeader
-    rows: RingRows
-    written: int
-    overwritten: int
-    dropped: int
-    torn: int
-    is_cut: bool = False
+_Order = slice | npt.NDArray[np.int64] | None
 
 
 def read_ring(path: Path, columns: Collection[str] | None = None) -> RingSnapshot:
@@ -95,123 +40,11 @@ def read_ring(path: Path, columns: Collection[str] | None = None) -> RingSnapsho
         RingError: The file does not begin with a valid header, or cannot be read.
         OSError: The file cannot be opened.
     """
-    with _RingFile(path) as ring:
+    with RingFile(path) as ring:
         scan = _Scan(ring, ring.newest(), columns)
         scan.read_all()
         scan.settle()
         return scan.snapshot()
-
-
-class _RingFile:
-    """An open ring file: its header, and readings of its slots."""
-
-    def __init__(self, path: Path) -> None:
-        self._source = path.name
-        self._fd = open_file(path)
-        try:
-            self.header = decode_header(self._pread(HEADER_SIZE, 0), source=self._source)
-            self.dtype = _dtype_of(self.header, self._source)
-            size = self._size()
-        except BaseException:
-            os.close(self._fd)
-            raise
-        self.slots = min(self.header.capacity, (size - HEADER_SIZE) // self.header.row_size)
-
-    def __enter__(self) -> _RingFile:  # noqa: PYI034 - `Self` is newer than Python 3.10
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        os.close(self._fd)
-
-    def _size(self) -> int:
-        size = os.fstat(self._fd).st_size
-        if size > MOST_BYTES:
-            raise RingError(self._source, f"it has more than {MOST_BYTES:,} bytes")
-        return size
-
-    def _pread(self, length: int, offset: int) -> bytes:
-        try:
-            return os.pread(self._fd, length, offset)
-        except OSError as error:
-            raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
-
-    def fill(self, buffer: npt.NDArray[np.uint8], slot: int) -> int:
-        """Read slots into a buffer, from `slot` on; returns how many bytes there were."""
-        view = buffer.data
-        offset, done = HEADER_SIZE + slot * self.header.row_size, 0
-        while done < len(view):
-            try:
-                got = os.preadv(self._fd, [view[done:]], offset + done)
-            except OSError as error:
-                raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
-            if got == 0:
-                break
-            done += got
-        return done
-
-    def read_row(self, slot: int) -> bytes | None:
-        """The bytes of a slot that holds a whole row; None when it holds none."""
-        size = self.header.row_size
-        for _ in range(ATTEMPTS):
-            offset = HEADER_SIZE + slot * size
-            row = self._pread(size, offset)
-            if len(row) == size and row == self._pread(size, offset):
-                begin, end = _markers(row)
-                number = begin >> 2
-                whole = not begin & 3 and end - begin in (0, DONE, FAILED)
-                if whole and number and number % self.header.capacity == slot:
-                    return row
-        return None
-
-    def newest(self) -> int:
-        """About the newest number, by halving; 0 when there is none or damage hides it.
-
-        It is only where to start reading: nothing breaks when it is wrong.
-        """
-        if self.slots < 1:
-            return 0
-        generation = self._number(0) // self.header.capacity
-        low, high = 0, self.slots - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            number = self._number(middle)
-            if number and number // self.header.capacity >= generation:
-                low = middle
-            else:
-                high = middle - 1
-        return self._number(low)
-
-    def can_hold(self, newest: int) -> bool:
-        """Whether the rows before it do not all say that a number is nonsense.
-
-        Damage can give both markers of a row the same number, and one that is far too large would
-        make all the others look as if they had been overwritten.
-        """
-        is_contradicted = False
-        for number in range(newest - 1, newest - 2 - min(_NEAR, self.slots // 4), -1):
-            slot = number % self.header.capacity
-            held = self._number(slot) if slot < self.slots else 0
-            if held >= number:
-                return True
-            is_contradicted |= held > 0
-        return not is_contradicted
-
-    def has_begun(self, number: int) -> bool:
-        """Whether a number has been given, by its slot and the rows behind it as they are now."""
-        slot = number % self.header.capacity
-        begin = self._pread(MARKER.size, HEADER_SIZE + slot * self.header.row_size)
-        held = MARKER.unpack(begin)[0] if len(begin) == MARKER.size else 0
-        if not held & 3 and held >> 2 >= number and (held >> 2) % self.header.capacity == slot:
-            return True
-        return any(
-            self._number(later % self.header.capacity) >= later
-            for later in range(number + 1, number + 1 + min(_BEHIND, self.slots // 4))
-            if later % self.header.capacity < self.slots
-        )
-
-    def _number(self, slot: int) -> int:
-        row = self.read_row(slot)
-        return _markers(row)[0] >> 2 if row else 0
 
 
 class _Scan:
@@ -221,7 +54,7 @@ class _Scan:
     row), its state, its columns, and whether it has never been written.
     """
 
-    def __init__(self, ring: _RingFile, newest: int, columns: Collection[str] | None) -> None:
+    def __init__(self, ring: RingFile, newest: int, columns: Collection[str] | None) -> None:
         self._ring = ring
         self._capacity = ring.header.capacity
         self._row_size = ring.header.row_size
@@ -306,12 +139,12 @@ class _Scan:
         if newest < self._capacity:
             return newest
         (start, stop), *_ = self._pieces
-        for number in range(newest + 1, newest + 1 + _BEHIND):
+        for number in range(newest + 1, newest + 1 + NEWER):
             slot = number % self._capacity
             place = slot - start if slot >= start else stop - start + slot
             if slot >= stop or found[place] or not self._ring.has_begun(number):
                 return number - 1
-        return newest + _BEHIND
+        return newest + NEWER
 
     def _missing(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where a row should be that was not found: places in the order of reading, and slots."""
@@ -370,9 +203,6 @@ class _Scan:
         self._empty[here] = ~words.any(axis=1)
 
 
-_Order = slice | npt.NDArray[np.int64] | None
-
-
 def _order(numbers: npt.NDArray[np.int64], shown: npt.NDArray[np.bool_]) -> _Order:
     """How to take the shown rows out in ascending order; a slice copies nothing.
 
@@ -398,24 +228,3 @@ def _order(numbers: npt.NDArray[np.int64], shown: npt.NDArray[np.bool_]) -> _Ord
 def _take(values: _Array, order: _Order) -> _Array:
     """The values in that order."""
     return values if order is None else values[order]
-
-
-def _dtype_of(header: RingHeader, source: str) -> np.dtype[Any]:
-    """The layout of a row for numpy."""
-    names = ["begin", *(f.name for f in header.fields), "end"]
-    known = all(f.code in _CODES_OF_TYPE[f.type] for f in header.fields)
-    if header.row_size % 8 or not known or len(set(names)) < len(names):
-        raise RingError(source, "its header describes rows that cannot be")
-    return np.dtype(
-        {
-            "names": names,
-            "formats": ["<u8", *(_NUMPY_CODES[f.code] for f in header.fields), "<u8"],
-            "offsets": [0, *(f.offset for f in header.fields), header.row_size - 8],
-            "itemsize": header.row_size,
-        }
-    )
-
-
-def _markers(row: bytes) -> tuple[int, int]:
-    """The begin and the end marker."""
-    return MARKER.unpack_from(row, 0)[0], MARKER.unpack_from(row, len(row) - 8)[0]

@@ -26,9 +26,6 @@ from ..tables import Table
 from .format import (
     DROPPED,
     HEADER_SIZE,
-    MARKER,
-    NULL_FLOAT,
-    NULL_INT,
     NULL_NAME,
     dropped_offset,
     encode_header,
@@ -37,14 +34,14 @@ from .format import (
 from .mapped_file import MappedFile
 from .names import MAX_FILE_BYTES, encode_name
 from .native import Words
-from .room import fitting_rows, too_few
+from .rows import nulls_of, rows_of
+from .space import fitting_rows, shortfall
 
 CLOCK_OFFSET_NS = time.time_ns() - time.perf_counter_ns()
 """What makes the monotonic clock the time since the epoch: one for all rings, so that rows of any
 two tables are in their order though somebody set the machine's clock between their first rows."""
 _LEAST_ROW_NS = 100
 _START = struct.Struct("<q")
-_NULLS = {"q": NULL_INT, "I": NULL_NAME, "d": NULL_FLOAT, "B": 2}
 _AGAIN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = _AGAIN | os.O_CREAT | os.O_EXCL
 _WRITABLE, _FIXED = 0o600, 0o400
@@ -134,10 +131,11 @@ class Names:
 class RingWriter:
     """The writing end of one ring file.
 
-    The attributes are public for the one caller that cannot afford a method call per row,
-    the module wrapper; everything else uses `open_row` and `close_row`.
+    The attributes are public for the one caller that cannot afford a call per row, the module
+    wrapper; everything else uses `open_row` and `close_row`.
 
     Attributes:
+        open_row: See `Rows`; so are `reopen_row`, `close_row` and `still_holds`.
         buffer: The mapping of the whole file.
         next_word: Gives the marker of the next row: its number times 4.
         slot_mask: ``word & slot_mask`` is the row's slot times 4.
@@ -146,11 +144,12 @@ class RingWriter:
             than this ago is still in its slot.
     """
 
-    def __init__(self, path: Path, table: Table, rows: int) -> None:
+    def __init__(self, path: Path, table: Table, rows: int, *, in_c: bool = True) -> None:
         """Make the file and reserve all its space.
 
         Args:
             rows: The least number of rows it holds; rounded up to a power of two.
+            in_c: Whether the C part writes its rows, where it was built.
 
         Raises:
             RingError: The space cannot be had.
@@ -160,17 +159,33 @@ class RingWriter:
         earlier = self._earlier(path, capacity) if path.exists() else None
         if earlier is not None:
             capacity, newest = earlier
-        else:
-            path.unlink(missing_ok=True)
-        self._made_small = too_few(table, rows, capacity)
+        self._made_small = shortfall(table, rows, capacity)
+        self._map(path, capacity, goes_on=earlier is not None)
+        self.words = Words((newest + 1) * 4)
+        self.next_word: Callable[[], int] = self.words.take
+        self.slot_mask = (capacity - 1) << 2
+        self.slot_scale = self.layout.row_size >> 2
+        self.lap_ns = capacity * _LEAST_ROW_NS
+        self._closing_nulls = nulls_of(self.layout)
+        places = {field.column.name: field.offset for field in self.layout.opening}
+        self._start_at = places.get("start_ns", 0)
+        self._closing_names = tuple(field.column.name for field in self.layout.closing)
+        self._released = 0
+        written = self._rows = rows_of(self.layout, self.buffer, self.words, in_c=in_c)
+        self.open_row, self.reopen_row = written.open_row, written.reopen_row
+        self.close_row, self.still_holds = written.close_row, written.still_holds
+
+    def _map(self, path: Path, capacity: int, *, goes_on: bool) -> None:
+        """Make the file, or go on with an earlier one, with all its space reserved, and map it."""
         size = HEADER_SIZE + capacity * self.layout.row_size
         # One without a header is no ring to whoever comes across it.
-        unfinished = path.with_name(f".{path.name}") if earlier is None else path
-        if earlier is not None:
+        unfinished = path if goes_on else path.with_name(f".{path.name}")
+        if goes_on:
             path.chmod(_WRITABLE)
         else:
+            path.unlink(missing_ok=True)
             unfinished.unlink(missing_ok=True)
-        fd = os.open(unfinished, _CREATE if earlier is None else _AGAIN, _WRITABLE)
+        fd = os.open(unfinished, _AGAIN if goes_on else _CREATE, _WRITABLE)
         try:
             os.posix_fallocate(fd, 0, size)
             self._file = MappedFile(fd, size)
@@ -178,7 +193,7 @@ class RingWriter:
         except OSError as error:
             os.unlink(unfinished)
             reason = f"{size:,} bytes in {path.parent}: {error.strerror}"
-            raise RingError(table.name, reason) from None
+            raise RingError(self.layout.table.name, reason) from None
         finally:
             os.close(fd)
         self.buffer = self._file.view
@@ -186,19 +201,6 @@ class RingWriter:
         header = self._write_header(capacity)
         unfinished.rename(path)
         self._file.protect(path, header)
-        self.words = Words((newest + 1) * 4)
-        self.next_word: Callable[[], int] = self.words.take
-        self.slot_mask = (capacity - 1) << 2
-        self.slot_scale = self.layout.row_size >> 2
-        self.lap_ns = capacity * _LEAST_ROW_NS
-        self._closing_nulls = tuple(_NULLS[field.code] for field in self.layout.closing)
-        places = {field.column.name: field.offset for field in self.layout.opening}
-        self._start_at = places.get("start_ns", 0)
-        self._closing_names = tuple(field.column.name for field in self.layout.closing)
-        self._pack_open = self.layout.open_struct.pack_into
-        self._pack_close = self.layout.close_struct.pack_into
-        self._close_offset = self.layout.close_offset
-        self._released = 0
 
     def _earlier(self, path: Path, capacity: int) -> tuple[int, int] | None:
         """What an earlier agent's file holds, if it can go on: how many rows, the newest number."""
@@ -225,27 +227,6 @@ class RingWriter:
         """Where in the file the row of a word lies."""
         return HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
 
-    def open_row(self, *opening: object) -> int:
-        """Write a row with its opening columns, in layout order; returns its word."""
-        # Here and below in place of `offset_of` and `still_holds`: in a training, whose caches have
-        # forgotten them, each call of those takes 0.4 us.
-        word = self.next_word()
-        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
-        self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
-        return word
-
-    def reopen_row(self, word: int, *opening: object) -> None:
-        """Write a row that is not complete anew, unless it has been overwritten."""
-        if self.still_holds(word):
-            at = self.offset_of(word)
-            self._pack_open(self.buffer, at, word, *opening, *self._closing_nulls, word)
-
-    def close_row(self, word: int, state: int, *closing: object) -> None:
-        """Complete a row with its closing columns, unless it has been overwritten."""
-        at = HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
-        if MARKER.unpack_from(self.buffer, at)[0] == word:
-            self._pack_close(self.buffer, at + self._close_offset, *closing, word + state)
-
     def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
         """Complete a row with some of its closing columns by name, the others being NULL.
 
@@ -261,6 +242,26 @@ class RingWriter:
     def places_of(self, *names: str) -> list[int]:
         """Where in that order columns are."""
         return [self._closing_names.index(name) for name in names]
+
+    def piece_of(self, *columns: str) -> slice:
+        """The piece of that order which some columns are.
+
+        Raises:
+            AssertionError: There are others between them.
+        """
+        first, *_ = places = self.places_of(*columns)
+        if places != list(range(first, first + len(places))):
+            raise AssertionError(f"{columns} lie apart in {self.layout.table.name}")
+        return slice(first, first + len(places))
+
+    def require_closing(self, columns: str) -> None:
+        """Make sure that the closing columns are these, for whoever writes them by himself.
+
+        Raises:
+            AssertionError: They are others, or in another order.
+        """
+        if " ".join(self._closing_names) != columns:
+            raise AssertionError(f"{self.layout.table.name} is closed otherwise than by {columns}")
 
     def newest_word(self) -> int:
         """The word of the row opened last; 0 before the first."""
@@ -281,11 +282,6 @@ class RingWriter:
         value: int = struct.unpack_from(f"<{field.code}", self.buffer, at)[0]
         return value
 
-    def still_holds(self, word: int) -> bool:
-        """Whether a row has not been overwritten."""
-        begin: int = MARKER.unpack_from(self.buffer, self.offset_of(word))[0]
-        return begin == word
-
     def count_dropped(self) -> None:
         """Note in the header that a row could not be written."""
         at = dropped_offset()
@@ -302,4 +298,5 @@ class RingWriter:
 
     def close(self) -> None:
         """Unmap the file; what is in it stays."""
+        self._rows.release()
         self._file.close()

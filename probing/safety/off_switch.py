@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
 VARIABLE = "PROBING_DISABLE"
-_NO = ("", "0", "false", "off", "no")
+_NO = ("", "0", "off", "false", "no")
+"""As `settings.values.NO`, which the start of an interpreter cannot wait for."""
 _REMOTE_DEBUG_VARIABLE = "PYTHON_DISABLE_REMOTE_DEBUG"
 _REMOTE_DEBUG_OPTIONS = ("disable_remote_debug", "disable-remote-debug")
 
@@ -25,7 +26,7 @@ def is_off(environment: Mapping[str, str]) -> bool:
 def is_wanted(environment: Mapping[str, str]) -> bool:
     """Whether processes with such an environment are to have an agent from their start on."""
     mode = environment.get("PROBING", "0").strip().lower()
-    return mode not in ("", "0", "off") and not is_off(environment)
+    return mode not in _NO and not is_off(environment)
 
 
 def why_closed(environment: Mapping[str, str], options: Container[str]) -> str | None:

@@ -10,6 +10,8 @@ from aiohttp import web
 
 from ..errors import BadRequest
 
+_LONGEST_S = 86_400.0
+
 
 def flag(request: web.Request, name: str) -> bool:
     """A parameter that is ``true`` or ``false``; false where it is not given.
@@ -21,3 +23,19 @@ def flag(request: web.Request, name: str) -> bool:
     if value not in {"true", "false"}:
         raise BadRequest(f"{name} must be true or false")
     return value == "true"
+
+
+def seconds(request: web.Request, name: str) -> float | None:
+    """A parameter that is a time in seconds; None where it is not given.
+
+    Raises:
+        BadRequest: It is something else, or longer than a day.
+    """
+    text = request.query.get(name)
+    try:
+        value = None if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if value is not None and not 0 <= value <= _LONGEST_S:
+        raise BadRequest(f"{name} must be a number of seconds, at most {_LONGEST_S:g}")
+    return value

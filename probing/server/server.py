@@ -1,9 +1,9 @@
 """The HTTP server of an agent, and of a node server.
 
-Rules of this file: runs in the agent's thread on an event loop of its own; beside the handlers the
-one place that imports aiohttp's server. Who may ask is settled here, before a request is looked at:
-on the unix socket by the peer's user id as the connection is accepted, over TCP by `admission`.
-A page in a browser is refused by its Origin. What the routes do is handed in.
+Rules of this file: runs in the agent's thread on an event loop of its own; with `admission`,
+`bodies` and the handlers what imports aiohttp's server. Who may ask is settled before a request is
+looked at: on the unix socket by the peer's user id as the connection is accepted, over TCP by
+`admission`. What the routes do is handed in.
 """
 
 from __future__ import annotations
@@ -12,39 +12,24 @@ import asyncio
 import contextlib
 import logging
 import socket
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from ..errors import (
-    BadOrigin,
-    BadRequest,
-    Busy,
-    InternalError,
-    NoSuchRoute,
-    ProbingError,
-    RequestTimedOut,
-    RequestTooLarge,
-    TooManyRequests,
-    WrongMethod,
-)
+from ..errors import BadRequest, NoSuchRoute, WrongMethod
 from ..messages import common as wire
-from ..messages.routes import Access, Route
+from ..messages.routes import Route
 from ..safety.guard import OWN_LOOP
-from ..settings import Settings
-from .auth import check_access, check_host, check_writing
+from .admission import OTHER, Admission, Asked, Handler, Served
 from .connections import Connection, Connections
 from .headers import silence
-from .protocol import PeerProtocol, refusal
-from .rates import Rates
+from .protocol import PeerProtocol
 from .sockets import is_welcome
 
 if TYPE_CHECKING:
     from .certificate import Certificate
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Endpoint = tuple[Route, Handler]
 """A route, and what answers there."""
 
@@ -55,42 +40,6 @@ _RETRY_S = 0.1
 _END_S = 1.0
 """How long what is served may take to end, where the serving fails."""
 _END_TRIES, _LAST_ROUNDS = 3, 3
-_REFUSAL_S = 0.1
-"""How long a sender that asks too often waits to be told so: to ask on and on costs little."""
-
-
-class _Asked(NamedTuple):
-    """What a route does, for who decides whether it may be asked; see `Route`."""
-
-    name: str
-    access: Access
-    writes: Callable[[bytes], bool] | None
-
-    @classmethod
-    def of(cls, route: Route) -> _Asked:
-        """What a route says of itself."""
-        return cls(route.name, route.access, route.writes)
-
-
-_OTHER = _Asked("it", "read", None)
-
-
-class Served(Protocol):
-    """What a server speaks for.
-
-    Attributes:
-        settings: As they are in force now.
-        token: What TCP requests must carry.
-        read_token: What those may carry that only read.
-        listen: Where it listens for TCP, if it does, see `probing.messages.card.Card`.
-        certificate: What it shows there, if that is encrypted.
-    """
-
-    settings: Settings
-    token: str
-    read_token: str
-    listen: str | None
-    certificate: Certificate | None
 
 
 class Server:
@@ -119,9 +68,8 @@ class Server:
         self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
         self._stopping, self._is_woken = asyncio.Event(), asyncio.Event()
         self._connections = Connections(self._loop, lambda: agent.settings)
-        self._rates = Rates(time.monotonic)
+        self._admission = Admission(agent, self._connections)
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._in_hand = 0
         self._logger = _silent_logger()
 
     def run(self, sockets: list[socket.socket], waiting: Sequence[socket.socket] = ()) -> None:
@@ -176,13 +124,13 @@ class Server:
         app = web.Application(client_max_size=self._agent.settings.max_body_bytes)
         for route, handler in self._endpoints:
             answering = _taking_json(handler) if route.method == "POST" else handler
-            guarded = self._guarded(answering, _Asked.of(route))
+            guarded = self._admission.guard(answering, Asked.of(route))
             app.router.add_route(route.method, route.path, guarded, expect_handler=_expect)
         for path in dict.fromkeys(route.path for route, _ in self._endpoints):
             allowed = ", ".join(route.method for route, _ in self._endpoints if route.path == path)
-            wrong = self._guarded(_refusing_method(allowed), _OTHER)
+            wrong = self._admission.guard(_refusing_method(allowed), OTHER)
             app.router.add_route("*", path, wrong, expect_handler=_expect)
-        other = self._guarded(_refuse_route, _OTHER)
+        other = self._admission.guard(_refuse_route, OTHER)
         app.router.add_route("*", "/{path:(?s:.*)}", other, expect_handler=_expect)
         runner = web.AppRunner(
             app, handle_signals=False, handler_cancellation=True, shutdown_timeout=0.5
@@ -277,98 +225,6 @@ class Server:
         except OSError:
             held.socket.close()
 
-    def _guarded(self, handler: Handler, asked: _Asked) -> Handler:
-        """A handler that asks who is there first, and whose errors are answers.
-
-        Not a middleware of aiohttp, which remembers its applications in a cache of the module: all
-        that we are would stay in the process when we leave.
-        """
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request, handler, asked)
-
-        return answer
-
-    async def _answer(
-        self, request: web.Request, handler: Handler, asked: _Asked
-    ) -> web.StreamResponse:
-        """Turn every error into the one error body."""
-        try:
-            self._check(request, asked)
-            return await self._admit(request, handler, asked)
-        except ProbingError as error:
-            failure = error
-        except web.HTTPRequestEntityTooLarge:
-            limit = self._agent.settings.max_body_bytes
-            failure = RequestTooLarge("the request", limit, "PROBING_MAX_BODY_BYTES")
-        except asyncio.CancelledError:
-            raise
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the rim: the
-            # client gets a sentence. The last two come of users' objects that were looked at, and
-            # would end the thread.
-            failure = InternalError(f"{type(error).__name__}: {error}")
-        if request.writer.output_size:  # an answer that breaks off is cut, never ended politely
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionResetError
-        return refusal(failure)
-
-    def _check(self, request: web.Request, asked: _Asked) -> None:
-        """Refuse what may not ask."""
-        origin = request.headers.get("Origin")
-        if origin is not None:
-            raise BadOrigin(origin)
-        if _is_tcp(request):
-            transport, headers = request.transport, request.headers
-            reached = transport.get_extra_info("sockname") if transport else None
-            check_host(headers.getall("Host", []), self._agent, reached)
-            given = headers.getall("Authorization", [])
-            check_access(given, self._agent, asked.name, asked.access)
-
-    async def _admit(
-        self, request: web.Request, handler: Handler, asked: _Asked
-    ) -> web.StreamResponse:
-        """Refuse what is too much at once."""
-        connection = self._connections.of(request.protocol)
-        if connection is None:  # it is gone
-            raise asyncio.CancelledError
-        connection.writer = request.writer
-        await self._check_rate(connection)
-        await _ask_for_body(request)
-        await self._read_body(request)
-        if asked.writes is not None and _is_tcp(request):
-            check_writing(await request.read(), asked.writes, self._agent)
-        if request.transport is None:  # it has gone; before Python 3.12 `wait_for` may not tell
-            raise asyncio.CancelledError
-        limit = self._agent.settings.max_requests
-        if self._in_hand >= limit:
-            raise Busy("requests", limit)
-        self._in_hand += 1
-        connection.is_at_work = True
-        try:
-            return await handler(request)
-        finally:
-            self._in_hand -= 1
-            connection.is_at_work = False
-            connection.since = self._loop.time()
-
-    async def _check_rate(self, connection: Connection) -> None:
-        """Refuse a sender that asks more often than it may."""
-        per_s = self._agent.settings.max_requests_per_s
-        if not self._rates.take(connection.peer, per_s):
-            await asyncio.sleep(_REFUSAL_S)
-            raise TooManyRequests(per_s)
-
-    async def _read_body(self, request: web.Request) -> None:
-        """Have the whole body there, before the request takes a place among those in hand."""
-        limit_s = self._agent.settings.body_timeout_s
-        try:
-            await asyncio.wait_for(request.read(), limit_s)
-        except asyncio.TimeoutError:
-            raise RequestTimedOut(limit_s) from None
-        except web.RequestPayloadError:
-            raise BadRequest("the body is not what its headers say") from None
-
 
 async def _again_and_again(chore: Callable[[], float | None], is_woken: asyncio.Event) -> None:
     """Do something beside the requests, which never fails them."""
@@ -383,13 +239,6 @@ async def _expect(request: web.Request) -> None:
 
     aiohttp's own asks for the body, or refuses in words that it cannot always encode.
     """
-
-
-async def _ask_for_body(request: web.Request) -> None:
-    """Ask for the body of who waits for that; who expects anything else is served all the same."""
-    if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # it is no part of the answer
 
 
 def _finding(find: Handler, nowhere: Handler) -> Handler:
@@ -427,12 +276,6 @@ def _refusing_method(allowed: str) -> Handler:
 async def _refuse_route(request: web.Request) -> web.StreamResponse:
     """What is asked is none of the routes."""
     raise NoSuchRoute(request.method, request.path)
-
-
-def _is_tcp(request: web.Request) -> bool:
-    """Whether a request came over TCP; one whose connection is gone counts as such."""
-    connection = request.transport.get_extra_info("socket") if request.transport else None
-    return connection is None or connection.family != socket.AF_UNIX
 
 
 def _silent_logger() -> logging.Logger:

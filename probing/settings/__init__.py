@@ -88,6 +88,12 @@ class Settings:
         "For the command line: SHA-256 fingerprints, separated by commas, of the only trusted"
         " certificates. `host:port` then means `https://host:port`.",
     )
+    pager: str = _setting(
+        "PROBING_PAGER",
+        "",
+        "For the command line: the pager of answers that are longer than the terminal; `cat` or"
+        " nothing for none. Unset: `PAGER`, else less.",
+    )
     allow_eval: bool = _setting(
         "PROBING_ALLOW_EVAL",
         default=False,

@@ -12,8 +12,11 @@ from ..errors import BadSetting
 
 _PREFIX = "PROBING_"
 _MOST_UNKNOWN = 8
-_MODES = {"0": "off", "off": "off", "1": "on", "on": "on", "all": "all"}
-_BOOLS = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+YES = ("1", "on", "true", "yes")
+NO = ("0", "off", "false", "no")
+"""The words for yes and no, of every setting; `safety.off_switch` goes by the same."""
+_BOOLS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
+_MODES = {**dict.fromkeys(YES, "on"), **dict.fromkeys(NO, "off"), "all": "all"}
 
 
 class Setting(NamedTuple):

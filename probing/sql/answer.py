@@ -9,6 +9,7 @@ error, never a short answer.
 from __future__ import annotations
 
 import html
+import importlib
 import io
 import weakref
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import Unreachable, UsageError
+from ..errors import MissingLibrary, Unreachable, UsageError
 from ..messages.common import TRUNCATED_KEY
 
 _HTML_ROWS = 100
@@ -61,7 +62,8 @@ class ByteStream(Protocol):
 class Answer:
     """Rows with their types, read once as a stream or kept as one table.
 
-    pandas, polars, DuckDB and pyarrow take an answer as it is, by the Arrow C stream protocol.
+    polars, DuckDB and pyarrow take an answer as it is, by the Arrow C stream protocol. A loop over
+    it gives a dictionary for each row, and so does `pandas.DataFrame(answer)` read it.
     """
 
     def __init__(self, source: BatchSource) -> None:
@@ -131,6 +133,39 @@ class Answer:
         rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
         return rows
 
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows as Python values, a dictionary each."""
+        return self.to_pylist()
+
+    def arrow(self) -> pa.Table:
+        """All rows as a table of pyarrow."""
+        return self.to_arrow()
+
+    def df(self) -> Any:
+        """All rows as a `pandas.DataFrame`.
+
+        Raises:
+            MissingLibrary: pandas is not installed.
+        """
+        _need("pandas")
+        return self.to_arrow().to_pandas()
+
+    def pl(self) -> Any:
+        """All rows as a `polars.DataFrame`.
+
+        Raises:
+            MissingLibrary: polars is not installed.
+        """
+        return _need("polars").DataFrame(self.to_arrow())
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dictionary."""
+        return iter(self.to_pylist())
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return int(self.to_arrow().num_rows)
+
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()
 
@@ -168,6 +203,18 @@ class Answer:
         notes += [self.truncated] if self.truncated else []
         foot = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
+
+
+def _need(library: str) -> Any:
+    """A library that probing itself does without.
+
+    Raises:
+        MissingLibrary: It is not installed.
+    """
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise MissingLibrary(library) from None
 
 
 def _html_cell(value: Any) -> str:

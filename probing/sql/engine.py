@@ -1,6 +1,6 @@
 """SQL over the tables of a process: DuckDB, one fresh database for each query.
 
-Rules of this file: the only one that imports DuckDB. It never runs inside a training process,
+Rules of this file: with its neighbours the only one that imports DuckDB. Never runs in a training,
 but in the terminal's process or in the SQL worker. Only tables that a statement reads are
 loaded, each at most once per query, so that a self-join sees one moment; only their columns
 that it reads, which the planner names before anything runs. No DuckDB exception leaves it.
@@ -9,50 +9,22 @@ that it reads, which the planner names before anything runs. No DuckDB exception
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from ..errors import InternalError, ProbingError, SqlError
-from ..ring.arrow_tables import RecordedTable, schema_of
-from ..tables import OWN_SCHEMA, SCHEMA, Table
 from . import gate as sql_gate
 from .answer import Answer
+from .database import fresh_database, lock
 from .errors import SqlContext, translate
+from .scans import Scan, TableProvider, create_views, named_in
 from .session import Session
-
-__all__ = ["Engine", "RecordedTable", "TableProvider", "locked_database"]
 
 _BATCH_ROWS = 65_536
 _PLAN_PREFIX = "EXPLAIN (FORMAT json)\n"
-_CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
-_MAY_READ_ANY = re.compile(
-    r"information_schema|duckdb_|sqlite_|pg_|regclass|query|pragma|\b(?:show|desc|describe|summarize)",
-    re.IGNORECASE,
-)
-"""What a statement has in it that asks which tables there are, or hides which it reads."""
-
-
-class TableProvider(Protocol):
-    """One table that SQL can name.
-
-    One whose columns are not the declared ones has an attribute `arrow_schema` that says them.
-    """
-
-    table: Table
-
-    def load(self, columns: frozenset[str] | None) -> pa.Table:
-        """All rows, by `arrow_tables.schema_of`; called at most once per query.
-
-        Args:
-            columns: The columns that are read; the others may come as NULL. None for all.
-
-        Raises:
-            ProbingError: The rows cannot be had; the query ends with this error.
-        """
 
 
 class Engine:
@@ -127,7 +99,7 @@ class _Query:
         max_rows: int | None,
         max_bytes: int | None,
     ) -> None:
-        self._scans = [_Scan(provider) for provider in providers]
+        self._scans = [Scan(provider) for provider in providers]
         self._context = context
         self._rows_left, self._bytes_left = max_rows, max_bytes
         self._limits = (max_rows, max_bytes)
@@ -183,7 +155,7 @@ class _Query:
         A view costs 2 ms, so only the tables that the text names get one. Where one is missing,
         all do: it may be named in a way of its own, and the error says which names are like it.
         """
-        named = _named(self._scans, self._context.sql)
+        named = named_in(self._scans, self._context.sql)
         if len(named) < len(self._scans):
             try:
                 self._begin(named)
@@ -194,12 +166,12 @@ class _Query:
         self._is_whole = True
         self._begin(self._scans)
 
-    def _begin(self, scans: Sequence[_Scan]) -> None:
+    def _begin(self, scans: Sequence[Scan]) -> None:
         """Build the database, check the statement, and start it."""
-        self._connection = _connect(self._context.memory_mib)
+        self._connection = fresh_database(self._context.memory_mib)
         connection, sql = self._connection, self._context.sql
-        _create_views(connection, scans, with_comments=bool(_CATALOGUE_WORDS.search(sql)))
-        _lock(connection)
+        create_views(connection, scans, sql)
+        lock(connection)
         if sql_gate.check_statements(_kinds(connection, sql), sql):
             self._plan(connection, sql)
         elif (inner := sql_gate.explained(sql)) != sql and sql_gate.check_statements(
@@ -269,59 +241,6 @@ class _Query:
             connection.close()
 
 
-class _Scan:
-    """A provider as DuckDB sees it: a schema for the planner, rows when a scan begins.
-
-    Its columns are called ``table.column``, so that a plan tells which table they are of.
-
-    Attributes:
-        columns: What the statement reads of it; None for everything.
-        error: What the provider raised.
-    """
-
-    def __init__(self, provider: TableProvider) -> None:
-        self._provider = provider
-        self.name = provider.table.name
-        self.schema = provider.table.schema
-        self.columns: frozenset[str] | None = None
-        self.error: BaseException | None = None
-        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
-        self._fields = [f"{self.name}.{name}" for name in self._declared.names]
-        self._loaded: pa.Table | None = None
-
-    @property
-    def projection(self) -> str:
-        """The select list that gives the columns their own names back."""
-        names = zip(self._fields, self._declared.names, strict=True)
-        return ", ".join(f'"{field}" AS "{name}"' for field, name in names)
-
-    def comments(self) -> str:
-        """The statements that tell the catalogue what table and columns mean."""
-        table = self._provider.table
-        texts = [f"VIEW {table.name} IS {_quoted(table.doc)}"]
-        texts += [f'COLUMN {table.name}."{c.name}" IS {_quoted(c.doc)}' for c in table.columns]
-        return "; ".join(f"COMMENT ON {text}" for text in texts)
-
-    def __arrow_c_schema__(self) -> Any:
-        fields = zip(self._fields, self._declared, strict=True)
-        return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        if self._loaded is None:
-            try:
-                self._loaded = self._load()
-            except BaseException as error:
-                self.error = error
-                raise
-        return self._loaded.__arrow_c_stream__()
-
-    def _load(self) -> pa.Table:
-        table = self._provider.load(self.columns)
-        if not table.schema.equals(self._declared):
-            raise InternalError(f"the table {self.name} was not loaded as it is declared")
-        return table.rename_columns(self._fields)
-
-
 def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
     """Refuse what would come out as another number: Arrow has no unsigned integer of 128 bits."""
     for name, kind in zip(relation.columns, relation.types, strict=True):
@@ -332,69 +251,9 @@ def _check_types(relation: duckdb.DuckDBPyRelation) -> None:
             )
 
 
-def locked_database() -> duckdb.DuckDBPyConnection:
-    """A database without tables, in which only constants can be computed and SQL be parsed."""
-    connection = _connect(64)
-    _lock(connection)
-    return connection
-
-
-def _connect(memory_mib: int) -> duckdb.DuckDBPyConnection:
-    """A fresh database in memory that starts no thread and writes no file."""
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "threads": 1,
-        "memory_limit": f"{memory_mib}MiB",
-        "temp_directory": "",
-        "autoload_known_extensions": False,
-        "autoinstall_known_extensions": False,
-        "allow_community_extensions": False,
-        "allow_persistent_secrets": False,
-        "errors_as_json": True,
-    }
-    if not duckdb.__version__.startswith("1."):
-        config["async_threads"] = 0
-    return duckdb.connect(":memory:", config=config)
-
-
-def _named(scans: Sequence[_Scan], sql: str) -> Sequence[_Scan]:
-    """The tables that a statement may read without an error, by the words in it."""
-    if _MAY_READ_ANY.search(sql):
-        return scans
-    words = set(re.findall(r"\w+", sql.lower()))
-    return [scan for scan in scans if scan.name.lower() in words]
-
-
-def _create_views(
-    connection: duckdb.DuckDBPyConnection, scans: Sequence[_Scan], *, with_comments: bool
-) -> None:
-    """One view for each table, in its schema; both are looked through for a bare name."""
-    for schema in (SCHEMA, OWN_SCHEMA):
-        connection.execute(f"CREATE SCHEMA {schema}")
-    for scan in scans:
-        connection.execute(f"USE {scan.schema}")
-        relation = connection.from_arrow(scan)
-        relation.project(scan.projection).create_view(scan.name)
-        if with_comments:
-            connection.execute(scan.comments())
-    connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
-
-
-def _lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Take away files, network, the caller's variables, settings and writing, for good."""
-    connection.execute(
-        "SET enable_external_access = false; SET python_enable_replacements = false;"
-        " SET lock_configuration = true; BEGIN TRANSACTION READ ONLY"
-    )
-
-
 def _kinds(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
     """The parser's names of the statements in a text."""
     try:
         return [statement.type.name for statement in connection.extract_statements(sql)]
     except (ValueError, TypeError):  # a kind that the Python side of DuckDB has no name for
         return ["UNKNOWN"]
-
-
-def _quoted(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"

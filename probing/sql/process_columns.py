@@ -19,7 +19,8 @@ from ..errors import SqlError
 from ..ring.arrow_tables import schema_of
 from ..tables import Column, Table
 from .answer import Answer
-from .engine import Engine, TableProvider
+from .engine import Engine
+from .scans import TableProvider
 
 _ADDED = (
     Column(name="rank", type="int64", doc="The rank of the process; NULL where it has none."),

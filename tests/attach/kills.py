@@ -28,10 +28,11 @@ from typing import Any
 
 import pytest
 
-from probing.attach.injectors import thread, victims
-from probing.attach.injectors.memory import find_interpreter
+from probing.attach.injectors import thread
+from probing.attach.injectors.borrowing import victims
+from probing.attach.injectors.borrowing.memory import find_interpreter
+from probing.attach.injectors.borrowing.tracing import TracedThread
 from probing.attach.injectors.refusal import CannotInject
-from probing.attach.injectors.tracing import TracedThread
 from tests.harness.targets import clean_env, program_path, wait_until
 
 SEED = 16

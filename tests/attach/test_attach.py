@@ -217,7 +217,7 @@ def test_a_process_under_a_debugger_is_left_alone(start: Start) -> None:
     target = start("stuck", "sleep")
     target.wait_for_output("ready")
     code = (
-        "import sys, time; from probing.attach.injectors.tracing import TracedThread;"
+        "import sys, time; from probing.attach.injectors.borrowing.tracing import TracedThread;"
         f"t = TracedThread({target.pid}, {target.pid}); t.stop(); print('held', flush=True);"
         "sys.stdin.read()"
     )

@@ -317,7 +317,8 @@ def test_a_failed_start_is_told_in_a_line(tmp_path: Path) -> None:
         timeout=60,
     )
     told = (
-        "probing: the agent did not start: setting PROBING_TRACE_ROWS: 'many' is not an integer\n"
+        "probing: the agent did not start: setting PROBING_TRACE_ROWS: 'many' is not an integer;"
+        " nothing is recorded: correct or unset PROBING_TRACE_ROWS, and start the script again\n"
     )
     assert (done.returncode, done.stderr) == (0, told)
     (folder,) = RunDirectory(tmp_path / "home").folders()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from probing.attach.injectors.elf import EXECUTABLE, Image
-from probing.attach.injectors.memory import PAGE, find_interpreter, read_maps
+from probing.attach.injectors.borrowing.elf import EXECUTABLE, Image
+from probing.attach.injectors.borrowing.memory import PAGE, find_interpreter, read_maps
 from probing.attach.injectors.refusal import CannotInject
 from tests.attach.test_injection_elf import BASE, SYMBOLS, build_image, reader
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from probing.attach.injectors import memory as memory_module
-from probing.attach.injectors.elf import EXECUTABLE, WRITABLE, Image
-from probing.attach.injectors.memory import (
+from probing.attach.injectors.borrowing import memory as memory_module
+from probing.attach.injectors.borrowing.elf import EXECUTABLE, WRITABLE, Image
+from probing.attach.injectors.borrowing.memory import (
     PAGE,
     Memory,
     executable_ranges,

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from probing.attach.injectors import pending
+from probing.attach.injectors.borrowing.memory import Interpreter, Slack, find_interpreter
 from probing.attach.injectors.layouts import LAYOUTS, layout_for
-from probing.attach.injectors.memory import Interpreter, Slack, find_interpreter
 from probing.attach.injectors.refusal import CannotInject
 from tests.harness.targets import DEADLINE_S, program_path, wait_until
 

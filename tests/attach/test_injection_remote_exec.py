@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from probing.attach.injectors import remote_exec
-from probing.attach.injectors.memory import Memory, find_interpreter
+from probing.attach.injectors.borrowing.memory import Memory, find_interpreter
 from probing.attach.injectors.refusal import CannotInject, SwitchedOff
 from probing.attach.injectors.remote_exec import DebugOffsets, decode_offsets
 from tests.harness.targets import program_path, wait_until

@@ -16,13 +16,14 @@ from pathlib import Path
 import capstone
 import pytest
 
-from probing.attach.injectors import stubs, thread
+from probing.attach.injectors import thread
+from probing.attach.injectors.borrowing import stubs
+from probing.attach.injectors.borrowing.machines import AARCH64, MACHINES, X86_64, Machine
+from probing.attach.injectors.borrowing.memory import Mapping, find_interpreter
+from probing.attach.injectors.borrowing.tracing import TracedThread, all_stopped
+from probing.attach.injectors.borrowing.victims import Waiting, choose, waiting_threads
 from probing.attach.injectors.holder import run_in_holder
-from probing.attach.injectors.machines import AARCH64, MACHINES, X86_64, Machine
-from probing.attach.injectors.memory import Mapping, find_interpreter
 from probing.attach.injectors.refusal import CannotInject
-from probing.attach.injectors.tracing import TracedThread, all_stopped
-from probing.attach.injectors.victims import Waiting, choose, waiting_threads
 from tests.harness.targets import program_path, wait_until
 
 pytestmark = pytest.mark.anypython
@@ -286,7 +287,7 @@ def test_a_thread_that_may_not_be_traced_is_a_refusal(start: Callable[..., Progr
     program = start("stuck", "sleep")
     with all_stopped(program.pid):
         child = (
-            "import sys; from probing.attach.injectors.tracing import TracedThread;"
+            "import sys; from probing.attach.injectors.borrowing.tracing import TracedThread;"
             "from probing.attach.injectors.refusal import CannotInject\n"
             f"try: TracedThread({program.pid}, {program.pid}).stop()\n"
             "except CannotInject as error: sys.exit(error.reason)"

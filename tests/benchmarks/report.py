@@ -37,6 +37,17 @@ def markdown(results: Results, machine: Mapping[str, str]) -> str:
     return "\n".join([*facts, "", *rows, "", *notes]).rstrip()
 
 
+def missed(results: Results) -> list[str]:
+    """One sentence for each figure that missed what it must be."""
+    return [
+        f"missed: {name}: {m.what}: {_number(m.median)} {m.unit}, and it must be at most"
+        f" {_limit(m.must, m.unit)}"
+        for name, found in results.items()
+        for m in found
+        if m.verdict == "MISSED"
+    ]
+
+
 def as_json(results: Results, machine: Mapping[str, str]) -> str:
     """Everything, every value included."""
     measures = [

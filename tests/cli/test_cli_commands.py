@@ -22,10 +22,10 @@ import pytest
 
 from probing.settings import SETTINGS
 from probing.tables import TABLES
+from tests.harness.sql_attacks import UNSTOPPABLE
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
-UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))"
 
 
 def ask(training: Target, *words: str) -> subprocess.CompletedProcess[str]:
@@ -89,6 +89,17 @@ def test_a_python_without_arguments_is_listed(tmp_path: Path) -> None:
             assert bare.pid in [entry["pid"] for entry in json.loads(done.stdout)]
         finally:
             bare.kill()
+
+
+def test_workers_of_a_data_loader_are_listed_as_such(training: Target) -> None:
+    """`list --all` names whose they are; nothing says that an agent should be put into them."""
+    done = training.run("list", "--all", "--json")
+    own = [entry for entry in json.loads(done.stdout) if entry["parent"] == training.pid]
+    assert own
+    assert {entry["role"] for entry in own} <= {"worker", "fork"}  # by torch's version
+    shown = training.run("list", "--all").stdout
+    lines = [line for line in shown.splitlines() if f"{own[0]['role']} of {training.pid}" in line]
+    assert any(f" {own[0]['pid']} " in f" {line} " and " yes  yes " not in line for line in lines)
 
 
 def test_backtrace_reads_like_a_traceback(training: Target) -> None:

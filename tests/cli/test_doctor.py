@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from probing.errors import TimedOut
 from tests.harness.doctor import LONG_S, examine, sure
 from tests.harness.targets import Target, wait_until
 
@@ -33,6 +34,11 @@ def test_a_healthy_training_has_nothing(ailing: Callable[[str, int], Target]) ->
     assert "healthy: " in checked.stdout
     hurried = examine(target, "--timeout", "1")  # two seconds of samples do not fit in
     assert "own-code" in [name for missed in hurried["not_looked_at"] for name in missed["rules"]]
+    blind = target.run("--timeout", "0.001", str(target.pid), "doctor", "--check", "likely")
+    assert blind.returncode == TimedOut.exit_code
+    assert blind.stdout.startswith(f"Too little could be looked at in process {target.pid} to say")
+    assert "not looked at: " in blind.stdout
+    assert "--timeout SECONDS gives it more" in blind.stdout
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,9 @@ def test_an_audit_hook_can_veto(asked: probing.Process) -> None:
         ("torch.tensor([1.0, float('inf')])", "min 1, max 1, mean 1, 1 not finite"),
         ("{'a': torch.ones(3, 3)}", "{'a': <Tensor float32 [3, 3] on cpu: min 1, max 1, mean 1,"),
         ("loss.detach().new_tensor(2.5)", "tensor(2.5000)"),
+        ("[torch.ones(2, 2)] * 60", "... 10 more]"),
+        ("[{'params': [torch.ones(2, 2)] * 9, 'lr': 0.5}]", "... 6 more], 'lr': 0.5}"),
+        ("{'state': {i: torch.ones(2, 2) for i in range(10)} | {'n': 7}}", "'n': 7, ... 2 more}"),
     ],
 )
 def test_values_are_as_a_person_expects(asked: probing.Process, code: str, value: str) -> None:

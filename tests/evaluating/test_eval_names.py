@@ -172,7 +172,12 @@ def test_a_misspelt_name_costs_no_look_at_every_object() -> None:
 
     names = Names(Place(threading.get_ident()), Known(batch=1))
     names.main = {f"helper{i}": i for i in range(60)} | {"batch": 2, "network": 3}
-    assert "scheduler (what probing knows of the training" in names.hint("sheduler")
+    assert names.hint("sheduler").startswith(
+        "Did you mean scheduler (what probing knows of the training"
+    )
+    assert names.hint("prnt") == "Did you mean print (of Python)?"
+    assert names.hint("lr") == "Did you mean optimizer.param_groups[0]['lr']?"
+    assert names.hint("netwrok").startswith("Did you mean network (the script)?")
     far = names.hint("zzz")
     assert "batch" in far, far
     assert "network" in far, far

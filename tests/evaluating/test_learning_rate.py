@@ -14,6 +14,8 @@ from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
 from probing.agent.sources.model.known_names import schedulers_among  # noqa: E402
+from probing.agent.sources.steps.events import Events  # noqa: E402
+from probing.agent.sources.steps.objects import Objects  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
 from probing.messages.act import Lr  # noqa: E402
 
@@ -49,10 +51,9 @@ NAMES = ("first", "second")
 class FakeRecording:
     """Takes looks, and shows nobody anything."""
 
-    before_step: tuple[Any, ...] = ()
-
     def __init__(self) -> None:
-        self.held_lr: dict[int, float] = {}
+        self.objects = Objects()
+        self.events = Events()
 
 
 class FakeScene:
@@ -276,15 +277,15 @@ def test_a_rate_that_goes_on_from_what_was_set_is_not_told(name: str, is_told: b
     trained = Trained(name)
     trained.step()
     recording: Any = FakeRecording()
-    recording.optimizers = SimpleNamespace(alive=lambda: [trained.optimizer])
+    recording.objects.optimizers = SimpleNamespace(alive=lambda: [trained.optimizer])
     rates = RatesSet(recording)
     for group in trained.optimizer.param_groups:
         group["lr"] = group["lr"] * 0.01
     rates.look_again()
     trained.step()
-    for look in recording.before_step:
+    for look in recording.events.before_step:
         look(trained.optimizer, (), {})
     told = rates.told(0.0)
     assert bool(told) is is_told
-    assert recording.before_step == ()
+    assert recording.events.before_step == ()
     assert all("did not stay: LambdaLR made it 0.0" in sentence for sentence in told)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.cli.prompt.prompt import is_whole
+from probing.cli.prompt.prompt import is_whole, parts_of
 from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 pytestmark = pytest.mark.torch
@@ -40,6 +40,21 @@ def test_a_block_goes_on_until_it_is_whole(text: str, whole: bool) -> None:
     assert is_whole(text) is whole
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("for i in x:\n    i\n%bt", ["for i in x:\n    i", "%bt", ""]),
+        ("x = 1\n%sql SELECT 1\ny = 2", ["x = 1", "%sql SELECT 1", "y = 2"]),
+        ("x = (7\n% 2)", ["x = (7\n% 2)"]),
+        ("%bt", ["%bt"]),
+        ('text = """\n%bt\n"""', ['text = """\n%bt\n"""']),
+    ],
+)
+def test_a_command_ends_a_block(text: str, parts: list[str]) -> None:
+    """What begins with a percent sign within a block is no Python, unless an expression goes on."""
+    assert parts_of(text) == parts
+
+
 def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
     """Names stay, `_` is the last value, `%sql` and `%bt` answer; a failure is the exit code."""
     lines = [
@@ -52,7 +67,10 @@ def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
         "twice(_)",
         "print(type(model).__name__)",
         "%sql SELECT max(step) > 0 AS trains FROM python.steps",
+        "for number in range(2):",
+        "    print('in a block', number)",
         "%bt",
+        "%who kept_name model",
         "%nonsense",
         "1 / 0",
         "quit()",
@@ -63,6 +81,10 @@ def test_lines_of_a_pipe_run_one_after_the_other(training: Target) -> None:
     assert out[:4] == ["21", "42", "84", "GPT"]
     assert any("trains" in line for line in out)
     assert any("MainThread" in line for line in out)
+    assert "in a block 1" in out
+    who = [line.split() for line in out]
+    assert ["kept_name", "int", "20"] in who
+    assert ["model", "GPT"] in who
     assert "never" not in done.stdout
     assert "there is no %nonsense" in done.stderr
     assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
@@ -183,6 +205,10 @@ def test_cells_of_a_notebook_run_in_the_process(
         "print('value', repr(cell.result))\n"
         f"cell = shell.run_cell('%probing {training.pid} 1 / 0')\n"
         "print('failed', not cell.success)\n"
+        f"cell = shell.run_cell('%%probing {training.pid} --sql\\nSELECT 6 * 7 AS product')\n"
+        "print('table', cell.result._repr_html_())\n"
+        f"cell = shell.run_cell('%probing --sql {training.pid} SELECT 43 AS more')\n"
+        "print('rows', cell.result.rows())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -196,5 +222,7 @@ def test_cells_of_a_notebook_run_in_the_process(
     assert "out" in lines
     assert "value 42" in lines
     assert "failed True" in lines
+    assert "rows [{'more': 43}]" in lines
+    assert "<td>42</td>" in done.stdout
     assert "ZeroDivisionError: division by zero" in done.stdout + done.stderr
     assert "probing/magic.py" not in done.stdout + done.stderr

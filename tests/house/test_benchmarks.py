@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import report
 from tests.benchmarks.__main__ import NAMES
+from tests.benchmarks.measures import Measure
 from tests.harness.targets import ROOT
 
 ALWAYS = ("hot_path", "query_latency")
@@ -35,3 +37,21 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     measures = json.loads(results.read_text("utf-8"))["measures"]
     assert measures
     assert all(measure["benchmark"] == name and measure["values"] for measure in measures)
+
+
+def test_what_missed_its_limit_is_named() -> None:
+    """A figure over its limit is told with both numbers; one within it, or without one, is not."""
+    over = Measure(what="a call", unit="us", values=(1.0, 5.0, 9.0), must=4.0)
+    within = Measure(what="a row", unit="us", values=(3.0,), must=4.0)
+    unlimited = Measure(what="a loop", unit="us", values=(100.0,))
+    assert report.missed({"hot_path": [over, within, unlimited]}) == [
+        "missed: hot_path: a call: 5 us, and it must be at most 4 us"
+    ]
+
+
+def test_a_check_of_a_smoke_run_is_refused() -> None:
+    """What measures nothing cannot be checked."""
+    argv = [sys.executable, "-m", "tests.benchmarks", "--smoke", "--check", "hot_path"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "--smoke measures nothing" in done.stderr

@@ -72,9 +72,9 @@ def test_a_table_and_a_command_are_added_as_the_page_says(tmp_path: Path) -> Non
     (copy / "probing/tables/weathers.py").write_text(TABLE)
     (copy / "agent/sources/weathers.py").write_text(SOURCE)
     (copy / "cli/commands/weather.py").write_text(COMMAND)
-    group = copy / "cli/group.py"
-    group.write_text(
-        group.read_text().replace('"list": "list_",', '"list": "list_", "weather": "weather",')
+    tasks = copy / "cli/tasks.py"
+    tasks.write_text(
+        tasks.read_text().replace('"list": "list_",', '"list": "list_", "weather": "weather",')
     )
     script = ROOT / "tests" / "programs" / "idle.py"
     argv = [sys.executable, "-m", "probing._run", str(script)]

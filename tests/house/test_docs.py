@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from probing.cli.group import COMMANDS
+from probing.cli.tasks import COMMANDS
 from probing.errors import error_classes
 from probing.messages.routes import ROUTES
 from probing.settings import SETTINGS

@@ -14,13 +14,14 @@ from probing.messages.act import Asked
 pytestmark = pytest.mark.anypython
 
 NAMES = """
-    ProbingError Process __version__ connect connect_many list_processes metric see_memory span
-    start step stop
+    AsyncProcess Job ProbingError Process __version__ connect connect_async connect_many
+    list_processes metric see_memory span start step stop
 """
 QUESTIONS = """
-    act acts arm armed attach backtrace cancel commit_act commit_eval complete detach eval
-    eval_steps fit folder jobs labels live notes prepare_act profile query
-    record_allocations sample set settings snapshot status tables
+    act acts arm armed attach backtrace cancel commit_act commit_eval complete dataloaders detach
+    diff doctor eval eval_steps fit folder gradients hang jobs labels leak live memory notes oom
+    prepare_act profile query record_allocations sample set settings snapshot stragglers status
+    summary tables
 """
 
 
@@ -32,6 +33,15 @@ def uses(process: probing.Process) -> Iterator[object]:
     rows: list[dict[str, object]] = process.query("SELECT 1", max_rows=10).to_pylist()
     value: str | None = process.eval("1 + 1", timeout_s=1.0, now=True, session="mine").value
     values = [result.value for result in process.eval_steps("step", every=2, times=3)]
+    frames = process.query("SELECT 1").df(), process.query("SELECT 1").pl()
+    first: dict[str, object] = next(iter(process.query("SELECT 1")))
+    sizes = [device.name for device in process.memory(top=3).devices]
+    told = [finding.summary for finding in process.doctor(within_s=5).findings]
+    outcome: str = process.hang().outcome
+    grown = process.leak(8, by="module").notes, process.gradients(2).rows, process.oom().errors
+    loaders, models = process.dataloaders().loaders, process.summary(depth=1).models
+    slow, other = process.stragglers(10).stragglers, process.diff(3131)
+    yield frames, first, sizes, told, outcome, grown, loaders, models, slow, other
     act: actions.Act = process.act(actions.Lr(scale=0.1), timeout_s=10)
     changes: tuple[actions.Change, ...] = act.changes
     done: tuple[actions.Act, ...] = process.acts().acts
@@ -65,6 +75,15 @@ def uses(process: probing.Process) -> Iterator[object]:
     yield columns, all_settings, settings.Settings.from_env({}).mode
 
 
+async def awaited(process: probing.AsyncProcess) -> object:
+    """The same in a coroutine, with the same types; never run."""
+    process = await probing.connect_async(4242, timeout_s=5.0)
+    rows: list[dict[str, object]] = (await process.query("SELECT 1")).rows()
+    value: str | None = (await process.eval("1", now=True)).value
+    devices = [device.name for device in (await process.memory(top=3)).devices]
+    return rows, value, devices, (await process.doctor()).findings
+
+
 def test_the_face_has_these_names() -> None:
     """The package offers no name more or less, and each can be had."""
     assert set(probing.__all__) == set(NAMES.split())
@@ -75,6 +94,13 @@ def test_a_process_has_these_questions() -> None:
     """`Process` has the same methods, however it is reached."""
     public = {name for name, _ in inspect.getmembers(probing.Process) if name[0] != "_"}
     assert public == set(QUESTIONS.split())
+
+
+def test_each_question_can_be_awaited() -> None:
+    """But for those that are answered piece by piece, or are one half of a question to many."""
+    halves = {"commit_act", "commit_eval", "prepare_act", "complete", "eval_steps"}
+    public = {name for name, _ in inspect.getmembers(probing.AsyncProcess) if name[0] != "_"}
+    assert public == set(QUESTIONS.split()) - halves - {"folder", "record_allocations"}
 
 
 def test_every_action_that_can_be_asked_for_is_public() -> None:

@@ -81,7 +81,7 @@ def test_suggestions_begin_with_the_largest_part() -> None:
     sizes = {"activations": 10 * GIB, "optimizer_state": 12 * GIB, "gradients": 2 * GIB}
     usage = Usage(device="cuda:0", total=24 * GIB, categories=sizes)
     assert [one.rule for one in advise_on_usage(usage)] == ["optimizer_state", "activations"]
-    assert "50% of cuda:0" in advise_on_usage(usage)[0].evidence
+    assert "50 % of cuda:0" in advise_on_usage(usage)[0].evidence
 
 
 @pytest.mark.anypython

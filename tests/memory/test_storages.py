@@ -24,12 +24,11 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from probing.agent.sources.data.inputs import Inputs
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
-from probing.agent.sources.model.given_names import ModelNames
-from probing.agent.sources.steps.met import Met
-from probing.agent.sources.storage.births import Births
+from probing.agent.sources.steps.looks import Looks
+from probing.agent.sources.steps.objects import Objects
+from probing.agent.sources.storage.births import Births, births_of
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows
 from probing.agent.sources.storage.standing_survey import StandingSurvey
@@ -54,11 +53,9 @@ class Training:
         self.model = GPT(layers=2, dim=32, heads=2, context=16)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.codes = torch.randint(0, 14, (4, 16))
-        self.recording: Any = SimpleNamespace(
-            roots=Met(), optimizers=Met(), inputs=Inputs(), surveyor=None, models=ModelNames()
-        )
-        self.recording.roots.add(self.model)
-        self.recording.inputs.batch_came({"codes": self.codes})
+        self.recording: Any = SimpleNamespace(objects=Objects(), looks=Looks())
+        self.recording.objects.roots.add(self.model)
+        self.recording.objects.inputs.batch_came({"codes": self.codes})
 
     def storages(self, survey: Any = None) -> list[Storage]:
         """The storages that came with it: other tests may have left others."""
@@ -399,15 +396,24 @@ def test_a_storage_is_told_from_one_that_lay_at_its_place() -> None:
     assert len(births) == 0
 
 
+def test_births_and_surveys_of_a_recording_are_one() -> None:
+    """Whoever asks again gets what has been there, and it is closed with the recording."""
+    recording: Any = SimpleNamespace(looks=Looks())
+    births, surveyor = births_of(recording), surveyor_of(recording)
+    assert births_of(recording) is births
+    assert surveyor_of(recording) is surveyor
+    assert recording.looks.kept() == [births, surveyor]
+
+
 def look_at(training: Training) -> MemoryLook:
     """A look over one step of a training that calls the agent by hand, as the real hooks do."""
     recording = training.recording
-    recording.step, recording.training_thread, recording.memory_look = 7, 1, None
+    recording.step, recording.training_thread, recording.looks.memory = 7, 1, None
     look = MemoryLook(recording)
     assert not look.step_ended()
     training.optimizer.zero_grad()
     loss = training.loss()
-    recording.memory_look.backward_began(((loss,),))
+    recording.looks.memory.backward_began(((loss,),))
     loss.backward()
     training.optimizer.step()
     assert look.step_ended()
@@ -438,7 +444,7 @@ def test_a_look_leaves_the_training_as_it_was(trained: Training) -> None:
     assert all(torch.equal(one, other) for one, other in pairs)
     modules = trained.model.modules()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    assert trained.recording.memory_look is None
+    assert trained.recording.looks.memory is None
 
 
 def test_categories_sum_to_the_total(trained: Training) -> None:

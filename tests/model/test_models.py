@@ -336,7 +336,7 @@ def test_the_summary_shows_the_levels_asked_for(training: Target) -> None:
     shown = [line.split()[0] for line in lines[4:] if line.startswith("  ")]
     assert shown == ["tokens", "positions", "blocks", "norm", "head"]
     assert "… 20 modules below; --depth N shows more levels" in lines
-    assert lines[-4].startswith("parameters 103,936, 406.0 KiB; trainable 103,936, 100%")
+    assert lines[-4].startswith("parameters 103,936, 406.0 KiB; trainable 103,936, 100 %")
     deeper = training.run(pid, "summary", "--depth", "9", "--format", "json")
     (model,) = json.loads(deeper.stdout)["models"]
     assert len(model["modules_shown"]) == model["modules"] == 26

@@ -360,6 +360,8 @@ def test_a_process_without_steps_is_refused(
         ("p.trace.json", "ProfilerStep#"),
         ("p.speedscope.json", "speedscope.app"),
         ("p.html", "const data = {"),
+        ("trace.json", "ProfilerStep#"),
+        ("p.svg", "http://www.w3.org/2000/svg"),
     ],
 )
 def test_every_format_is_written(name: str, holds: str, shared: Start) -> None:

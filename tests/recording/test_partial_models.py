@@ -24,7 +24,7 @@ from probing.agent.sources.actions.blocks import (  # noqa: E402
 from probing.agent.sources.actions.bypass import Bypass, Bypasses, read_call  # noqa: E402
 from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E402
 from probing.agent.sources.actions.scene import Scene  # noqa: E402
-from probing.agent.sources.model.given_names import ModelNames  # noqa: E402
+from probing.agent.sources.steps.objects import Objects  # noqa: E402
 from probing.errors import ActRefused, ProbingError  # noqa: E402
 from probing.messages.act import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
 from tests.harness.targets import Target, start_program  # noqa: E402
@@ -253,12 +253,12 @@ def test_what_cannot_be_stood_in_for_is_told(result: Callable[[Any], Any], probl
 def _scene(model: nn.Module) -> Scene:
     """A scene with a model and an optimizer."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    alive = SimpleNamespace(alive=lambda: [optimizer])
+    objects = Objects()
+    objects.optimizers.add(optimizer)
+    objects.roots.add(model)
     training: Any = SimpleNamespace(
         names=lambda: {"model": model, "optimizer": optimizer},
-        recording=SimpleNamespace(
-            optimizers=alive, roots=SimpleNamespace(alive=lambda: [model]), models=ModelNames()
-        ),
+        recording=SimpleNamespace(objects=objects),
     )
     rings: Any = SimpleNamespace()  # asked for by none of these
     return Scene(training, {}, rings, 0.0, ring=rings)

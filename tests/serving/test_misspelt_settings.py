@@ -26,6 +26,22 @@ def test_a_misspelt_setting_is_told(program: Callable[..., Target]) -> None:
         assert f"problem: {none} them\n" in shown
 
 
+def test_a_start_that_failed_is_told_by_who_asks(program: Callable[..., Target]) -> None:
+    """Why, what to correct, and nothing of what the agent would have recorded."""
+    target = program("idle", PROBING="all", PROBING_OVERHEAD="much")
+    target.wait_for_output("ready")
+    target.wait_for_agent()
+    why = "the agent did not start: setting PROBING_OVERHEAD: 'much' is not a number"
+    advice = "nothing is recorded: correct or unset PROBING_OVERHEAD, and start the script again"
+    assert f"probing: {why}; {advice}\n" in target.output
+    shown = " ".join(target.run(str(target.pid), "status").stdout.split())
+    assert shown.endswith(f"problem: {why}; nothing is recorded")
+    assert "training step" not in shown
+    refused = target.run(str(target.pid), "eval", "1")
+    assert refused.returncode == 3
+    assert f"is alive, but {why}.\n" in refused.stderr
+
+
 def test_one_rank_of_a_machine_tells_of_a_misspelt_setting(program: Callable[..., Target]) -> None:
     """All have the same environment: the others tell it only when they are asked."""
     target = program("idle", PROBING="all", PROBING_HOOME="/x", RANK="1", LOCAL_RANK="1")

@@ -19,7 +19,8 @@ import pytest
 
 from probing.errors import error_classes
 from probing.messages import common as wire
-from probing.messages.routes import ROUTES, openapi
+from probing.messages.openapi import openapi
+from probing.messages.routes import ROUTES
 from probing.reach.transport import Address, ask
 from probing.rundir.folders import ProcessFolder
 from tests.harness.targets import Target, start_program

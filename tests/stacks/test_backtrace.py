@@ -90,6 +90,8 @@ class Stuck:
             main = trace.threads[0]
             funcs = [frame.func for frame in main.frames]
             is_there = func in funcs and re.fullmatch(WAITS[mode], main.waiting or "")
+            if main.holds_gil and mode not in GIL_HELD | EITHER | {"stopped"}:
+                return None  # it is about to wait, and lets go of the lock only then
             return trace if is_there and trace.source in sources else None
 
         return wait_until(look, f"{mode}, seen by one of {sources}")

@@ -13,7 +13,7 @@ import tokenize
 
 import pytest
 
-from probing.diagnosis.doctor.examine import ALL_RULES
+from probing.diagnosis.doctor.report import ALL_RULES
 from tests.zoo import table as zoo_table
 from tests.zoo.__main__ import Options, look_at
 from tests.zoo.judge import judge, right_rules, table

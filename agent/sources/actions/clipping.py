@@ -71,7 +71,7 @@ class Clipping:
     def _script_notes(self, scene: Scene) -> tuple[str, ...]:
         """What the script does itself."""
         notes: tuple[str, ...] = ()
-        clip = scene.recording.clip
+        clip = scene.recording.objects.clip
         if clip is not None:
             notes += (f"the script itself clips to {clip.max_norm:g} before that",)
         if len(self._optimizers) > 1:

@@ -130,7 +130,7 @@ class LearningRate:
 
         def undo() -> Undone:
             was, now = put_back()
-            scene.recording.held_lr.clear()
+            scene.recording.objects.held_lr.clear()
             return Undone((Change(what=what, before=was, after=now),))
 
         rates = ", ".join(
@@ -295,7 +295,7 @@ class _Held:
             write(group, "lr", new)
             saved.append((group, own, number_of(group["lr"])))
         if saved:
-            self._recording.held_lr[id(optimizer)] = saved[0][2]
+            self._recording.objects.held_lr[id(optimizer)] = saved[0][2]
 
     def give_back(self, optimizer: Optimizer) -> None:
         """A step has ended."""

@@ -213,7 +213,7 @@ class _Guard:
 
     def _loss(self, optimizer: Optimizer) -> float | None:
         """The loss of the last backward pass; on a device it has come with the gradients."""
-        _, number = self._recording.loss or (None, None)
+        _, number = self._recording.objects.loss or (None, None)
         is_old = number is self._losses.get(id(optimizer))
         self._losses[id(optimizer)] = number
         return None if number is None or is_old else number.read()

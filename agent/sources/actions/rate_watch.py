@@ -51,17 +51,16 @@ class RateWatch:
 
     def begin(self) -> None:
         """Look from now on; the training must stand still."""
-        self._recording.before_step += (self._look,)
+        self._recording.events.before_step += (self._look,)
 
     def end(self) -> None:
         """Look no more."""
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look is not self._look)
+        self._recording.events.forget(self._look)
 
     def _step_begins(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
-        """See `Recording.before_step`."""
+        """See `Events.before_step`."""
         if optimizer is self._optimizer and not self.done.is_set():
             self._guard.run(self._compare, optimizer)
 
@@ -81,7 +80,7 @@ class RatesSet:
     def __init__(self, recording: Recording) -> None:
         """Look at the rates before the code runs, while the training stands still."""
         self._recording = recording
-        self._optimizers = recording.optimizers.alive()
+        self._optimizers = recording.objects.optimizers.alive()
         self._before = [rates_of(optimizer) for optimizer in self._optimizers]
         self._watch: RateWatch | None = None
         self._optimizer: Any = None

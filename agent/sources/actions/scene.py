@@ -106,7 +106,7 @@ class Scene:
     def optimizers(self) -> list[Any]:
         """All that have stepped, the one that is counted first."""
         first = self.optimizer()
-        return [first, *(o for o in self.recording.optimizers.alive() if o is not first)]
+        return [first, *(o for o in self.recording.objects.optimizers.alive() if o is not first)]
 
     def chosen(self, wanted: str | None) -> Chosen:
         """The optimizers that an action is to act on: all, or the one that is named.
@@ -114,13 +114,13 @@ class Scene:
         Raises:
             ActRefused: None goes by that name or number, or several do.
         """
-        optimizers = self.recording.optimizers.alive() or [self.optimizer()]
+        optimizers = self.recording.objects.optimizers.alive() or [self.optimizer()]
         names = [self.name_of(optimizer) for optimizer in optimizers]
         return chosen_of(optimizers, names, self._idle(), wanted)
 
     def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
-        return self.recording.optimizer_names.name_of(optimizer)
+        return self.recording.objects.optimizer_names.name_of(optimizer)
 
     def listed(self, optimizers: list[Optimizer]) -> str:
         """The names of optimizers in a sentence."""
@@ -129,7 +129,7 @@ class Scene:
     def _idle(self) -> list[str]:
         """The names of optimizers that are there, and have not stepped."""
         stepped = {id(optimizer) for optimizer in self.optimizers()}
-        made = self.recording.made.alive()
+        made = self.recording.objects.made.alive()
         return [self.name_of(optimizer) for optimizer in made if id(optimizer) not in stepped]
 
     def schedulers(self, optimizer: Optimizer) -> list[Any]:
@@ -155,7 +155,7 @@ class Scene:
             ActRefused: There is none, or there are several and none was named.
         """
         models = [self.model(), *self.other_models()]
-        names = [self.recording.models.name_of(model) for model in models]
+        names = [self.recording.objects.models.name_of(model) for model in models]
         if wanted is None and len(models) > 1:
             raise ActRefused(
                 f"there are {len(models)} models: {', '.join(names)}",
@@ -170,7 +170,7 @@ class Scene:
     def other_models(self) -> list[Any]:
         """Further root modules with parameters, that are no part of the first."""
         inside = {id(module) for module in self.model().modules()}
-        roots = outermost(self.recording.roots.alive())
+        roots = outermost(self.recording.objects.roots.alive())
         return [r for r in roots if id(r) not in inside and next(r.parameters(), None) is not None]
 
     def found_state(self) -> Found:

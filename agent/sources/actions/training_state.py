@@ -31,7 +31,7 @@ def state_of(scene: Scene, found: Found) -> tuple[dict[str, Any], tuple[str, ...
     }
     models = [scene.model(), *scene.other_models()]
     state["names"] = {
-        "models": [scene.recording.models.name_of(model) for model in models],
+        "models": [scene.recording.objects.models.name_of(model) for model in models],
         "optimizers": [scene.name_of(optimizer) for optimizer in (first, *others)],
     }
     notes: tuple[str, ...] = ()

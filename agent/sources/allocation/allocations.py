@@ -185,7 +185,7 @@ class AllocationSteps(StepsProfile):
     def _end(self, state: str) -> None:
         """See `StepsProfile`; the names of modules are asked for while they live."""
         self._count.stop()
-        for root in self._recording.roots.alive() if state == "ending" else ():
+        for root in self._recording.objects.roots.alive() if state == "ending" else ():
             names = ((id(module), path) for path, module in walk(root, "", set()))
             self._modules.update((key, path or "(root)") for key, path in names)
         try:

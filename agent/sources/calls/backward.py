@@ -23,9 +23,11 @@ from ..numbers.transformed import is_last_pass, read_transformed
 from ..stand_in import StandIn
 from ..steps.boundary import Boundary
 from ..steps.gradient_scaler import GradientScaler
+from ..steps.looks import MemoryLook
 from ..steps.phases import BACKWARD
 from ..steps.progress import Progress
-from ..steps.recording import Recording, ThreadState
+from ..steps.recording import Recording
+from ..steps.thread_state import ThreadState
 from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS
@@ -193,12 +195,12 @@ class BackwardPasses:
             begun.thread, has_optimizer=has_optimizer, creates_graph=creates_graph
         )
         recording.rows.phases.ensure_batch(begun.start_ns)
-        if recording.memory_look is not None:
-            self._look_at_memory(args)
+        if recording.looks.memory is not None:
+            self._look_at_memory(recording.looks.memory, args)
         if is_functional:
             begun.trains = True
             loss = read_transformed(args[0][0], self._accelerator)
-            recording.loss = None if loss is None else (None, loss)
+            recording.objects.loss = None if loss is None else (None, loss)
             recording.rows.lost(loss, None)
         else:
             is_by_hand = self._progress.hand.is_on and not creates_graph
@@ -218,14 +220,14 @@ class BackwardPasses:
         """A pass begins that makes gradients to train with."""
         recording = self._recording
         self._note_loss(args)
-        for look in recording.before_backward:
+        for look in recording.events.before_backward:
             look(args)
-        if recording.numerics is not None:
-            recording.numerics.loss_came(args)
+        if recording.looks.numerics is not None:
+            recording.looks.numerics.loss_came(args)
 
-    def _look_at_memory(self, args: tuple[object, ...]) -> None:
+    def _look_at_memory(self, look: MemoryLook, args: tuple[object, ...]) -> None:
         """Have what looks at the memory see what the pass begins with, unless torch is at work."""
-        points, look = self._recording.safe_points, self._recording.memory_look
+        points = self._recording.safe_points
         if not points.at_work.is_here():
             with points.others_held_up() as are_resting:
                 if are_resting:
@@ -241,7 +243,7 @@ class BackwardPasses:
         if number is not None:
             number, node = self._scaler.unscaled(loss, number)
             is_scaled = node is not loss.grad_fn
-            self._recording.loss = (None if is_scaled else weakref.ref(loss), number)
+            self._recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
             self._recording.rows.lost(number, share_of(node, self._accelerator))
 
     def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
@@ -287,10 +289,10 @@ class BackwardPasses:
         if recording.collectives is not None:
             recording.collectives.pass_ended(begun.start_ns, now_ns)
         recording.rows.phases.leave(now_ns, trains=begun.trains)
-        for look in recording.after_backward:
+        for look in recording.events.after_backward:
             look(args, result)
-        if recording.numerics is not None:
-            recording.numerics.backward_ended()
+        if recording.looks.numerics is not None:
+            recording.looks.numerics.backward_ended()
 
 
 def _creates_graph(args: tuple[Any, ...]) -> bool:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE, HEADER_SIZE
 from ....ring.writer import RingWriter
-from ..steps.recording import BACKWARD, FORWARD, Recording
+from ..steps.recording import Recording
+from ..steps.thread_state import BACKWARD, FORWARD
 from .module_backward import Hooked, ModuleBackward
 from .module_names import ModuleNames
 
@@ -53,7 +54,8 @@ _FOR_SAMPLES = 0.1
 """The part of it that recording and hooking every module, now and then, may take."""
 _EVERY = 64
 _LOOPS = 256
-_CLOSING = ("duration_ns", "cost_s", "share", "rows", "backward_modules", "thinned")
+_CLOSING = "cost_s share rows backward_modules thinned duration_ns"
+"""The closing columns of probing.overhead, in the order in which they are written."""
 
 
 class _Share(NamedTuple):
@@ -102,7 +104,7 @@ class Budget:
         self._chosen: dict[int, Hooked] = {}
         self._is_sample = False
         self._overhead = overhead
-        self._closing_at = overhead.places_of(*_CLOSING)
+        overhead.require_closing(_CLOSING)
         self._recording = recording
         self._names = names
         self._backward = backward
@@ -125,10 +127,10 @@ class Budget:
         recording, backward = self._recording, self._backward
         rest, self._rest_ns = recording.spent_ns - self._rest_ns, recording.spent_ns
         self.rest_ns = rest
-        self._rests.append(rest)
         if backward.in_c is not None:
             self._learn_hooks_in_c(backward.in_c)
             return
+        self._rests.append(rest)
         spent, self._spent_ns = backward.spent_ns - self._spent_ns, backward.spent_ns
         self.hooks_ns = _AROUND_HOOKS * spent
         if self._backward_calls:
@@ -145,15 +147,13 @@ class Budget:
     def _learn_hooks_in_c(self, in_c: Any) -> None:
         """See what the C part has done since the last step: every module is hooked."""
         self.row_ns = self.row_ns or _CALL_PER_ROW_IN_C * in_c.row_cost()
-        costs = in_c.backward_costs()
-        rows, hooks, timed, ns = (
-            now - before for now, before in zip(costs, self._in_c, strict=True)
-        )
-        if timed:
-            each = _AROUND_HOOKS_IN_C * ns / timed
+        rows, hooks, timed, ns = costs = in_c.backward_costs()
+        rows_before, hooks_before, timed_before, ns_before = self._in_c
+        if timed > timed_before:
+            each = _AROUND_HOOKS_IN_C * (ns - ns_before) / (timed - timed_before)
             self.hook_ns += (each - self.hook_ns) * (_NEW if self.hook_ns else 1.0)
-        self._in_c, self._backward_calls = costs, rows
-        self.hooks_ns = hooks * self.hook_ns
+        self._in_c, self._backward_calls = costs, rows - rows_before
+        self.hooks_ns = (hooks - hooks_before) * self.hook_ns
         self.hooked = len(self._backward.hooked)
 
     def _write(self, first: int, last: int, took_ns: int) -> None:
@@ -164,11 +164,7 @@ class Budget:
         now_ns = time.perf_counter_ns()
         word = self._overhead.open_row(now_ns - took_ns, self._recording.step - 1)
         share, thinned = cost_s / (took_ns * 1e-9), 0 if self._is_sample else len(self.thinned)
-        closing = self._overhead.no_closing()
-        values = (took_ns, cost_s, share, rows, self.hooked, thinned)
-        for place, value in zip(self._closing_at, values, strict=True):
-            closing[place] = value
-        self._overhead.close_row(word, DONE, *closing)
+        self._overhead.close_row(word, DONE, cost_s, share, rows, self.hooked, thinned, took_ns)
 
     def _choose(self, first: int, last: int, took_ns: int) -> None:
         """Choose anew, now and then; before that, look at all modules for a step each."""

@@ -20,7 +20,8 @@ from ....safety.guard import Guard
 from ....tables import DEVICE_TIMES
 from ..accelerator import Accelerator, PendingNumber
 from ..steps.interval import Interval
-from ..steps.recording import MAX_DEPTH, Recording
+from ..steps.recording import Recording
+from ..steps.thread_state import MAX_DEPTH
 from .module_names import IDS
 
 FORWARD, BACKWARD, REPLAY = range(3)

@@ -20,7 +20,8 @@ from ..memory.sampler import MemorySampler
 from ..stand_in import StandIn, StandInSource
 from ..steps.boundary import Boundary
 from ..steps.progress import Progress
-from ..steps.recording import MAX_DEPTH, Recording
+from ..steps.recording import Recording
+from ..steps.thread_state import MAX_DEPTH
 from ..torch_types import CUDAGraph, Optimizer
 from .device_times import REPLAY as DEVICE_REPLAY, DeviceTimes
 from .module_names import IDS
@@ -73,7 +74,7 @@ class GraphReplays(StandInSource):
         """Stand in."""
         super().start()
         self._forget_looks()
-        self._recording.after_step += (self._optimizer_stepped,)
+        self._recording.events.after_step += (self._optimizer_stepped,)
 
     def stop(self) -> None:
         """Stand in no more."""
@@ -86,8 +87,7 @@ class GraphReplays(StandInSource):
 
     def _forget_looks(self) -> None:
         """Leave the steps of optimizers alone."""
-        looks = self._recording.after_step
-        self._recording.after_step = tuple(k for k in looks if k != self._optimizer_stepped)
+        self._recording.events.forget(self._optimizer_stepped)
 
     def _optimizer_stepped(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -174,6 +174,6 @@ class GraphReplays(StandInSource):
             if optimizer is None or not self._boundary.admit_step(thread):
                 continue
             name = recording.names.intern(type(optimizer).__name__)
-            recording.optimizers.add(optimizer)
+            recording.objects.optimizers.add(optimizer)
             if self._progress.optimizer_stepped(optimizer, name, thread):
                 recording.safe_points.step_ended()

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE, HEADER_SIZE
 from ....safety.guard import Guard
 from ..memory.sampler import MemorySampler
-from ..steps.recording import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, Recording, ThreadState
+from ..steps.recording import Recording
+from ..steps.thread_state import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, ThreadState
 from . import dynamo
 from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from .graph_nodes import nodes_of, sequence_nr

@@ -16,27 +16,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.format import DONE, FAILED, HEADER_SIZE
-from ....ring.native import IN_C
+from ....ring.rows import PlainRows
 from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress
-from ..steps.recording import (
-    CLOSE_ROW,
-    COLUMNS,
-    MAX_DEPTH,
-    OPEN_ROW,
-    Recording,
-    RootCall,
-    ThreadState,
-)
+from ..steps.recording import Recording, RootCall
+from ..steps.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
 from ..torch_types import Module
 from . import dynamo
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
 from .module_backward import ModuleBackward
 from .module_names import IDS, ModuleNames
+from .native_calls import NativeCalls
 
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")
 """The names that torch's own ``Module.__call__`` consists of: it calls the second, unless the
@@ -74,9 +68,7 @@ class ModuleCalls:
         self._names = names
         self._backward = backward
         self._set_timer: Callable[[DeviceTimes | None], None] = lambda _: None
-        self._in_c: Any = IN_C if in_c else None
-        self.why_python = "PROBING_NATIVE is 0" if not in_c else "the C part was not built for it"
-        self._has_handed = False
+        self._native = NativeCalls(recording, memory, names, backward, is_wanted=in_c)
         self._original: Any = None
         self._made: Any = None  # the wrapper, in place or not
         self._wrapper: Any = None  # while it is in place, or another one lies over it
@@ -93,7 +85,13 @@ class ModuleCalls:
                 self._original = module_class.__call__
                 self._made = self._make_wrapper(module_class.__call__)
                 self._leave_compiled_models_alone()
-                self._hand_to_c()
+                self._native.take_over(
+                    self._made,
+                    self._original,
+                    is_direct=self._original.__code__.co_names == _DIRECT_CALL,
+                    failed=self._failed_in_c,
+                    fault=self._fault,
+                )
             self._wrapper = module_class.__call__ = self._made
 
     def stop(self) -> None:
@@ -108,8 +106,7 @@ class ModuleCalls:
         """Stop for good: forget the modules that were met."""
         self.stop()
         self._made = None
-        if self._in_c is not None:
-            self._in_c.uninstall()
+        self._native.close()
         self._names.forget_all()
 
     def remains(self) -> list[str]:
@@ -123,47 +120,11 @@ class ModuleCalls:
 
     def way(self) -> str:
         """How calls are recorded, for whoever asks."""
-        if self._in_c is not None:
-            return "in C"
-        return f"in Python: {self.why_python}"
+        return self._native.way()
 
     def time_by(self, timer: DeviceTimes | None) -> None:
         """Have calls timed on the device from now on, or no more."""
         self._set_timer(timer)
-
-    def _hand_to_c(self) -> None:
-        """Have the wrapper run by the C part: another way to the same rows.
-
-        It leaves to the wrapper itself the calls of roots, modules that are not known yet, and all
-        calls while they are timed on the device.
-        """
-        if self._in_c is None:
-            return
-        trace, threads = self._recording.trace, self._recording.threads
-        if self._has_handed:  # another wrapper, which led elsewhere
-            self._in_c.uninstall()
-        try:
-            self._in_c.install(
-                function=self._made,
-                original=self._original,
-                is_direct=self._original.__code__.co_names == _DIRECT_CALL,
-                layout=tuple((f.column.name, f.offset, f.code) for f in trace.layout.fields),
-                ring=trace.buffer,
-                words=trace.words,
-                now=self._recording.now,
-                known=self._names.known,
-                state_of_thread=lambda: threads.state,
-                sample=self._memory.sample,
-                note_failure=self._failed_in_c,
-                fault=self._fault,
-            )
-        except (BufferError, RuntimeError, ValueError, TypeError) as error:
-            self._in_c, self.why_python = None, str(error)
-        else:
-            self._has_handed = True
-            self._names.on_change = self._in_c.changed
-            self._backward.hand_to_c(self._in_c)
-            self._in_c.run(is_on=True)
 
     def _failed_in_c(self, depth: int, word: int, start: int) -> None:
         """A call that the C part records has ended by the exception in hand."""
@@ -182,7 +143,7 @@ class ModuleCalls:
             self._learn_inside,
             self._backward.attach,
             self._memory.sample,
-            self._recording.trace.still_holds,
+            PlainRows.still_holds,
             DeviceTimes.entered,
             DeviceTimes.left,
             type(self._recording.threads).__init__,
@@ -215,8 +176,7 @@ class ModuleCalls:
         def set_timer(value: DeviceTimes | None) -> None:
             nonlocal timer
             timer = value
-            if self._in_c is not None:
-                self._in_c.run(is_on=value is None)
+            self._native.run(is_on=value is None)
 
         self._set_timer = set_timer
 
@@ -300,7 +260,7 @@ class ModuleCalls:
         if ids is None:
             ids = self._names.learn_call(module)
             self._backward.met_all()
-            self._recording.roots.add(self._names.root_of(module))
+            self._recording.objects.roots.add(self._names.root_of(module))
         elif not ids:  # a module without any inside it, such as a loss, that is left out
             return ids
         self._backward.met(id(module))
@@ -320,8 +280,8 @@ class ModuleCalls:
             is_trainings = thread.native_id == self._recording.training_thread
             if is_trainings and not thread.is_evaluating:
                 self._enter_forward(size, args, kwargs)
-            if self._recording.observation is not None:
-                self._recording.observation.root_called(module, self._recording.step)
+            if self._recording.looks.modules is not None:
+                self._recording.looks.modules.root_called(module, self._recording.step)
         self._recording.spent_ns += time.perf_counter_ns() - start
         return ids
 
@@ -357,14 +317,14 @@ class ModuleCalls:
             self._memory.hurry()
         rows.batch_seen(samples, tokens)
         rows.given(shape)
-        self._recording.inputs.root_called(args, kwargs)
+        self._recording.objects.inputs.root_called(args, kwargs)
 
     def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
         """The call of a root has ended."""
         start = time.perf_counter_ns()
         thread.root = None
-        if self._recording.observation is not None:
-            self._recording.observation.root_left(module)
+        if self._recording.looks.modules is not None:
+            self._recording.looks.modules.root_left(module)
         if not (thread.recomputing or thread.is_agents):
             if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
                 self._backward.roots.root_left(module, result)
@@ -399,8 +359,8 @@ class ModuleCalls:
             root, thread.root = thread.root, None
             if not (thread.recomputing or thread.is_agents):
                 self._leave_phase(thread)
-            if self._recording.observation is not None:
-                self._recording.observation.root_left(root, failed=True)
+            if self._recording.looks.modules is not None:
+                self._recording.looks.modules.root_left(root, failed=True)
         if self.is_on and word:
             took = time.perf_counter_ns() - start
             close = self._recording.trace.close_row

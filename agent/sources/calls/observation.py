@@ -65,7 +65,7 @@ class _Call:
 
 
 class Observation:
-    """One look at the next call of every root; `recording.observation` while it is wanted.
+    """One look at the next call of every root; `recording.looks.modules` while it is wanted.
 
     Attributes:
         seen: What was observed, by ``id(module)``.
@@ -125,7 +125,7 @@ class Observation:
             if not self._is_mine():
                 return  # another thread's call is being observed
             self._remove_hooks()  # of a call whose end went by unseen
-        main = self._recording.model
+        main = self._recording.objects.model
         if self.is_over.is_set() or (id(root) in self._ended and main and main() is root):
             self._finish()  # the main root comes again: whatever is still called has been seen
         elif id(root) not in self._ended and not self._is_transformed():
@@ -152,13 +152,13 @@ class Observation:
 
     def _finish(self) -> None:
         """From the next call on, nothing is different."""
-        if self._recording.observation is self:
-            self._recording.observation = None
+        if self._recording.looks.modules is self:
+            self._recording.looks.modules = None
         self.is_over.set()
 
     def _has_seen_all(self) -> bool:
         """Whether every root with parameters that has been met was called."""
-        roots = outermost(self._recording.roots.alive())
+        roots = outermost(self._recording.objects.roots.alive())
         wanted = {id(root) for root in roots if next(root.parameters(), None) is not None}
         return bool(self._ended) and wanted <= self._ended
 

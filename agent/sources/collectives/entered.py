@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ....ring.format import NULL_INT
-from ..steps.recording import ThreadState
+from ..steps.thread_state import ThreadState
 from ..torch_types import Device
+from .call_tensors import device_of
 
 
 class Call:
@@ -66,6 +67,13 @@ class Call:
         self.begun: Any = None
         self.reached: Any = None
         self.wait_ns = NULL_INT
+
+    @classmethod
+    def of(cls, word: int, start_ns: int, group: int, tensors: Any, *, is_async: bool) -> Call:
+        """One on such tensors, or on none."""
+        device = device_of(tensors)
+        is_on_host = tensors is not None and device is None
+        return cls(word, start_ns, group, is_async=is_async, is_on_host=is_on_host, device=device)
 
 
 Awaited = tuple[int, int, int, ThreadState, Any]

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.format import DONE, HEADER_SIZE, NULL_FLOAT, NULL_INT, NULL_NAME
+from ....ring.rows import PlainRows
 from ....safety.guard import Guard
+from ..steps.phases import Phases
 from ..steps.recording import Recording
 from ..torch_types import Device, Work
 from .call_tensors import device_of, flat_tensors
@@ -59,10 +61,10 @@ class HotPath:
 
     def helpers(self) -> list[Any]:
         """What the functions call of ours."""
-        rows, phases = self._rows, self._recording.rows.phases
+        rows = self._rows  # what the C part does instead has no frame
         mine = (self._learn, self._issued, self._failed, self._note_wait)
-        others = (rows.callers.line_at, rows.poll_seldom, rows.replace, phases.synchronized)
-        ours = (rows.ring.still_holds, rows.accelerator.mark, call_of, flat_tensors, _key_of)
+        others = (rows.callers.line_at, rows.poll_seldom, rows.replace, Phases.synchronized)
+        ours = (PlainRows.still_holds, rows.accelerator.mark, call_of, flat_tensors, _key_of)
         return [*mine, *others, *ours, rows.memory.begins, rows.memory.growth_of]
 
     def maker_for(self, operation: Operation) -> Maker | None:

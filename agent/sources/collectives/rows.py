@@ -23,7 +23,7 @@ from ..accelerator import Accelerator, Owned, is_capturing
 from ..steps.recording import Recording
 from ..torch_types import Tensor, Work
 from .call_memory import CallMemory
-from .call_tensors import device_of, flat_tensors
+from .call_tensors import flat_tensors
 from .callers import Callers
 from .entered import Awaited, Call, call_of
 from .groups import Group
@@ -105,13 +105,7 @@ class CollectiveRows:
         start = time.perf_counter_ns()
         if self.under_way:
             self.poll_seldom(start)
-        op = operation.op
-        group.count_from_here()
-        if op in {"send", "recv"}:
-            seq = _next_message(group, op, peer)
-        else:
-            seq = group.count = group.count + 1
-            group.counted += COUNTED.get(operation.method, 1)
+        seq = _next_number(operation, group, peer)
         shapes, dtypes, size = self.facts_of(tensors)
         recording, ranks = self._recording, group.ranks
         word = self.ring.open_row(
@@ -123,7 +117,7 @@ class CollectiveRows:
             recording.step,
             group.name_id,
             group.size,
-            self.op(op),
+            self.op(operation.op),
             shapes,
             dtypes,
             self.reduction(reduce_op),
@@ -132,13 +126,9 @@ class CollectiveRows:
             is_async,
         )
         self.memory.begins(word, start)
-        device = device_of(tensors)
-        is_on_host = tensors is not None and device is None
-        call = Call(
-            word, start, group.name_id, is_async=is_async, is_on_host=is_on_host, device=device
-        )
-        if self.is_timed and device is not None:
-            call.begun = self.accelerator.mark(device)
+        call = Call.of(word, start, group.name_id, tensors, is_async=is_async)
+        if self.is_timed and call.device is not None:
+            call.begun = self.accelerator.mark(call.device)
         return call
 
     def issued(self, call: Call, work: Any, *, is_own: bool = False) -> None:
@@ -370,6 +360,16 @@ def _failure_of(work: Work, call: Call) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - whatever it was
         return error
     return None
+
+
+def _next_number(operation: Operation, group: Group, peer: int | None) -> int:
+    """The number of a collective in its group, or of a message between two ranks."""
+    group.count_from_here()
+    if operation.op in {"send", "recv"}:
+        return _next_message(group, operation.op, peer)
+    group.count += 1
+    group.counted += COUNTED.get(operation.method, 1)
+    return group.count
 
 
 def _next_message(group: Group, op: str, peer: int | None) -> int:

@@ -46,6 +46,15 @@ class CollectiveCalls:
         self.groups = Groups(groups, recording.names, guard)
         self.rows = rows = CollectiveRows(recording, collectives, accelerator, memory)
         self.kernels = Kernels(recording, self.groups, rows, guard)
+        self._methods = self._stand_ins(recording)
+        distributed = sys.modules["torch.nn.parallel.distributed"]
+        self._reducer = StandIn(
+            distributed.DistributedDataParallel, "_ddp_init_helper", self._with_reducer
+        )
+
+    def _stand_ins(self, recording: Recording) -> list[MethodStandIn]:
+        """What stands in for the methods of groups and of works."""
+        rows, guard = self.rows, self._guard
         c10d: Any = sys.modules["torch._C._distributed_c10d"]
         helpers: list[Any] = [
             CollectiveRows.open,
@@ -55,7 +64,7 @@ class CollectiveCalls:
         ]
         hot = HotPath(recording, self.groups, rows, guard)
         helpers += hot.helpers()
-        self._methods = [
+        methods = [
             MethodStandIn(
                 c10d.ProcessGroup,
                 operation.method,
@@ -65,19 +74,16 @@ class CollectiveCalls:
             )
             for operation in OPERATIONS
         ]
-        self._methods += [
-            MethodStandIn(c10d.ProcessGroup, name, Coalescing(self.rows, guard, begins=begins))
+        methods += [
+            MethodStandIn(c10d.ProcessGroup, name, Coalescing(rows, guard, begins=begins))
             for name, begins in (("_start_coalescing", True), ("_end_coalescing", False))
         ]
         aborting = Aborting(self.groups, rows, guard)
-        self._methods.append(MethodStandIn(c10d.ProcessGroup, "abort", aborting))
+        methods.append(MethodStandIn(c10d.ProcessGroup, "abort", aborting))
         waits = WorkWait(recording, rows, guard)
         helpers = [CollectiveRows.waited, *hot.helpers()]
-        self._methods.append(MethodStandIn(c10d.Work, "wait", waits, helpers, hot.make_wait))
-        distributed = sys.modules["torch.nn.parallel.distributed"]
-        self._reducer = StandIn(
-            distributed.DistributedDataParallel, "_ddp_init_helper", self._with_reducer
-        )
+        methods.append(MethodStandIn(c10d.Work, "wait", waits, helpers, hot.make_wait))
+        return methods
 
     def start(self) -> None:
         """Record from now on, and meet the groups that are new."""
@@ -89,7 +95,7 @@ class CollectiveCalls:
         self._reducer.start()
         self.kernels.watch()
         self._recording.collectives = self
-        self._recording.after_step += (self._after_step,)
+        self._recording.events.after_step += (self._after_step,)
 
     def stop(self) -> None:
         """Record no more."""
@@ -99,9 +105,7 @@ class CollectiveCalls:
         self.kernels.stop()
         recording = self._recording
         recording.collectives = None
-        recording.after_step = tuple(
-            look for look in recording.after_step if look != self._after_step
-        )
+        recording.events.forget(self._after_step)
         self.rows.forget()
 
     def close(self) -> None:

@@ -273,7 +273,7 @@ class DataLoaders:
             facts = self._kinds.facts_of(
                 batch, is_collated=iterator._auto_collation, is_pinned=iterator._pin_memory
             )
-            self._recording.inputs.batch_came(batch)
+            self._recording.objects.inputs.batch_came(batch)
         except Exception:  # noqa: BLE001 - a tensor class of the user's may do anything
             self.guard.fault()
         if self._recording.safe_points.looks and self._is_trainings(wait.thread_id):

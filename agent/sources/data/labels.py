@@ -65,6 +65,8 @@ class LabelReading:
 
     def _work(self) -> LabelsAnswer:
         """The body of the thread."""
+        if "torch" not in sys.modules:
+            raise NoLabels("the process has not imported torch")
         points, look, started = self._training.safe_points, self._look, time.monotonic()
         limit_s = self._request.timeout_s or DEFAULT_LIMIT_S
         points.begin_look(look)

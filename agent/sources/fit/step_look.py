@@ -109,18 +109,16 @@ class StepLook:
     def begin(self) -> None:
         """Watch from now on."""
         recording = self._recording
-        recording.before_backward = (*recording.before_backward, self.backward_begins)
-        recording.after_backward = (*recording.after_backward, self.backward_ended)
-        recording.before_step = (*recording.before_step, self.step_begins)
+        recording.events.before_backward += (self.backward_begins,)
+        recording.events.after_backward += (self.backward_ended,)
+        recording.events.before_step += (self.step_begins,)
         recording.safe_points.begin_look(self)
 
     def end(self) -> None:
         """Watch no more; what was put in place is gone or does nothing."""
         recording = self._recording
         recording.safe_points.end_look(self)
-        recording.before_step = _without(recording.before_step, self.step_begins)
-        recording.before_backward = _without(recording.before_backward, self.backward_begins)
-        recording.after_backward = _without(recording.after_backward, self.backward_ended)
+        recording.events.forget(self.step_begins, self.backward_begins, self.backward_ended)
         self._nodes.clear()
         self._chains.clear()
         for kept in self._kept.values():
@@ -148,7 +146,7 @@ class StepLook:
 
     def _is_over_by_hand(self) -> bool:
         """Whether a step has ended that no optimizer of torch has made."""
-        if self._recording.optimizer is not None:
+        if self._recording.objects.optimizer is not None:
             return False
         now = self._recording.step
         return any(seen.passes and seen.step < now for seen in self._steps.values())
@@ -270,7 +268,7 @@ class StepLook:
         largest = max(trained, key=lambda seen: _weight(seen.root()), default=None)
         if self._is_whole and largest is not None and self._is_known(largest):
             largest.others = {type(s.root()).__name__ for s in trained if s is not largest}
-            alive = [o for o in self._recording.optimizers.alive() if o is not optimizer]
+            alive = [o for o in self._recording.objects.optimizers.alive() if o is not optimizer]
             stepped = alive if optimizer is None else [optimizer, *alive]
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
@@ -348,7 +346,3 @@ def _autocasts(torch: ModuleType) -> list[tuple[str, Any]]:
 def _weight(module: Any) -> int:
     """How many bytes a module's parameters have."""
     return sum(p.numel() * p.element_size() for p in module.parameters())
-
-
-def _without(looks: tuple[object, ...], look: object) -> tuple[Any, ...]:
-    return tuple(other for other in looks if other != look)

@@ -79,7 +79,7 @@ class Places:
             if type(module) is ModuleType
         }
         self._torch_modules: dict[int, str] = {}
-        for root in outermost(recording.roots.alive()):
+        for root in outermost(recording.objects.roots.alive()):
             name = class_name(root)
             for path, module in walk(root, "", set()):
                 self._torch_modules[id(module)] = f"{path} ({name})" if path else name

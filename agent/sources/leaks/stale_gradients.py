@@ -25,12 +25,11 @@ class StaleGradients:
 
     def start(self) -> None:
         """Look from the next backward pass on."""
-        self._recording.before_backward = (*self._recording.before_backward, self._look)
+        self._recording.events.before_backward += (self._look,)
 
     def stop(self) -> None:
         """Look no more; to stop twice is harmless."""
-        looks = self._recording.before_backward
-        self._recording.before_backward = tuple(look for look in looks if look != self._look)
+        self._recording.events.forget(self._look)
 
     def take(self) -> bool | None:
         """What the step that has ended showed; None where nothing was seen."""
@@ -44,7 +43,7 @@ class StaleGradients:
 
     def _read(self) -> None:
         """See whether any of some gradients holds something."""
-        optimizers = self._recording.optimizers.alive()
+        optimizers = self._recording.objects.optimizers.alive()
         if len(optimizers) != 1:
             return  # one may be zeroed later than this
         gradients: list[Any] = []

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ....safety.guard import Guard
 from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator
-from ..numbers.finite_hooks import Hooks
+from ..numbers.nonfinite.finite_hooks import Hooks
 from ..steps.recording import Recording
 from ..storage.births import births_of
 from ..storage.saving_calls import SavingCalls
@@ -344,4 +344,4 @@ def _hooks_of(recording: Recording) -> tuple[int, int, Holder | None]:
     """How many modules and hooks there are, and the hook that was registered last."""
     from .hook_counts import hooks_of
 
-    return hooks_of(recording.roots.alive())
+    return hooks_of(recording.objects.roots.alive())

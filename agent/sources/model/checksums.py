@@ -114,7 +114,7 @@ def take_checksums(
 def _parameter_rows(recording: Recording, step: int | None, *, reads_devices: bool) -> list[Row]:
     """A row for each parameter and buffer."""
     torch: Any = sys.modules["torch"]
-    roots = outermost(recording.roots.alive()) or found_roots()
+    roots = outermost(recording.objects.roots.alive()) or found_roots()
     with torch.no_grad():
         parts = [part for root in roots for part in _parts(root)]
         marks = [_mark(part.local, reads_devices=reads_devices) for part in parts]

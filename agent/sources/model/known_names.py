@@ -67,15 +67,15 @@ class KnownNames(Mapping[str, Any]):
 
     def model(self) -> Any:
         """The root module last trained or called."""
-        return _alive(self._recording.model)
+        return _alive(self._recording.objects.model)
 
     def optimizer(self) -> Any:
         """The optimizer whose steps are counted."""
-        return _alive(self._recording.optimizer)
+        return _alive(self._recording.objects.optimizer)
 
     def batch(self) -> Any:
         """What came in last."""
-        return self._recording.inputs.last_batch()
+        return self._recording.objects.inputs.last_batch()
 
     def step(self) -> int | None:
         """The step in progress."""
@@ -83,7 +83,7 @@ class KnownNames(Mapping[str, Any]):
 
     def loss(self) -> Any:
         """The last loss: itself while it lives, else its number."""
-        tensor, number = self._recording.loss or (None, None)
+        tensor, number = self._recording.objects.loss or (None, None)
         alive = _alive(tensor)
         if alive is not None:
             return alive
@@ -91,7 +91,7 @@ class KnownNames(Mapping[str, Any]):
 
     def scheduler(self) -> Any:
         """The scheduler of the optimizer; of several, the one that is part of no other."""
-        found = schedulers_of(_alive(self._recording.optimizer))
+        found = schedulers_of(_alive(self._recording.objects.optimizer))
         parts = {id(part) for s in found for part in _own(s).get("_schedulers", ())}
         return next((s for s in reversed(found) if id(s) not in parts), None)
 

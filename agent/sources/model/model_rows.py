@@ -66,7 +66,7 @@ def module_rows(
         is_observed: Whether what the model's calls have shown is asked for.
         note: What the reader should know about that.
     """
-    seen = recording.seen if recording is not None and is_observed else {}
+    seen = recording.looks.seen if recording is not None and is_observed else {}
     roots = _roots(recording)
     rows = [
         row
@@ -81,17 +81,17 @@ def _roots(recording: Recording | None) -> list[Any]:
     """The root modules that are alive, without those inside another one."""
     if recording is None:
         return []
-    return outermost(recording.roots.alive()) or found_roots()
+    return outermost(recording.objects.roots.alive()) or found_roots()
 
 
 def _named(recording: Recording | None, roots: list[Module]) -> list[str]:
     """What the roots are called."""
-    return [] if recording is None else [recording.models.name_of(root) for root in roots]
+    return [] if recording is None else [recording.objects.models.name_of(root) for root in roots]
 
 
 def _missing(recording: Recording | None, roots: list[Module]) -> str | None:
     """What to say when no model has been called."""
-    if recording is not None and recording.roots.alive():
+    if recording is not None and recording.objects.roots.alive():
         return None
     instead = "; shown are those that the process holds" if roots else ""
     return f"no module has been called since the agent came into the process{instead}"
@@ -99,7 +99,7 @@ def _missing(recording: Recording | None, roots: list[Module]) -> str | None:
 
 def compiled_note(recording: Recording) -> str | None:
     """What to say where the models that were called have compiled parts; None where none has."""
-    roots = recording.roots.alive()
+    roots = recording.objects.roots.alive()
     count = sum(len(_compiled_modules(root)) for root in roots)
     return _unseen(count, sum(1 for root in roots for _ in walk(root, "", set())))
 

@@ -38,7 +38,7 @@ class Same(NamedTuple):
 
 def optimizer_options(recording: Recording) -> Iterator[Same]:
     """Every option of every group of the optimizers that is a plain value."""
-    optimizers = recording.optimizers.alive() or found_optimizers()
+    optimizers = recording.objects.optimizers.alive() or found_optimizers()
     for number, optimizer in enumerate(optimizers):
         owner = type(optimizer).__name__ + (f" {number}" if len(optimizers) > 1 else "")
         for place, group in enumerate(list(optimizer.param_groups)):

@@ -19,7 +19,8 @@ from ....safety.guard import Guard
 from ..accelerator import Accelerator, is_capturing
 from ..stand_in import StandIn
 from ..steps.interval import Interval
-from ..steps.recording import Clip, Recording
+from ..steps.objects import Clip
+from ..steps.recording import Recording
 from ..torch_types import Optimizer
 from .gradient_tensors import (
     gradients_of,
@@ -73,7 +74,7 @@ class GradientNorms:
         self._clip.start()
         self._meet_sharded()
         self.stop_looking()
-        self._recording.before_step += (self._before_step,)
+        self._recording.events.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Take none any more."""
@@ -84,8 +85,7 @@ class GradientNorms:
 
     def stop_looking(self) -> None:
         """Leave the steps of optimizers alone."""
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+        self._recording.events.forget(self._before_step)
         self._last_ns = 0
 
     def close(self) -> None:
@@ -128,10 +128,10 @@ class GradientNorms:
         """Remember the norm; of several in a step, the last."""
         norm = kwargs["total_norm"] if "total_norm" in kwargs else args[2]
         thread = self._recording.threads.state
-        self._recording.clip = clip_of(*args[:2], **kwargs)
+        self._recording.objects.clip = clip_of(*args[:2], **kwargs)
         if thread.native_id == self._recording.training_thread:
             number = read_number(norm, self._accelerator)
-            rows, clip = self._recording.rows, self._recording.clip
+            rows, clip = self._recording.rows, self._recording.objects.clip
             rows.norm = number or rows.norm
             rows.max_norm = clip.max_norm if number is not None and clip is not None else None
 
@@ -144,7 +144,7 @@ class GradientNorms:
     ) -> None:
         """An optimizer is about to step."""
         recording = self._recording
-        counted = recording.optimizer
+        counted = recording.objects.optimizer
         is_training = recording.threads.state.native_id == recording.training_thread
         if self._sharded_clip is None:
             self.guard.run(self._meet_sharded)

@@ -119,7 +119,7 @@ class GradientRows:
     @property
     def is_on(self) -> bool:
         """Whether it looks at steps."""
-        return self._before in self._recording.before_step
+        return self._before in self._recording.events.before_step
 
     @property
     def has_stepped(self) -> bool:
@@ -129,16 +129,14 @@ class GradientRows:
     def start(self) -> None:
         """Look at the steps from now on."""
         self.stop()
-        self._recording.before_step += (self._before,)
-        self._recording.after_step += (self._after,)
-        self._recording.after_backward += (self._passed,)
+        self._recording.events.before_step += (self._before,)
+        self._recording.events.after_step += (self._after,)
+        self._recording.events.after_backward += (self._passed,)
 
     def stop(self) -> None:
         """Look at none any more."""
         recording = self._recording
-        recording.before_step = tuple(k for k in recording.before_step if k != self._before)
-        recording.after_step = tuple(k for k in recording.after_step if k != self._after)
-        recording.after_backward = tuple(k for k in recording.after_backward if k != self._passed)
+        recording.events.forget(self._before, self._after, self._passed)
         self._forget()
         self._late.clear()
 
@@ -155,7 +153,7 @@ class GradientRows:
 
         Of several optimizers some may have stepped already: then from the next step on.
         """
-        are_several = len(self._recording.optimizers.alive()) > 1
+        are_several = len(self._recording.objects.optimizers.alive()) > 1
         self._from_step = self._recording.step + are_several
         self._armed = steps
 
@@ -203,7 +201,7 @@ class GradientRows:
 
     def _count_pass(self) -> None:
         """Note what a backward pass has done to the gradients of all optimizers."""
-        for optimizer in self._recording.optimizers.alive():
+        for optimizer in self._recording.objects.optimizers.alive():
             self._kept.passed(parameters_of(optimizer))
 
     def _is_wanted(self) -> bool:
@@ -335,7 +333,7 @@ class GradientRows:
 
     def _fill_unclipped(self, pairs: Sequence[tuple[Tensor, Tensor]], values: list[Values]) -> None:
         """Fill in the norms before the script's clipping, where it has clipped all of them."""
-        rows, clip = self._recording.rows, self._recording.clip
+        rows, clip = self._recording.rows, self._recording.objects.clip
         norm = rows.norm.read() if rows.norm is not None else None
         if norm is None or rows.max_norm is None or clip is None or clip.tensors < len(pairs):
             return

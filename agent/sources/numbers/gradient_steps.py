@@ -6,12 +6,9 @@ why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...on_demand.armed_job import ArmedJob
-
-if TYPE_CHECKING:
-    from .gradient_rows import GradientRows
 
 _MOST_BARREN = 8
 """How many steps, or passes inside of functions of `torch.func`, may show no gradient."""
@@ -25,6 +22,20 @@ _TRANSFORMED = (
 )
 
 
+class SampledRows(Protocol):
+    """What writes the rows of the steps that are asked for."""
+
+    @property
+    def has_stepped(self) -> bool:
+        """Whether a training step has ended, now or before."""
+
+    def step_ended(self) -> None:
+        """A step has ended whose gradients were asked for."""
+
+    def disarm(self, steps: GradientSteps) -> None:
+        """That is over."""
+
+
 class GradientSteps(ArmedJob):
     """Some steps whose gradients were asked for.
 
@@ -36,7 +47,7 @@ class GradientSteps(ArmedJob):
 
     what = "gradients"
 
-    def __init__(self, rows: GradientRows, steps: int, number: int) -> None:
+    def __init__(self, rows: SampledRows, steps: int, number: int) -> None:
         super().__init__(number, steps)
         self.left_out = 0
         self.computed = 1

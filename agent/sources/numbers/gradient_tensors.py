@@ -177,8 +177,8 @@ def copies_of(parameters: Sequence[Tensor]) -> dict[int, Any]:
 def names_of(recording: Recording) -> dict[int, tuple[str, str]]:
     """The parameters of the models by ``id(parameter)``: the name, and the class of the root."""
     found: dict[int, tuple[str, str]] = {}
-    for root in outermost(recording.roots.alive()):
-        root_class = recording.models.root_text(root)
+    for root in outermost(recording.objects.roots.alive()):
+        root_class = recording.objects.models.root_text(root)
         for path, module in walk(root, "", set()):
             for name, parameter in list(module._parameters.items()):
                 place = f"{path}.{name}" if path else name

@@ -17,7 +17,8 @@ from ..accelerator import Accelerator
 from ..calls.module_backward import ModuleBackward
 from ..calls.module_names import IDS, ModuleNames
 from ..steps.phases import BACKWARD, FORWARD
-from ..steps.recording import Recording, ThreadState
+from ..steps.recording import Recording
+from ..steps.thread_state import ThreadState
 from .errors import OomError, read_oom
 from .place import NO_PLACE, Place, Sight, place_of, sight_of
 from .rows import OomRings, OomRow, OomRows

@@ -15,7 +15,8 @@ from ....ring.format import DONE, NULL_INT
 from ....ring.writer import RingWriter
 from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
 from ..steps.phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
-from ..steps.recording import Recording, ThreadState
+from ..steps.recording import Recording
+from ..steps.thread_state import ThreadState
 from .errors import OomError
 from .growth import growth_before
 from .host_room import HostRoom, host_room

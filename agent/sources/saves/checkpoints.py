@@ -24,7 +24,7 @@ from ..steps.recording import Recording
 from ..torch_types import Optimizer
 
 if TYPE_CHECKING:
-    from ..numbers.bad_weights import WeightsLook
+    from ..numbers.nonfinite.bad_weights import WeightsLook
 
 _WIRES = (
     ("torch", "save", "_saved"),
@@ -61,8 +61,7 @@ class Checkpoints:
         self.is_on = True
         self._find()
         if len(self._wires) < len(_WIRES):
-            looks = self._recording.before_step
-            self._recording.before_step = (*looks, self._step_begins)
+            self._recording.events.before_step += (self._step_begins,)
 
     def stop(self) -> None:
         """Record no more."""
@@ -88,8 +87,7 @@ class Checkpoints:
             self._look_no_more()
 
     def _look_no_more(self) -> None:
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look != self._step_begins)
+        self._recording.events.forget(self._step_begins)
 
     def _find(self) -> None:
         """Stand in for all that is loaded."""
@@ -144,10 +142,10 @@ class Checkpoints:
         self, how: int, state: object, path: str | None
     ) -> tuple[int, WeightsLook | None] | None:
         """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
-        from ..numbers.bad_weights import look_at_weights
+        from ..numbers.nonfinite.bad_weights import look_at_weights
 
         recording = self._recording
-        names, roots = recording.names, recording.roots.alive()
+        names, roots = recording.names, recording.objects.roots.alive()
         weights = {name for root in roots for name, _ in root.named_parameters()}
         keys = {key.removeprefix("module.") for key in _keys_of(state)}
         has_model, has_optimizer = bool(weights & keys), {"param_groups", "state"} <= keys

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ....linux import process
 from ....messages.common import Backtrace, Frame, Local, ThreadStack
@@ -20,8 +20,13 @@ from .awaited import Waits, settled
 from .job_threads import job_threads
 from .tasks import take_tasks
 
+_HEAD = 8
+"""How many of the innermost frames tell whether a thread is still where it was."""
 _FRAMES_WITH_LOCALS = 100
 """How many frames of a stack, from the innermost on, are asked for their local variables."""
+
+
+_Head: TypeAlias = "tuple[tuple[CodeType, int], ...]"
 
 
 class _Place(NamedTuple):
@@ -49,6 +54,7 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     # to move on, and a frame that has returned no longer knows who called it.
     seen = job_threads()
     places = {ident: _places_of(frame, locals=locals) for ident, frame in seen.frames.items()}
+    heads = {ident: _head_of(frame) for ident, frame in seen.frames.items()}
     awaited = Waits(seen.frames, seen.numbers).found() if before else {}
     tasks = take_tasks(seen)
     seen.frames.clear()  # this very one may be among them, and would hold itself and all others
@@ -73,7 +79,7 @@ def take_backtrace(*, locals: bool = False) -> Backtrace:
     return Backtrace(
         pid=os.getpid(),
         source="agent",
-        threads=complete(stacks, facts, by_agent=True),
+        threads=complete(stacks, _of_then(facts, heads), by_agent=True),
         work=work_of(os.getpid(), facts),
         tasks=tasks,
     )
@@ -85,6 +91,36 @@ def _facts_of_waiting() -> dict[int, process.ThreadFacts]:
     waiting = Waits(seen.frames, seen.numbers).waiting()
     seen.frames.clear()
     return process.threads(os.getpid(), waiting) if waiting else {}
+
+
+def _of_then(
+    facts: dict[int, process.ThreadFacts], heads: dict[int, _Head]
+) -> dict[int, process.ThreadFacts]:
+    """What the kernel tells, but for what it tells of another moment than the frames are of.
+
+    A thread that has gone on since then has run: where it waits by now belongs to other frames.
+
+    Args:
+        facts: By the kernel's numbers.
+        heads: By the interpreter's, as they were then.
+    """
+    seen = job_threads()
+    now = {ident: _head_of(frame) for ident, frame in seen.frames.items()}
+    seen.frames.clear()  # this very one may be among them
+    told = dict(facts)
+    for ident, number in seen.numbers.items():
+        if number in told and ident in heads and now.get(ident) != heads[ident]:
+            told[number] = told[number]._replace(state="R", call=None, wchan=None)
+    return told
+
+
+def _head_of(frame: FrameType | None) -> _Head:
+    """Where a thread is: its innermost frames and the instruction that each is at."""
+    head: list[tuple[CodeType, int]] = []
+    while frame is not None and len(head) < _HEAD:
+        head.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(head)
 
 
 def _places_of(frame: FrameType | None, *, locals: bool) -> list[_Place]:

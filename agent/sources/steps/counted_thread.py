@@ -9,7 +9,8 @@ import threading
 
 from ..torch_types import Optimizer
 from .members import Members
-from .recording import Recording, ThreadState
+from .recording import Recording
+from .thread_state import ThreadState
 
 _PATIENCE = 8
 """How often an optimizer steps in another thread before that counts as the one that trains."""

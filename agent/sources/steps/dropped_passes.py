@@ -8,7 +8,6 @@ keeps none alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .recording import Recording
@@ -36,10 +35,11 @@ class DroppedPasses:
 
     def pass_begins(self) -> None:
         """A backward pass is about to begin: are the gradients of those before it still there?"""
-        made = [parameter for reference in self._made if (parameter := reference()) is not None]
-        if made and all(parameter.grad is None for parameter in made):
-            self._recording.rows.drop_losses()
-        self._made = []
+        if self._made:
+            made = [parameter for reference in self._made if (parameter := reference()) is not None]
+            if made and all(parameter.grad is None for parameter in made):
+                self._recording.rows.drop_losses()
+            self._made = []
         self._before = [
             _Before(weakref.ref(parameter), id(gradient), _version(gradient))
             for parameter in self._looked_at()
@@ -60,15 +60,14 @@ class DroppedPasses:
         """The gradients have been used."""
         self._made = []
 
-    def _looked_at(self) -> Iterator[Any]:
+    def _looked_at(self) -> list[Any]:
         """The first and the last parameter of the optimizer that ends the steps."""
-        recording = self._recording
-        optimizer = recording.optimizer() if recording.optimizer is not None else None
+        objects = self._recording.objects
+        optimizer = objects.optimizer() if objects.optimizer is not None else None
         if optimizer is None:
-            optimizer = next(iter(recording.made.alive()), None)
+            optimizer = next(iter(objects.made.alive()), None)
         groups = list(getattr(optimizer, "param_groups", ()))
-        for params in (groups[0]["params"][:1], groups[-1]["params"][-1:]) if groups else ():
-            yield from params
+        return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
 
 
 def _version(gradient: Any) -> int:

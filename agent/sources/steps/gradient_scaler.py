@@ -26,7 +26,6 @@ class GradientScaler(StandInSource):
         self._accelerator = accelerator
         self._scaled: weakref.ref[Any] | None = None
         self._scale: Any = None
-        self._updates = 0
         module: Any = sys.modules.get("torch.amp.grad_scaler")
         cls = getattr(module, "GradScaler", None)
         methods = (
@@ -40,7 +39,7 @@ class GradientScaler(StandInSource):
         """Stand in."""
         super().start()
         self._forget_looks()
-        self._recording.before_step += (self._before_step,)
+        self._recording.events.before_step += (self._before_step,)
 
     def stop(self) -> None:
         """Stand in no more."""
@@ -66,8 +65,7 @@ class GradientScaler(StandInSource):
 
     def _forget_looks(self) -> None:
         """Leave the steps of optimizers alone."""
-        looks = self._recording.before_step
-        self._recording.before_step = tuple(look for look in looks if look != self._before_step)
+        self._recording.events.forget(self._before_step)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]

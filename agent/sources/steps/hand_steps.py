@@ -56,6 +56,7 @@ class HandSteps:
         self._seen: list[_Seen] = []
         self._unused = 0
         self._first: tuple[weakref.ref[Any], int] | None = None
+        self._last_first: tuple[weakref.ref[Any], weakref.ref[Any]] | None = None
         self._leaves: list[weakref.ref[Any]] = []
 
     def optimizer_stepped(self) -> None:
@@ -80,11 +81,26 @@ class HandSteps:
         elif self._unused > _PATIENCE:
             self.is_on = self._is_written(root) or self._unused > _MOST_PATIENCE
         elif self._first is None and root is not None:
-            self._is_written(root)
+            self._remember(root)
 
     def step_marked(self) -> None:
         """The script says that a step ends: the passes in it are not those before a step."""
         self.is_on = self.is_on or self._unused > _PATIENCE
+
+    def _remember(self, root: Any) -> None:
+        """Note how often the model's first parameter was written to.
+
+        To find that takes longer than all else here, and is done once for each model. Should it be
+        another one by now, `_is_written` will see that.
+        """
+        known = self._last_first
+        parameter = known[1]() if known is not None and known[0]() is root else None
+        if parameter is None:
+            parameter = next(root.parameters(), None)
+            if parameter is None:
+                return
+            self._last_first = (weakref.ref(root), weakref.ref(parameter))
+        self._first = (weakref.ref(parameter), parameter._version)
 
     def _is_written(self, root: Any) -> bool:
         """Whether the model's first parameter has been written to since the optimizer's step."""

@@ -45,6 +45,8 @@ class HeldEnd:
 
     def settle(self) -> Ended | None:
         """The held step, if another task goes on; else what is trained now is a part of it."""
+        if self._ended is None:
+            return None
         held, self._ended = self._ended, None
         if held is not None and not self._trainings.is_left():
             self._trainings.now.pattern.resume()

@@ -10,9 +10,10 @@ import gc
 import resource
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ....ring.native import IN_C
 from ....safety.guard import Guard
 
 _NS = 1e-9
@@ -28,34 +29,30 @@ COLUMNS = (
 """The columns of python.steps, in the order of `Reading.until`."""
 
 
+Used = tuple[int, float, float, int, int, int, int]
+"""A thread; its processor time and the process's, its faults and switches, so far."""
+
+
 class Reading(NamedTuple):
-    """What has been counted so far.
+    """What has been counted so far."""
 
-    Attributes:
-        thread: Whose the counts are.
-    """
-
-    thread: int
-    cpu_s: float
-    process_cpu_s: float
+    used: Used
     gc_ns: int
-    minor_faults: int
-    major_faults: int
-    voluntary: int
-    involuntary: int
 
     def until(self, later: Reading) -> Sequence[float | int] | None:
         """What lies between two readings; None where they are of different threads."""
-        if self.thread != later.thread:
+        thread, cpu_s, process_cpu_s, minor, major, voluntary, involuntary = self.used
+        other, cpu_end, process_end, minor_end, major_end, voluntary_end, end = later.used
+        if thread != other:
             return None
         return (
-            later.cpu_s - self.cpu_s,
-            later.process_cpu_s - self.process_cpu_s,
+            cpu_end - cpu_s,
+            process_end - process_cpu_s,
             (later.gc_ns - self.gc_ns) * _NS,
-            later.minor_faults - self.minor_faults,
-            later.major_faults - self.major_faults,
-            later.voluntary - self.voluntary,
-            later.involuntary - self.involuntary,
+            minor_end - minor,
+            major_end - major,
+            voluntary_end - voluntary,
+            end - involuntary,
         )
 
 
@@ -66,7 +63,13 @@ class HostTimes:
         guard: What keeps a fault off the training, whose stderr Python would tell it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_c: bool = True) -> None:
+        """Begin without timing the collector.
+
+        Args:
+            in_c: Whether the C part reads the clocks, where it was built.
+        """
+        self._used: Callable[[], Used] = IN_C.used if in_c and IN_C is not None else used
         self.guard = Guard("garbage collection", self.stop)
         self._gc_ns = 0
         self._since_ns = 0
@@ -84,17 +87,7 @@ class HostTimes:
 
     def read(self) -> Reading:
         """What has been counted so far; in the training thread."""
-        used = resource.getrusage(resource.RUSAGE_THREAD)
-        return Reading(
-            threading.get_ident(),
-            time.thread_time(),  # the kernel brings those of getrusage up to date at ticks only
-            time.process_time(),
-            self._gc_ns,
-            used.ru_minflt,
-            used.ru_majflt,
-            used.ru_nvcsw,
-            used.ru_nivcsw,
-        )
+        return Reading(self._used(), self._gc_ns)
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
         """The collector begins, or has ended."""
@@ -107,3 +100,17 @@ class HostTimes:
                 self._since_ns = 0
         except Exception:  # noqa: BLE001 - a clock that the program has put in place of Python's
             self.guard.fault()
+
+
+def used() -> Used:
+    """What the calling thread has used so far."""
+    counts = resource.getrusage(resource.RUSAGE_THREAD)
+    return (
+        threading.get_ident(),
+        time.thread_time(),  # the kernel brings those of getrusage up to date at ticks only
+        time.process_time(),
+        counts.ru_minflt,
+        counts.ru_majflt,
+        counts.ru_nvcsw,
+        counts.ru_nivcsw,
+    )

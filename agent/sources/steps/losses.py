@@ -36,6 +36,19 @@ class Loss(NamedTuple):
         return not (self.reached and others) or not self.reached.isdisjoint(others)
 
 
+class Skipped:
+    """How many steps were left out, where the optimizer itself may have left out this one."""
+
+    def __init__(self, before: int, found_inf: Number) -> None:
+        self._before = before
+        self._found_inf = found_inf
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        found = self._found_inf.read()
+        return None if found is None else self._before + (found > 0)
+
+
 def summed(losses: list[Loss]) -> list[Loss]:
     """Those of the passes of one micro-batch, added up where an optimizer uses them together."""
     found: list[Loss] = []

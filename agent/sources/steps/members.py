@@ -172,7 +172,7 @@ class Members:
 
         One whose parameters have all been stepped is not among them.
         """
-        made = self._recording.made.alive()
+        made = self._recording.objects.made.alive()
         if len(made) < 2:
             return []
         stepped: set[int] = set()
@@ -185,12 +185,12 @@ class Members:
 
     def is_alone(self) -> bool:
         """Whether there is one optimizer only."""
-        return len(self._recording.made.alive()) == 1
+        return len(self._recording.objects.made.alive()) == 1
 
     def is_trained(self, root: Module) -> bool:
         """Whether an optimizer there is steps parameters of a root."""
         ids = self._ids_of(root)
-        made = self._recording.made.alive()
+        made = self._recording.objects.made.alive()
         return any(not ids.isdisjoint(self._own_of(optimizer)) for optimizer in made)
 
     def roots_of(self, optimizer: Optimizer) -> list[tuple[Any, Ids]]:
@@ -223,7 +223,7 @@ class Members:
 
     def name_of(self, optimizer: Optimizer) -> str:
         """What an optimizer is called."""
-        return self._recording.optimizer_names.name_of(optimizer)
+        return self._recording.objects.optimizer_names.name_of(optimizer)
 
     def told(self, pattern: StepPattern, since: int) -> str:
         """What ends a step, in words."""

@@ -15,14 +15,15 @@ from ....tables import OPTIMIZERS
 from ..model.tensor_facts import Sizes, sizes_of
 from ..torch_types import Optimizer
 from .found import found_optimizers
-from .recording import Clip, Recording
+from .objects import Clip
+from .recording import Recording
 
 Row = tuple[str | int | float | bool | None, ...]
 
 
 def optimizer_rows(recording: Recording | None) -> LiveRows:
     """The rows of ``python.optimizers`` now."""
-    met = recording.optimizers.alive() if recording is not None else []
+    met = recording.objects.optimizers.alive() if recording is not None else []
     optimizers = met or (found_optimizers() if recording is not None else [])
     rows = [
         _row(number, optimizer, place, group, recording)
@@ -49,13 +50,13 @@ def _row(
     return (
         number,
         type(optimizer).__name__,
-        None if recording is None else recording.optimizer_names.name_of(optimizer),
+        None if recording is None else recording.objects.optimizer_names.name_of(optimizer),
         place,
         _number(group.get("lr")),
         _number(group.get("weight_decay")),
         _betas(group.get("betas")),
         _number(group.get("momentum")),
-        _clip_of(optimizer, group, recording.clip if recording is not None else None),
+        _clip_of(optimizer, group, recording.objects.clip if recording is not None else None),
         len(params),
         held.numbers,
         held.trainable,

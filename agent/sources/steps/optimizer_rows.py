@@ -6,12 +6,19 @@ is still on its way from the device is written into its row later.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....ring.writer import RingWriter
 from ..numbers.number import Number
 from .late_rows import Later, LateRows
 from .losses import Loss, loss_of
+
+
+class Stepped(NamedTuple):
+    """An optimizer that has stepped inside a backward pass which is not over."""
+
+    optimizer: Any
+    name: int
 
 
 class OptimizerStep(NamedTuple):

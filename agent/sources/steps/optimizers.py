@@ -26,7 +26,8 @@ from ..torch_types import Optimizer
 from .boundary import Boundary
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
-from .recording import MAX_DEPTH, Recording
+from .recording import Recording
+from .thread_state import MAX_DEPTH
 
 OPTIMIZER = STAGES.index("optimizer")
 _PATIENCE_S = 2.0
@@ -124,7 +125,7 @@ class OptimizerSteps:
     ) -> None:
         """An optimizer is made."""
         original(optimizer, *args, **kwargs)
-        self.guard.run(self._recording.made.add, optimizer)
+        self.guard.run(self._recording.objects.made.add, optimizer)
 
     def _before(
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
@@ -147,7 +148,7 @@ class OptimizerSteps:
             self._in_base.add(id(optimizer))
             return
         start = time.perf_counter_ns()
-        for look in recording.before_step:
+        for look in recording.events.before_step:
             look(optimizer, args, kwargs)
         self._open_row(optimizer, is_part=is_part)
         self._errors.watch(optimizer)
@@ -192,9 +193,9 @@ class OptimizerSteps:
         if id(optimizer) in self._in_base:
             self._in_base.discard(id(optimizer))
             return
-        for look in recording.after_step:
+        for look in recording.events.after_step:
             look(optimizer, args, kwargs)
-        recording.optimizers.add(optimizer)
+        recording.objects.optimizers.add(optimizer)
         opened = self._open.pop(id(optimizer), None)
         if opened is None:
             is_part = self._hooks.is_part()

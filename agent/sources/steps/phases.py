@@ -2,14 +2,16 @@
 
 Rules of this file: no torch, no hook, no ring, no clock of its own; used by the training thread
 only, a few times per micro-batch. Every moment of a step belongs to one phase: to that which is
-entered and not yet left, or, between two of them, to that which `_GAPS` gives to the pair.
+entered and not yet left, or, between two of them, to that which `_GAPS` gives to the pair. The C
+part has the same clock; what is meant is said here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
+from ....ring.native import IN_C
 from ....tables import STEP_PHASES
 
 DATA, TO_DEVICE, FORWARD, LOSS, BACKWARD, GRADIENTS, OPTIMIZER, OTHER, GRADIENT_SYNC = range(9)
@@ -27,6 +29,9 @@ _BATCH_BEGINS = frozenset({DATA, FORWARD})
 _BATCH_ENDS = frozenset({DATA, FORWARD, OPTIMIZER})
 """What comes after a backward pass, and is no longer of its micro-batch."""
 _IN_OPTIMIZER = [OPTIMIZER]
+
+
+_NS = 1e-9
 
 
 class PhaseWatch(Protocol):
@@ -142,6 +147,24 @@ class Phases:
         if self.is_on and now == BACKWARD:
             self._sync_ns += max(0, now_ns - max(start_ns, self._since_ns + self._sync_ns))
 
+    def fill_seconds(
+        self,
+        closing: list[Any],
+        places: tuple[tuple[int, int], ...],
+        before: list[int] | None = None,
+    ) -> None:
+        """Fill in the columns of the phases that there were; NULL stays for the others.
+
+        Args:
+            closing: The closing columns of a row.
+            places: Numbers of phases, each with the place of its column.
+            before: What had been spent on each before that which the row is of.
+        """
+        for phase, place in places:
+            spent_ns = self.spent_ns[phase] - (before[phase] if before else 0)
+            if spent_ns:
+                closing[place] = spent_ns * _NS
+
     def now(self) -> int:
         """What is being done now, as far as that can be told before it is over."""
         if self._inside:
@@ -187,3 +210,13 @@ class Phases:
             self.spent_ns[phase] -= waited_ns
         self.spent_ns[phase] += now_ns - self._since_ns
         self._since_ns = now_ns
+
+
+def new_phases(
+    batch_began: Callable[[int], None], batch_ended: Callable[[int], None], *, in_c: bool = True
+) -> Phases:
+    """A clock of phases: that of the C part, where it was built and may be used."""
+    if not in_c or IN_C is None:
+        return Phases(batch_began, batch_ended)
+    phases: Phases = IN_C.Phases(batch_began, batch_ended, PHASES)
+    return phases

@@ -13,9 +13,8 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ....ring.format import NULL_NAME
 from ..memory.sampler import MemorySampler
 from ..torch_types import Module, Optimizer
 from .counted_thread import CountedThread
@@ -23,27 +22,22 @@ from .dropped_passes import DroppedPasses
 from .evaluations import Evaluations, Wait
 from .hand_steps import HandSteps
 from .held_end import HeldEnd
+from .main_model import MainModel
 from .members import Members
 from .open_step import Ended, Ids, OpenStep
 from .optimizer_facts import learning_rate_of
-from .optimizer_rows import OptimizerStep
+from .optimizer_rows import OptimizerStep, Stepped
 from .phases import OPTIMIZER
 from .reached import Reached
-from .recording import Recording, RootCall, ThreadState
+from .recording import Recording, RootCall
 from .step_count import StepCount
 from .step_pattern import Place, StepPattern
+from .thread_state import ThreadState
 from .trainings import Trainings
 
 _INFERENCE = (
     "no training is seen: each call of a model is a step, unless the script calls probing.step()"
 )
-
-
-class _Stepped(NamedTuple):
-    """An optimizer that has stepped inside a backward pass which is not over."""
-
-    optimizer: Any
-    name: int
 
 
 class Progress:
@@ -73,13 +67,12 @@ class Progress:
         self.hand = HandSteps()
         self._dropped = DroppedPasses(recording)
         self._reached = Reached(recording, members)
-        self._root: weakref.ref[Any] | None = None
-        self._root_ids: Ids | None = None
+        self._main = MainModel(recording)
         self._is_inference = False
         self._is_marked = False
         self._has_trained = False  # in the step in progress
         self._passes = 0
-        self._pending: list[_Stepped] = []
+        self._pending: list[Stepped] = []
         self._is_mark_pending = False
         self._count = StepCount()
         self.on_step: Callable[[int, int, int], None] = lambda *_: None
@@ -91,7 +84,7 @@ class Progress:
             Whether the call is evaluation: then it is no part of a step.
         """
         root, recording = call.root, self._recording
-        is_ours = thread.native_id == recording.training_thread or root is self._main()
+        is_ours = thread.native_id == recording.training_thread or root is self._main.now()
         if recording.safe_points.stepping and not is_ours:
             return False
         self._settle(thread)
@@ -99,7 +92,7 @@ class Progress:
         self._come(is_training=call.has_grad)
         if call.has_parameters:
             if self._is_evaluation(call):
-                self._take_main(call)
+                self._main.take(call)
                 recording.training_thread = recording.training_thread or thread.native_id
                 now = time.perf_counter_ns()
                 name = call.ids[0]
@@ -110,7 +103,7 @@ class Progress:
             if call.has_grad:
                 self._go_on()
             self._members.root_called(root, call.ids)
-        is_main = self._take_main(call) is root
+        is_main = self._main.take(call) is root
         if not is_main and (self._rows.is_open or not (may_train and call.has_parameters)):
             return False
         recording.training_thread = thread.native_id
@@ -128,9 +121,9 @@ class Progress:
 
     def root_left(self, root: Module) -> None:
         """A root module's call has ended: the end of a step of inference."""
-        if self._is_inference and self._main() is root:
+        if self._is_inference and self._main.now() is root:
             self._count.inferred += not self._recording.safe_points.stepping
-            self._rows.infer(self._recording.training_thread, self._named([root]))
+            self._rows.infer(self._recording.training_thread, self._main.named([root]))
 
     def evaluated(self) -> None:
         """A call that is evaluation has ended."""
@@ -167,7 +160,7 @@ class Progress:
         Args:
             losses: What that begins with.
         """
-        if self._root is not None or (has_optimizer and not self.hand.is_on):
+        if self._main.is_met or (has_optimizer and not self.hand.is_on):
             return False
         has_ended = self.hand.has_ended()
         if has_ended:
@@ -187,13 +180,13 @@ class Progress:
         if thread.optimizing != self._recording.session:  # else the optimizer has it made
             self._dropped.pass_begins()
             self._reached.pass_begins(is_new=not self._pattern.is_settled)
-            self.hand.pass_begins(self._main(), has_optimizer=has_optimizer)
+            self.hand.pass_begins(self._main.now(), has_optimizer=has_optimizer)
         if self._rows.is_open:
             return
         if self.hand.is_on and self._rows.resume():  # its call was no inference
             self._count.inferred = max(0, self._count.inferred - 1)
         else:
-            self._open(self._root_ids, thread)
+            self._open(self._main.ids, thread)
         self._is_inference, self._has_trained = False, True
 
     def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
@@ -201,7 +194,7 @@ class Progress:
         self._passes = max(0, self._passes - 1)
         self._dropped.pass_ended()
         self._recording.rows.reached(self._reached.pass_ended())
-        self.hand.pass_ended(self._main(), creates_graph=creates_graph)
+        self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
             self._is_mark_pending, has_ended = False, True
@@ -214,17 +207,17 @@ class Progress:
         Args:
             name: The number of its class name.
         """
-        self._recording.made.add(optimizer)
+        self._recording.objects.made.add(optimizer)
         self.hand.optimizer_stepped()
         self._dropped.optimizer_stepped()
         self._reached.optimizer_stepped()
         if self._is_inside(thread):
-            self._pending.append(_Stepped(optimizer, name))
+            self._pending.append(Stepped(optimizer, name))
             return False
         has_ended = self._settle(thread)
         if self._thread.is_elsewhere(optimizer, thread):
             return has_ended
-        return self._step([_Stepped(optimizer, name)], thread) or has_ended
+        return self._step([Stepped(optimizer, name)], thread) or has_ended
 
     def step_marked(self, thread: ThreadState) -> bool:
         """The script says that a step ends; from now on only it does.
@@ -306,19 +299,6 @@ class Progress:
         if self._evaluations.is_on:
             self._rows.restart(*self._evaluations.resumed())
 
-    def _take_main(self, call: RootCall) -> Any:
-        """The model that counts: the first that has parameters, while it lives and is trained."""
-        main = self._main()
-        if main is None and call.has_parameters:
-            self._set_main(call.root, call.ids)
-            return call.root
-        return main
-
-    def _set_main(self, root: Module, ids: Ids) -> None:
-        self._root, self._root_ids = weakref.ref(root), ids
-        self._recording.model = self._root
-        self._recording.rows.trains(root)
-
     def _is_inside(self, thread: ThreadState) -> bool:
         """Whether a backward pass is under way in which the calling thread works."""
         is_other = thread.native_id != self._recording.training_thread
@@ -329,7 +309,7 @@ class Progress:
         pending, self._pending = self._pending, []
         return bool(pending) and self._step(pending, thread, in_pass=True)
 
-    def _step(self, stepped: list[_Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
+    def _step(self, stepped: list[Stepped], thread: ThreadState, *, in_pass: bool = False) -> bool:
         """Optimizers have stepped together; returns whether that ended a training step."""
         recording, members = self._recording, self._members
         self._go_on_with_held(thread)
@@ -341,10 +321,10 @@ class Progress:
         self._thread.count(numbers)
         who = members.group_of(set(numbers)) if in_pass else numbers[0]
         last = stepped[-1]
-        lr = recording.held_lr.get(id(last.optimizer))
+        lr = recording.objects.held_lr.get(id(last.optimizer))
         lr = learning_rate_of(last.optimizer) if lr is None else lr
         self._note(who, stepped, lr, frozenset(numbers))
-        recording.optimizer = recording.optimizer or weakref.ref(last.optimizer)
+        recording.objects.optimizer = recording.objects.optimizer or weakref.ref(last.optimizer)
         if self._is_marked:
             return False
         period = pattern.period
@@ -353,7 +333,7 @@ class Progress:
             return False
         if pattern.period != period:
             self._trainings.now.learned_at = recording.step
-        recording.optimizer = weakref.ref(last.optimizer)
+        recording.objects.optimizer = weakref.ref(last.optimizer)
         if self._count.is_unknown:
             is_alone = members.is_alone()
             recording.step = self._count.learn(last.optimizer, recording.step, is_alone=is_alone)
@@ -363,7 +343,7 @@ class Progress:
         self._end_step(ended, thread)
         return True
 
-    def _note(self, who: int, stepped: list[_Stepped], lr: float, numbers: frozenset[int]) -> None:
+    def _note(self, who: int, stepped: list[Stepped], lr: float, numbers: frozenset[int]) -> None:
         """Write the row of optimizers that have stepped together."""
         models = [pair for one in stepped for pair in self._members.roots_of(one.optimizer)]
         for root, ids in models:
@@ -374,18 +354,11 @@ class Progress:
             name=self._recording.names.intern(self._members.name_of(last.optimizer)),
             class_name=last.name,
             optimizers=len(stepped),
-            models=self._named([root for root, _ in models]),
+            models=self._main.named([root for root, _ in models]),
             lr=lr,
             numbers=numbers,
         )
         self._recording.rows.stepped(time.perf_counter_ns(), step)
-
-    def _named(self, roots: list[Module]) -> int:
-        """The number of the names of some models, one behind the other."""
-        if not roots:
-            return NULL_NAME
-        names = dict.fromkeys(map(self._recording.models.name_of, roots))
-        return self._recording.names.intern(", ".join(names))
 
     def _end_marked(self, thread: ThreadState) -> None:
         """A step ends by the script's own mark."""
@@ -403,21 +376,14 @@ class Progress:
         self._is_inference = False
         training = self._trainings.now
         training.has_stepped = True
-        trained = [root for root, _ in training.trained.values()]
-        if trained and not any(root is self._main() for root in trained):
-            self._set_main(*next(iter(training.trained.values())))
-        rows, model = self._rows, self._main()
+        rows = self._rows
         first, started_ns = rows.trace_word, rows.started_ns
-        models = self._named(trained or ([] if model is None else [model]))
-        rows.close(ended, thread.native_id, model, models)
+        models = self._main.trained(list(training.trained.values()))
+        rows.close(ended, thread.native_id, self._main.now(), models)
         self._members.step_ended()
-        self._open(self._root_ids, thread, ended.now_ns)
+        self._open(self._main.ids, thread, ended.now_ns)
         if first is not None and rows.trace_word is not None:
             self.on_step(first, rows.trace_word, rows.started_ns - started_ns)
-
-    def _main(self) -> Any:
-        """The model that counts, while it lives."""
-        return self._root() if self._root is not None else None
 
     def _open(self, ids: Ids | None, thread: ThreadState, now_ns: int | None = None) -> None:
         """A step begins."""

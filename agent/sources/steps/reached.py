@@ -49,7 +49,7 @@ class Reached:
         """
         self._is_wanted |= self._passes > 0
         self._passes += 1
-        made = self._recording.made.alive() if is_new or self._is_wanted else ()
+        made = self._recording.objects.made.alive() if is_new or self._is_wanted else ()
         self._before = [
             _Before(self._members.number_of(optimizer), weakref.ref(parameter), _state(parameter))
             for optimizer in (made if 1 < len(made) <= _MOST else ())

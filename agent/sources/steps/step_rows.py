@@ -1,4 +1,4 @@
-"""Writes the rows of python.steps and python.micro_batches.
+"""Writes the rows of python.steps, and tells of each micro-batch within one.
 
 Rules of this file: used by the training thread only, a few times per micro-batch. A number that is
 still on its way from the device is written into its row later, at the end of another step.
@@ -7,12 +7,10 @@ still on its way from the device is written into its row later, at the end of an
 from __future__ import annotations
 
 import functools
-import math
-import operator
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_NAME
+from ....ring.format import FAILED, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator
 from ..model.model_flops import ModelFlops, autocast_type
@@ -21,17 +19,15 @@ from ..torch_types import Module
 from .evaluations import Wait
 from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
 from .late_rows import Later, LateRows
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, summed
+from .loss_columns import LossColumns
+from .losses import Loss, Skipped
+from .micro_batch_rows import MicroBatch, MicroBatchRows
 from .optimizer_rows import OptimizerRows, OptimizerStep
-from .phases import GRADIENTS, OPTIMIZER, OTHER, PHASES, Phases
-
-if TYPE_CHECKING:
-    from ..calls.device_times import DeviceTimes
-    from ..memory.memory_rows import MemoryRows
+from .phase_columns import PhaseColumns
+from .phases import PHASES, new_phases
+from .step_watch import DeviceTimer, MemoryMoments
 
 _NS = 1e-9
-_BATCH_PHASES = sorted(set(range(len(PHASES))) - {GRADIENTS, OPTIMIZER, OTHER})
-"""Those that a micro-batch has."""
 
 
 class StepEnd(NamedTuple):
@@ -66,59 +62,12 @@ class _StepPlaces(NamedTuple):
     flops: int
     mfu: int
     skipped: int
-    loss: int
-    first_loss: int
-    last_loss: int
-    loss_finite: int
-    grad_norm: int
-    clipped_norm: int
     amp_scale: int
     device_s: int
     host_bound: int
     other_s: int
     optimizer_steps: int
     model: int
-
-
-class _BatchPlaces(NamedTuple):
-    """The same of python.micro_batches."""
-
-    duration_ns: int
-    samples: int
-    tokens: int
-    elements: int
-    loss: int
-
-
-class _Skipped:
-    """How many steps were left out, where the optimizer itself may have left out this one."""
-
-    def __init__(self, before: int, found_inf: Number) -> None:
-        self._before = before
-        self._found_inf = found_inf
-
-    def read(self) -> int | None:
-        """See `Later`."""
-        found = self._found_inf.read()
-        return None if found is None else self._before + (found > 0)
-
-
-class _Batch:
-    """The micro-batch in progress."""
-
-    __slots__ = (
-        "before_ns", "elements", "losses", "samples", "started_ns", "state", "tokens", "word",
-    )  # fmt: skip
-
-    def __init__(self, word: int, started_ns: int, before_ns: list[int]) -> None:
-        self.word = word
-        self.started_ns = started_ns
-        self.before_ns = before_ns  # what the step had spent on each phase
-        self.losses: list[Loss] = []
-        self.samples: int | None = None
-        self.tokens: int | None = None
-        self.elements: int | None = None
-        self.state = DONE
 
 
 class StepRows:
@@ -148,46 +97,51 @@ class StepRows:
         batches: RingWriter,
         optimizers: RingWriter,
         accelerator: Accelerator,
+        *,
+        in_c: bool = True,
     ) -> None:
+        """Begin without a step.
+
+        Args:
+            in_c: Whether the C part keeps the clocks, where it was built.
+        """
         self._accelerator = accelerator
-        self.host = HostTimes()
+        self.host = HostTimes(in_c=in_c)
         self._read: Reading | None = None
         self._flops = ModelFlops()
         self._mark: Any = None
-        self.phases = Phases(self._begin_batch, self._end_batch)
-        self._memory: MemoryRows | None = None
-        self._due_memory: MemoryRows | None = None  # the same, in steps that get such rows
-        self._device_times: DeviceTimes | None = None
+        self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
+        self._memory: MemoryMoments | None = None
+        self._due_memory: MemoryMoments | None = None  # the same, in steps that get such rows
+        self._device_times: DeviceTimer | None = None
         self.used: Callable[[], object] = bool
         self._steps = steps
-        self._batches = batches
         self._late = LateRows()
+        self._batches = MicroBatchRows(batches, self._late)
         self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
         self._optimizers = self._new_optimizers()
         self._training = 0
         self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
         self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
-        self._host_at = steps.places_of(*HOST_COLUMNS)
-        self._batch_at = _BatchPlaces(*batches.places_of(*_BatchPlaces._fields))
-        self._phases_at = _places_of_phases(steps, range(len(PHASES)))
-        self._batch_phases_at = _places_of_phases(batches, _BATCH_PHASES)
+        self._host_at = steps.piece_of(*HOST_COLUMNS)
+        self._losses_at = LossColumns(steps)
+        self._phases_at = PhaseColumns(steps, range(len(PHASES)))
         self._word: int | None = None
-        self._batch: _Batch | None = None
+        self._batch: MicroBatch | None = None
         self._step = self._thread_id = 0
         self.has_stepped = self.on_device = False
         self.autocast: Any = None
         self.shape: tuple[int, ...] | None = None
         self.took_ns = 0
         self.before_wait: Callable[[Wait], bool] = lambda _: False
-        self._ended: tuple[int, _Batch | None] | None = None
-        self._spare: int | None = None  # the row of a micro-batch that has turned out to be none
+        self._ended: tuple[int, MicroBatch | None] | None = None
         self._forget()
 
-    def watch_memory(self, memory: MemoryRows) -> None:
+    def watch_memory(self, memory: MemoryMoments) -> None:
         """Have the rows of python.memory written at the same moments."""
         self._memory = memory
 
-    def watch_device(self, times: DeviceTimes, used: Callable[[], None]) -> None:
+    def watch_device(self, times: DeviceTimer, used: Callable[[], None]) -> None:
         """Tell it of the beginnings and ends of steps in which a device is in use.
 
         Args:
@@ -207,7 +161,7 @@ class StepRows:
         self._count = 0
         self._losses: list[Loss] = []
         self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
-        self._last_batch: _Batch | None = None
+        self._last_batch: MicroBatch | None = None
         self._optimizers.forget()
         self._samples: int | None = None
         self._tokens: int | None = None
@@ -244,8 +198,8 @@ class StepRows:
         if self._word is None:
             return
         at, closing = self._at, self._steps.no_closing()
-        _fill_phases(closing, self._phases_at, self.phases.spent_ns)
-        closing[at.other_s] = self.phases.spent_ns[OTHER] * _NS
+        closing[at.other_s] = 0.0
+        self._phases_at.fill(closing, self.phases)
         closing[at.duration_ns] = ended.took_ns
         closing[at.allocated_bytes] = ended.memory_bytes
         closing[at.optimizer] = ended.optimizer
@@ -269,7 +223,7 @@ class StepRows:
                 closing[at.flops], closing[at.mfu] = self._arithmetic(
                     ended.model, self._tokens, took_s
                 )
-        self._late.write(self._steps, self._word, closing, self._later())
+        self._late.write(self._steps, self._word, closing, self._later(closing))
         self._ended = (self._word, self._last_batch)
         self._word = None
         self._late.flush()
@@ -279,24 +233,22 @@ class StepRows:
         if self.on_device and self._device_times is not None:
             self._device_times.step_ended(ended.took_ns)
 
-    def _later(self) -> list[tuple[int, Later]]:
-        """The columns of a step that may still be on their way from a device."""
-        losses, at = self._losses, self._at
-        later: list[tuple[int, Later]] = [
-            (at.first_loss, OneLoss(losses, 0)),
-            (at.last_loss, OneLoss(losses, -1)),
-            (at.loss_finite, AreFinite(losses)),
-        ]
-        if self._optimizers.have_one_loss and are_one(losses[self._dropped :]):
-            later.append((at.loss, loss_of(losses[self._dropped :])))
-            if self.norm is not None:
-                later.append((at.grad_norm, self.norm))
-                if self.max_norm is not None:
-                    later.append((at.clipped_norm, ClippedNorm(self.norm, self.max_norm)))
+    def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
+        """The columns of a step that may still be on their way from a device.
+
+        Args:
+            closing: Where those are filled in that are here.
+        """
+        at = self._at
+        later, is_one = self._losses_at.fill(
+            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
+        )
+        if is_one and self.norm is not None:
+            later += self._losses_at.norms(self.norm, self.max_norm)
         if self.amp_scale is not None:
             later.append((at.amp_scale, self.amp_scale))
         if self.found_inf is not None:
-            later.append((at.skipped, _Skipped(self.skipped or 0, self.found_inf)))
+            later.append((at.skipped, Skipped(self.skipped or 0, self.found_inf)))
         if self._mark is not None:
             first, self._mark = self._mark, self._accelerator.mark()
             between = self._mark and self._accelerator.between(first, self._mark)
@@ -320,7 +272,8 @@ class StepRows:
         self._read = self.host.read()
         self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
         if self._batch is not None:
-            self._spare, self._batch = self._batch.word, None
+            self._batches.take_back(self._batch)
+            self._batch = None
         if self.on_device:
             self._mark = self._accelerator.mark()
         self.phases.begin(start_ns)
@@ -339,8 +292,7 @@ class StepRows:
         """Fill in what the step cost the processor."""
         spent = self._read.until(self.host.read()) if self._read is not None else None
         if spent is not None:
-            for place, value in zip(self._host_at, spent, strict=True):
-                closing[place] = value
+            closing[self._host_at] = spent
 
     def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
         """The columns of arithmetic done, for what was trained on tokens."""
@@ -379,23 +331,18 @@ class StepRows:
 
     def batch_seen(self, samples: int | None, tokens: int | None) -> None:
         """How large the micro-batch is; who knows first is believed."""
-        batch = self._batch
-        if batch is not None:
-            batch.samples = samples if batch.samples is None else batch.samples
-            batch.tokens = tokens if batch.tokens is None else batch.tokens
+        if self._batch is not None:
+            self._batch.seen(samples, tokens)
 
     def given(self, shape: tuple[int, ...] | None) -> None:
         """A root is called with a tensor of such sizes; the first one tells."""
-        batch = self._batch
-        if batch is not None and batch.elements is None and shape is not None:
-            batch.elements = math.prod(shape)
+        if self._batch is not None:
+            self._batch.given(shape)
 
     def lost(self, loss: Number | None, share: Number | None) -> None:
         """A backward pass begins with a loss."""
-        batch = self._batch
-        if batch is None or loss is None:
-            return
-        batch.losses.append(Loss(loss, share))
+        if self._batch is not None and loss is not None:
+            self._batch.lost(loss, share)
 
     def pass_failed(self) -> None:
         """A backward pass has ended by an exception, and with it the micro-batch."""
@@ -405,9 +352,8 @@ class StepRows:
 
     def reached(self, optimizers: frozenset[int]) -> None:
         """A backward pass has ended that made gradients for these optimizers."""
-        losses = self._batch.losses if self._batch is not None else None
-        if losses and optimizers:
-            losses[-1] = losses[-1]._replace(reached=optimizers)
+        if self._batch is not None:
+            self._batch.reached(optimizers)
 
     def switch(self, training: int) -> None:
         """Another training goes on, in the same step: the losses of each are its own."""
@@ -426,13 +372,9 @@ class StepRows:
         """The first phase of a micro-batch begins."""
         if self._due_memory is not None:
             self._due_memory.batch_changed()
-        opening = (now_ns, self._step, self._count, self._thread_id)
-        word, self._spare = self._spare, None
-        if word is None:
-            word = self._batches.open_row(*opening)
-        else:
-            self._batches.reopen_row(word, *opening)
-        self._batch = _Batch(word, now_ns, self.phases.spent_ns.copy())
+        self._batch = self._batches.open(
+            now_ns, self._step, self._count, self._thread_id, self.phases.spent_ns
+        )
 
     def _end_batch(self, now_ns: int) -> None:
         """The micro-batch has ended: its row is complete, and the step knows of it."""
@@ -443,33 +385,8 @@ class StepRows:
         self._count += 1
         if self._due_memory is not None:
             self._due_memory.batch_changed()
-        spent = list(map(operator.sub, self.phases.spent_ns, batch.before_ns))
-        at, closing = self._batch_at, self._batches.no_closing()
-        _fill_phases(closing, self._batch_phases_at, spent)
-        closing[at.duration_ns] = now_ns - batch.started_ns
+        self._losses += self._batches.close(batch, now_ns, self.phases)
         if batch.samples is not None:
-            closing[at.samples] = batch.samples
             self._samples = (self._samples or 0) + batch.samples
         if batch.tokens is not None:
-            closing[at.tokens] = batch.tokens
             self._tokens = (self._tokens or 0) + batch.tokens
-        if batch.elements is not None:
-            closing[at.elements] = batch.elements
-        later: list[tuple[int, Later]] = []
-        losses = summed(batch.losses)
-        self._losses += losses
-        if len(losses) == 1:
-            later.append((at.loss, losses[0].number))
-        self._late.write(self._batches, batch.word, closing, later, batch.state)
-
-
-def _places_of_phases(ring: RingWriter, phases: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers of phases, each with the place of its column."""
-    return [(number, ring.places_of(f"{PHASES[number]}_s")[0]) for number in phases]
-
-
-def _fill_phases(closing: list[object], places: list[tuple[int, int]], spent_ns: list[int]) -> None:
-    """Fill in the columns of the phases that there were; NULL stays for the others."""
-    for number, place in places:
-        if spent_ns[number]:
-            closing[place] = spent_ns[number] * _NS

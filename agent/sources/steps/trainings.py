@@ -102,8 +102,8 @@ def _has_handed_over(owner: Any, task: Any) -> bool:
 
 def _current_task() -> Any:
     """The task of asyncio that runs in the calling thread; None without."""
-    asyncio = sys.modules.get("asyncio")
-    running = getattr(asyncio, "_get_running_loop", None)
-    if running is None or running() is None:
+    asyncio: Any = sys.modules.get("asyncio")
+    try:  # asked a few times per step; it may be in the middle of being imported
+        return None if asyncio._get_running_loop() is None else asyncio.current_task()
+    except AttributeError:
         return None
-    return asyncio.current_task()  # type: ignore[union-attr]

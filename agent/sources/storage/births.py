@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..torch_types import Tensor
 
 if TYPE_CHECKING:
+    from ..steps.recording import Recording
     from .storages import Sight, Storage
 
 
@@ -113,12 +114,11 @@ class Births:
             let_go(key)
 
 
-def births_of(recording: Any) -> Births:
+def births_of(recording: Recording) -> Births:
     """What is known of births in a process; made when first asked for."""
-    births = getattr(recording, "births", None)
-    if births is None:
-        births = recording.births = Births()
-    assert isinstance(births, Births)
+    births = recording.looks.births
+    if not isinstance(births, Births):
+        births = recording.looks.births = Births()
     return births
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ....safety.guard import Guard
 from ....tables import MOMENTS
-from ..numbers.finite_hooks import Hooks
+from ..numbers.nonfinite.finite_hooks import Hooks
 from ..steps.recording import Recording
 from .births import births_of
 from .living import Survey
@@ -45,7 +45,7 @@ class Moment(NamedTuple):
 
 
 class MemoryLook:
-    """A `StepEndJob`; `recording.memory_look` from one moment to the other.
+    """A `StepEndJob`; `recording.looks.memory` from one moment to the other.
 
     Args:
         only_backward: Leave the first moment out, which holds the training as long as the other.
@@ -87,7 +87,7 @@ class MemoryLook:
         self.has_begun = True
         self._calls = SavingCalls(self._thread)
         self._hooks = Hooks(recording, self._calls)
-        recording.memory_look = self
+        recording.looks.memory = self
         if self._calls.can_count:
             self._hooks.put_on()
         return False
@@ -123,8 +123,8 @@ class MemoryLook:
 
     def _leave(self) -> None:
         """Leave everything as it was."""
-        if self._recording.memory_look is self:
-            self._recording.memory_look = None
+        if self._recording.looks.memory is self:
+            self._recording.looks.memory = None
         hooks, self._hooks = self._hooks, None
         if hooks is not None:
             self._guard.run(hooks.take_off)

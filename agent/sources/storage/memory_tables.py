@@ -144,7 +144,8 @@ def segments_of(segments: list[dict[str, object]] | None, pinned: PinnedMemory |
     """The rows of ``python.memory_segments``, or why there are none."""
     is_used = segments is not None or pinned is not None
     note = None if is_used else "no accelerator is in use: there are no segments"
-    rows = [*segment_rows(segments or ()), *_pinned_rows(pinned)]
+    own = segment_rows(segments) if segments else ()  # without torch there is no kind of device
+    rows = [*own, *_pinned_rows(pinned)]
     return live_rows_of(MEMORY_SEGMENTS, rows, note)
 
 

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from typing import Any
 
-from ..numbers.finite_hooks import Watched
+from ..numbers.nonfinite.finite_hooks import Watched
 from .storages import Storage
 
 _MOST_NOTES = 200_000

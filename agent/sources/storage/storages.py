@@ -156,13 +156,13 @@ class _Look:
         tensors, modules, optimizers, generators, *datasets = found
         roots: list[Any] = []
         if recording is not None:  # also those that `gc.freeze` has put out of sight
-            roots = recording.roots.alive()
-            optimizers += recording.optimizers.alive()
+            roots = recording.objects.roots.alive()
+            optimizers += recording.objects.optimizers.alive()
         attributes = self._modules(roots, modules)
         self._optimizers(optimizers)
         self._gradients({id(t): t for t in (*self._parameters, *tensors)}.values())
         self._mark_adapters()
-        self._all("inputs", recording.inputs.alive() if recording is not None else ())
+        self._all("inputs", recording.objects.inputs.alive() if recording is not None else ())
         self._datasets([dataset for own in datasets for dataset in own])
         nodes = [node for t in (*tensors, *results) if (node := t.grad_fn) is not None]
         for saved in saved_tensors(nodes):

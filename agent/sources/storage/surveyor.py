@@ -11,14 +11,17 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ...recording.agent_threads import pending, settle, start_thread
 from .living import Survey
 from .storages import survey_now
 
+if TYPE_CHECKING:
+    from ..steps.recording import Recording
+
 T = TypeVar("T")
-_Wanted = SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
+_Wanted: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"
 
 
 class Surveyor:
@@ -53,11 +56,11 @@ class Surveyor:
                 self._thread = None
 
 
-def surveyor_of(recording: Any) -> Surveyor:
+def surveyor_of(recording: Recording) -> Surveyor:
     """Who makes the surveys in a process; made when first asked for."""
-    if recording.surveyor is None:
-        recording.surveyor = Surveyor()
-    surveyor: Surveyor = recording.surveyor
+    surveyor = recording.looks.surveyor
+    if not isinstance(surveyor, Surveyor):
+        surveyor = recording.looks.surveyor = Surveyor()
     return surveyor
 
 

@@ -31,7 +31,8 @@ def render_largest(found: LargestFit, *, width: int | None, color: bool) -> str:
     answer = found.answer
     most = answer.asked.shape.batch
     beyond = f"; {found.next_batch:,} does not fit" if found.next_batch else ""
-    limit = f"{units.size(found.limit_bytes)}, a margin of {found.margin:.0%} taken off"
+    margin = units.percent(found.margin, digits=0)
+    limit = f"{units.size(found.limit_bytes)}, a margin of {margin} taken off"
     pairs = ", ".join(f"{size:,} x {times:,}" for size, times in found.pairs)
     samples = found.pairs[0][0] * found.pairs[0][1] if found.pairs else 0
     tried = ", ".join(f"{batch:,}" for batch in found.tried)
@@ -100,7 +101,7 @@ def _verdict(needed: int, limit: int | None, where: str) -> str:
     """Whether it fits."""
     if limit is None:
         return f"needed: {units.size(needed)}; how much there is, is not known"
-    share = f"{needed / limit:.1%} of {units.size(limit)} ({where})"
+    share = f"{units.percent(needed / limit)} of {units.size(limit)} ({where})"
     if needed <= limit:
         return f"it fits: {units.size(needed)} is {share}"
     return f"it does not fit: {units.size(needed)} is {share}"
@@ -114,7 +115,8 @@ def _basis(answer: FitAnswer) -> list[str]:
     checked = "not checked"
     if error is not None and answer.measured_bytes is not None:
         measured = units.size(answer.measured_bytes)
-        checked = f"{error:+.1%} for the step as it is, against {measured} that were measured"
+        change = units.percent_change(error)
+        checked = f"{change} for the step as it is, against {measured} that were measured"
         if any(part.category == MISSING for part in answer.now.parts):
             checked += "; what is missing is added, and taken to grow with the batch"
     lines = [
@@ -130,7 +132,7 @@ def _measured_basis(answer: FitAnswer) -> list[str]:
     checked = "not checked: all measured steps are of one size"
     if answer.miss is not None:
         others = plural((answer.shapes or 2) - 1, "other size")
-        checked = f"{answer.miss:+.1%} at most for the {others} that were measured"
+        checked = f"{units.percent_change(answer.miss)} at most for the {others} that were measured"
     lines = [
         f"rests on: {answer.basis}",
         f"prediction error: {checked}",

@@ -9,7 +9,7 @@ import textwrap
 from datetime import datetime, timezone
 
 from ....diagnosis.out_of_memory import OomReport, Row
-from ....units import age, size
+from ....units import age, percent, size
 from ..sections import Section, render_sections
 from ..table import Heading
 from ..text import escape_controls, plural
@@ -107,7 +107,7 @@ def _categories(report: OomReport) -> list[Section]:
             row["category"].replace("_", " "),
             row["device"],
             size(row["bytes"]),
-            f"{row['bytes'] / (whole[row['device']] or 1):.1%}",
+            percent(row["bytes"] / (whole[row["device"]] or 1)),
             f"{row['tensors']:,}",
             row["dtype"] or "",
         )

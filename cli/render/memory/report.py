@@ -170,7 +170,8 @@ def _categories(report: MemoryReport, device: Device) -> Section:
     rows = []
     for category in CATEGORIES:
         own = [found[moment][category] for moment in moments]
-        cells = [cell for row in own for cell in (units.size(row["bytes"]), f"{row['share']:.1%}")]
+        pairs = ((units.size(row["bytes"]), units.percent(row["share"])) for row in own)
+        cells = [cell for pair in pairs for cell in pair]
         name, largest = category.replace("_", " "), own[0]["largest"] or ""
         rows.append((name, *cells, str(own[0]["storages"]), largest))
         adapters = [row.get("adapter_bytes", 0) for row in own]  # an older agent does not tell
@@ -178,7 +179,7 @@ def _categories(report: MemoryReport, device: Device) -> Section:
             parts = [
                 (
                     units.size(size),
-                    f"{size * row['share'] / row['bytes']:.1%}" if row["bytes"] else "",
+                    units.percent(size * row["share"] / row["bytes"]) if row["bytes"] else "",
                 )
                 for size, row in zip(adapters, own, strict=True)
             ]
@@ -191,7 +192,8 @@ def _categories(report: MemoryReport, device: Device) -> Section:
     notes = []
     if room and total:
         notes.append(
-            f"the tensors take {total / room:.1%} of the {units.size(room)} that there are"
+            f"the tensors take {units.percent(total / room)} of the {units.size(room)} that there"
+            " are"
         )
     notes += _quantized(found[moments[0]].values())
     return Section(
@@ -314,4 +316,4 @@ def _total(report: MemoryReport, name: str) -> int | None:
 def _of(used: int, total: int | None) -> str:
     if not total:
         return units.size(used)
-    return f"{units.size(used)} of {units.size(total)} ({used / total:.0%})"
+    return f"{units.size(used)} of {units.size(total)} ({units.percent(used / total, digits=0)})"

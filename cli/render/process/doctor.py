@@ -8,8 +8,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ....diagnosis.doctor.examine import NotLooked, Report
 from ....diagnosis.doctor.findings import Finding
+from ....diagnosis.doctor.report import NotLooked, Report
 from ..text import escape_controls, plural
 
 _WIDEST = 100
@@ -38,7 +38,7 @@ def render_report(
         names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
         blocks.append("\n".join(_wrapped(f"and {names}; -n 0 shows them", room, "   ")))
     if not report.findings:
-        blocks.append(f"Nothing wrong was found in {escape_controls(report.about)}.")
+        blocks.append(_nothing(report))
     blocks.append("\n".join(_rest(report, room)))
     return "\n\n".join(blocks)
 
@@ -65,8 +65,23 @@ def _rest(report: Report, room: int) -> list[str]:
         lines += _wrapped(f"healthy: {', '.join(report.healthy)}", room, "", "  ")
     for missed in report.not_looked_at:
         lines += _wrapped(f"not looked at: {_missed(missed)}", room, "", "  ")
-    lines.append(f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s")
+    lines.append(_rests_on(report))
     return lines
+
+
+def _rests_on(report: Report) -> str:
+    """How many steps were looked at, and how long that took."""
+    if report.is_blind:
+        return f"after {report.seconds:.0f} s; --timeout SECONDS gives it more"
+    return f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s"
+
+
+def _nothing(report: Report) -> str:
+    """That nothing was found, or that hardly anything was looked at."""
+    about = escape_controls(report.about)
+    if report.is_blind:
+        return f"Too little could be looked at in {about} to say that all is well."
+    return f"Nothing wrong was found in {about}."
 
 
 def _missed(missed: NotLooked) -> str:
@@ -90,7 +105,7 @@ def markdown_report(report: Report) -> str:
     """The report as something to paste into an issue."""
     blocks = [f"# What is wrong with {_cell(report.about)}"]
     if not report.findings:
-        blocks.append("Nothing wrong was found.")
+        blocks.append(_cell(_nothing(report)))
     for number, finding in enumerate(report.findings, 1):
         blocks.append(f"## {number}. {_cell(finding.summary)}")
         facts = [f"- **{finding.certainty}**, `{finding.rule}`"]
@@ -102,7 +117,7 @@ def markdown_report(report: Report) -> str:
         facts += [f"- Source: <{finding.source}>"] if finding.source else []
         blocks.append("\n".join(facts))
     blocks.append("\n".join(_markdown_rest(report.healthy, report.not_looked_at)))
-    blocks.append(f"{plural(report.steps, 'step')} on record, {report.seconds:.0f} s.")
+    blocks.append(f"{_rests_on(report)}.")
     return "\n\n".join(block for block in blocks if block)
 
 

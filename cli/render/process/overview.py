@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 from ....cluster.job.rank_sets import rank_set
 from ....units import age, duration, size
-from ...reports.overview import STILL
+from ...reports.recent_steps import STILL
 from ..bars import gauge, shares_of, sparkline, stacked_bar
 from ..text import cut_middle, cut_words, escape_controls, json_number, wrap_words
 
 if TYPE_CHECKING:
-    from ...reports.overview import Overview, Pace
+    from ...reports.overview import Overview
     from ...reports.overview_memory import MemoryUse
     from ...reports.overview_ranks import RankStates
+    from ...reports.recent_steps import Pace
 
 LINES = 23
 """A screen's, without the one that the next prompt takes."""
@@ -40,13 +41,15 @@ _NEAR = 0.9
 _DATA_BOUND = 0.3
 
 
-def render_overview(overview: Overview, *, width: int | None, color: bool) -> str:
-    """The screen."""
+def render_overview(
+    overview: Overview, *, width: int | None, color: bool, lines: int = LINES
+) -> str:
+    """The screen, of so many lines at the most where the list of modules can give way."""
     room = min(max(width or 80, _NARROWEST), _WIDEST)
     head = [*_head(overview, room, color=color), "", *_figures(overview, room, color=color)]
     found = list(_findings(overview, room, color=color))
     foot = [*(["", *found] if found else []), "", *_next(overview)]
-    left = LINES - len(head) - len(foot) - 1
+    left = lines - len(head) - len(foot) - 1
     modules = list(_modules(overview, room))[: max(0, left)]
     body = ["", *modules] if len(modules) > 1 else []
     return "\n".join((*head, *body, *foot))

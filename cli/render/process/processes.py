@@ -31,7 +31,7 @@ def render_processes(processes: Sequence[ProcessSummary], *, width: int | None, 
         [
             str(process.pid),
             "" if process.rank is None else str(process.rank),
-            process.state,
+            process.state if process.role is None else f"{process.role} of {process.parent}",
             render_count(process.step),
             "" if process.step_age_s is None else age(process.step_age_s),
             escape_controls(process.command),
@@ -55,5 +55,6 @@ def _yes_or_no(fact: bool | None) -> str:  # noqa: FBT001 - a value to be shown
 
 
 def _attach(process: ProcessSummary) -> str:
-    """Whether `probing attach` would work; nothing where it need not."""
-    return "" if process.folder is not None else _yes_or_no(process.obstacle is None)
+    """Whether `probing attach` would work; nothing where there is no reason for it."""
+    has_none = process.folder is None and process.role is None
+    return _yes_or_no(process.obstacle is None) if has_none else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....messages.card import FAILED_START
 from ....settings import Settings
 from ....units import duration
 from ...reports.status_report import SourceStatus, StatusReport
@@ -14,7 +15,12 @@ def render_status(report: StatusReport, *, width: int | None, color: bool) -> st
     card = report.card
     command = escape_controls(" ".join(card.command))
     rank = "" if card.rank is None else f", rank {card.rank} of {card.world_size}"
-    lines = [f"process {card.pid}{rank} on {card.host}: {command}", _cost(report)]
+    lines = [f"process {card.pid}{rank} on {card.host}: {command}"]
+    never_began = [one for one in card.problems if one.startswith(FAILED_START)]
+    if never_began and report.sources is None:
+        words = f"problem: {never_began[0].rstrip('.')}; nothing is recorded"
+        return "\n".join([*lines, *wrap_doc(words, width)])
+    lines.append(_cost(report))
     if report.device is not None:
         lines += [escape_controls(line) for line in report.device.lines()]
     if report.not_finite is not None:

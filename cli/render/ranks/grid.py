@@ -6,12 +6,15 @@ word, by how many steps it is behind, and where there are colours by those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....cluster.job.rank_sets import rank_set
-from ....units import duration
-from ..table import Heading, render_table
+from ....units import duration, size
+from ...reports.recent_steps import STILL
+from ..bars import stacked_bar
+from ..table import Drawing, Heading, draw_table, render_table
 from ..text import escape_controls, render_count
 
 if TYPE_CHECKING:
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 16
 """More ranks than this do not fit one below the other."""
+_WITH_LAG = 90
+"""The columns from which on a live line has room for how far a rank is behind."""
+_NARROW, _LEAST_BAR = 78, 12
+"""The columns of a bar of phases, on a narrow screen; a third of what a wider one has more."""
 _CELL = 9
 _MOST_CELLS = 128
 _RED, _YELLOW, _RESET = "\x1b[31m", "\x1b[33m", "\x1b[0m"
@@ -30,6 +37,7 @@ _SHORT = {
     "elsewhere": "else",
     "missing": "missing",
     "dead": "ended",
+    STILL: "nostep",
 }
 _LETTERS = {"training": ".", "dead": "D", "missing": "M", "stopped": "S", "not answering": "N"}
 _BEHIND = 2
@@ -45,11 +53,11 @@ def render_grid(grid: RankGrid, *, asked: str, width: int | None, color: bool) -
         body = "\n".join(_blocks(cells, width or 80, color=color))
     else:
         body = "\n".join(_letters(cells, width or 80))
-    head = (escape_controls(line) for line in _head(grid, width))
+    head = (escape_controls(line) for line in head_of(grid, width))
     return "\n".join([*head, "", body, "", *_next(cells, asked)])
 
 
-def _head(grid: RankGrid, width: int | None) -> tuple[str, ...]:
+def head_of(grid: RankGrid, width: int | None) -> tuple[str, ...]:
     """Who was looked for, and what they do; on two lines where one is too short."""
     ranks = [cell for cell in grid.cells if cell.rank is not None]
     others = len(grid.cells) - len(ranks)
@@ -84,35 +92,53 @@ def _states(cells: Sequence[GridCell]) -> str:
 
 def _table(cells: Sequence[GridCell], *, width: int | None, color: bool) -> str:
     """A line each."""
-    headings = [
-        Heading(name="rank", is_number=True),
-        Heading(name="state"),
-        Heading(name="step", is_number=True),
-        Heading(name="behind", is_number=True),
-        Heading(name="last step", is_number=True),
-        Heading(name="data", is_number=True),
-        Heading(name="ranks", is_number=True),
-        Heading(name="loss", is_number=True),
-        Heading(name="pid", is_number=True),
-        Heading(name="host"),
-    ]
-    rows = [
-        [
-            "" if cell.rank is None else str(cell.rank),
-            "ended" if cell.state == "dead" else cell.state,
-            render_count(cell.step),
-            _behind(cell, cells),
-            "" if cell.duration_s is None else duration(cell.duration_s),
-            _share(cell.data_wait_s, cell.duration_s),
-            _share(cell.sync_s, cell.duration_s),
-            "" if cell.loss is None else f"{cell.loss:.4g}",
-            "" if cell.pid is None else str(cell.pid),
-            escape_controls(cell.host),
-        ]
-        for cell in cells
-    ]
+    columns = [*_WHO, _BEHIND_FIRST, *_LAST, _LOSS, *_WHERE]
+    rows = [[column.text(cell, cells) for column in columns] for cell in cells]
+    headings = [column.heading for column in columns]
     table = render_table(headings, rows, width=width, color=color)
     return f"{table}\ndata, ranks: the part of the last step that was waiting for them"
+
+
+def draw_live(
+    cells: Sequence[GridCell], whole: Sequence[GridCell], *, width: int, color: bool
+) -> Drawing:
+    """A line each, for a screen that is drawn again and again: figures over the last steps.
+
+    Args:
+        whole: All of them, where these are only some.
+    """
+    size = _LEAST_BAR + max(0, width - _NARROW) // 3
+    bar = _Column(
+        Heading(name="phases", is_drawn=True),
+        lambda cell, _: stacked_bar(_named(cell.phases), size, color=color) if cell.phases else "",
+    )
+    ranked = any(cell.rank is not None for cell in whole)
+    who = _WHO[0] if ranked else _WHERE[0]
+    lag = [_BEHIND_FIRST] if ranked and width >= _WITH_LAG else []
+    where = [column for column in _WHERE if column is not who]
+    columns = [who, *_WHO[1:3], *lag, _EACH, bar, _LOSS, _MEMORY, *_WAITS, *where]
+    rows = [[column.text(cell, whole) for column in columns] for cell in cells]
+    return draw_table([column.heading for column in columns], rows, width=width, color=color)
+
+
+def _named(phases: Mapping[str, float]) -> dict[str, float]:
+    return {name.replace("_", " "): seconds for name, seconds in phases.items()}
+
+
+class _Column(NamedTuple):
+    """A column of a table of ranks: its heading, and its text of one of them all."""
+
+    heading: Heading
+    text: Callable[[GridCell, Sequence[GridCell]], str]
+
+
+def _number(name: str, text: Callable[[GridCell, Sequence[GridCell]], str]) -> _Column:
+    return _Column(Heading(name=name, is_number=True), text)
+
+
+def _step_share(cell: GridCell, phase: str) -> str:
+    """The part of the last steps that was one phase."""
+    return _share(cell.phases.get(phase), math.fsum(cell.phases.values()))
 
 
 def _share(part_s: float | None, whole_s: float | None) -> str:
@@ -125,21 +151,53 @@ def _lag(cell: GridCell, cells: Sequence[GridCell]) -> int:
     return 0 if cell.step is None or cell.rank is None else max(steps) - cell.step
 
 
-def _behind(cell: GridCell, cells: Sequence[GridCell]) -> str:
+def behind(cell: GridCell, cells: Sequence[GridCell]) -> str:
+    """How many steps it is behind the first of its job, where it is."""
     lag = _lag(cell, cells)
     return render_count(lag) if lag else ""
+
+
+_WHO = (
+    _number("rank", lambda cell, _: "" if cell.rank is None else str(cell.rank)),
+    _Column(
+        Heading(name="state", least=8),
+        lambda cell, _: "ended" if cell.state == "dead" else cell.state,
+    ),
+    _number("step", lambda cell, _: render_count(cell.step)),
+)
+_BEHIND_FIRST = _number("behind", behind)
+_LAST = (
+    _number(
+        "last step", lambda cell, _: "" if cell.duration_s is None else duration(cell.duration_s)
+    ),
+    _number("data", lambda cell, _: _share(cell.data_wait_s, cell.duration_s)),
+    _number("ranks", lambda cell, _: _share(cell.sync_s, cell.duration_s)),
+)
+_LOSS = _number("loss", lambda cell, _: "" if cell.loss is None else f"{cell.loss:.4g}")
+_EACH = _number("each", lambda cell, _: "" if cell.step_s is None else duration(cell.step_s))
+_MEMORY = _number(
+    "memory", lambda cell, _: "" if cell.memory_bytes is None else size(cell.memory_bytes)
+)
+_WAITS = (
+    _number("data", lambda cell, _: _step_share(cell, "data_wait")),
+    _number("ranks", lambda cell, _: _step_share(cell, "gradient_sync")),
+)
+_WHERE = (
+    _number("pid", lambda cell, _: "" if cell.pid is None else str(cell.pid)),
+    _Column(Heading(name="host"), lambda cell, _: escape_controls(cell.host)),
+)
 
 
 def _blocks(cells: Sequence[GridCell], width: int, *, color: bool) -> Iterator[str]:
     """A cell each: its rank, and ok or what is odd about it."""
     most = max(len(cell.name.removeprefix("rank ")) for cell in cells)
-    size = max(_CELL, most + 8)
-    per_line = max(1, width // size)
+    room = max(_CELL, most + 8)
+    per_line = max(1, width // room)
     for start in range(0, len(cells), per_line):
         line = []
         for cell in cells[start : start + per_line]:
             word, style = _word(cell, cells)
-            text = f"{cell.name.removeprefix('rank '):>{most}} {word:{size - most - 1}}"
+            text = f"{cell.name.removeprefix('rank '):>{most}} {word:{room - most - 1}}"
             line.append(f"{style}{text}{_RESET}" if color and style else text)
         yield "".join(line).rstrip()
     yield "ok: in the same step as the first, or in the one before; -N: N steps behind"
@@ -185,6 +243,6 @@ def _next(cells: Sequence[GridCell], asked: str) -> Iterator[str]:
         first = cells[0]
         word = f"rank:{first.rank}" if first.rank is not None else str(first.pid)
         hints.append((word, "one of them on one screen"))
-    size = max(len(command) for command, _ in hints)
+    widest = max(len(command) for command, _ in hints)
     for index, (command, why) in enumerate(hints):
-        yield f"{'' if index else 'next':5} probing {command:{size}}  {why}"
+        yield f"{'' if index else 'next':5} probing {command:{widest}}  {why}"

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 
 from ....diagnosis.hang import Cause, Verdict
-from ....diagnosis.hang.texts import ranks_text
+from ....diagnosis.hang.words.texts import ranks_text
 from ..text import escape_controls
 
 _WIDEST = 100

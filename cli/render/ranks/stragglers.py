@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....cluster.ranks.naming import rank_words
-from ....cluster.ranks.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
-from ....cluster.ranks.reasons import reasons
-from ....units import duration
+from ....cluster.ranks.slow.pace import LEAST_SHARE, LEAST_STEPS, Z_LIMIT
+from ....cluster.ranks.slow.reasons import reasons
+from ....units import duration, percent
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....cluster.ranks.pace import RankPace
-    from ....cluster.ranks.stragglers import StragglerReport
+    from ....cluster.ranks.slow.pace import RankPace
+    from ....cluster.ranks.slow.stragglers import StragglerReport
 
 _ROWS_SHOWN = 16
 _PHASES_NAMED = 0.1
@@ -91,7 +91,7 @@ def _nobody(report: StragglerReport) -> Iterator[str]:
     for pace in report.ranks:
         own.setdefault(pace.cohort, []).append(pace.own_s)
     apart = max(max(times) - min(times) for times in own.values())
-    share = f" ({apart / step_s:.1%} of a step)" if step_s else ""
+    share = f" ({percent(apart / step_s)} of a step)" if step_s else ""
     yield f"no straggler: the ranks' own times per step are at most {duration(apart)} apart{share}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..text import escape_lines, plural
 
 if TYPE_CHECKING:
-    from ....cluster.union.leaves import Plan
+    from ....cluster.union.statements.leaves import Plan
 
 _UNITS = ("B", "kB", "MB", "GB")
 

@@ -8,7 +8,7 @@ from ....diagnosis.dataloading import sentence_of
 from ....units import age, duration, size
 from ..process.stacks import STATES, render_frames
 from ..table import Heading, draw_table
-from ..text import escape_controls, plural
+from ..text import escape_controls, plural, wrap_text
 
 if TYPE_CHECKING:
     from ....diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
@@ -25,14 +25,27 @@ _HEADINGS = (
 
 def render_loaders(report: LoaderReport, *, width: int | None, color: bool) -> str:
     """Every loader under a line of its own; the waits that are too long come last."""
+    share = _share(report)
     if not report.loaders:
-        return (
+        none = (
             "no iterator of a DataLoader is alive that the agent has met: the training does not use"
             " one, is between two epochs, or has fetched no batch since the agent came"
         )
-    blocks = [_render_loader(loader, width=width, color=color) for loader in report.loaders]
+        return "\n".join([*share, *wrap_text(none, width)])
+    blocks = ["\n".join(share)] if share else []
+    blocks += [_render_loader(loader, width=width, color=color) for loader in report.loaders]
     blocks += [_render_stall(stall) for stall in report.stalls]
     return "\n\n".join(blocks)
+
+
+def _share(report: LoaderReport) -> list[str]:
+    """Whether it is the data that the training's time goes into."""
+    if report.wait_share is None:
+        return []
+    return [
+        f"the training waits for data {100 * report.wait_share:.2g} % of its time"
+        f" (last {plural(report.steps, 'step')})"
+    ]
 
 
 def _render_loader(loader: Loader, *, width: int | None, color: bool) -> str:

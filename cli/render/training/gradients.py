@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ....units import percent
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
@@ -95,7 +96,7 @@ def _cells(row: Mapping[str, Any]) -> list[str | None]:
         _short(row["max_abs"]),
         _count(row["nan_count"]),
         _count(row["inf_count"]),
-        None if zeros is None else f"{zeros:.1%}",
+        None if zeros is None else percent(zeros),
         _short(row["weight_norm"]),
         _short(row["update_ratio"]),
         _count(row["numel"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ....units import percent
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
@@ -70,7 +71,7 @@ def _about(answer: LabelsAnswer) -> Iterator[str]:
     yield f"  labels  {escape_controls(answer.labels)}"
     total = answer.trained + answer.ignored
     of = f" of the first {plural(answer.read, 'sample')}" if answer.read < answer.samples else ""
-    share = f"{answer.trained / total:.1%}" if total else "none"
+    share = percent(answer.trained / total) if total else "none"
     yield (
         f"{answer.trained:,} of {total:,} labels{of} are trained on ({share}), {answer.ignored:,}"
         f" are ignored ({IGNORED})"
@@ -88,7 +89,8 @@ def _about(answer: LabelsAnswer) -> Iterator[str]:
             ("the next one", answer.next),
             ("the previous one", answer.previous),
         )
-        told = ", ".join(f"{value:.0%} {name}" for name, value in shares if value is not None)
+        known = ((name, percent(value, digits=0)) for name, value in shares if value is not None)
+        told = ", ".join(f"{share} {name}" for name, share in known)
         yield f"{_SHIFTS.get(answer.shift, escape_controls(answer.shift))} (of the labels {told})"
     elif answer.trained:
         yield "tokens and labels are of different sizes, so they are not compared"

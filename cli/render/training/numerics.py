@@ -175,4 +175,4 @@ def _counts(row: Row) -> str:
 
 def _percent(share: float) -> str:
     """A share of values; all of them are said to be all."""
-    return "all of it" if share == 1 else f"{100 * share:.3g}% of it"
+    return "all of it" if share == 1 else f"{100 * share:.3g} % of it"

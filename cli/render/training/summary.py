@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ....units import size
+from ....units import percent, size
 from ..table import Heading, draw_table
 from ..text import escape_controls, plural, render_count
 
 if TYPE_CHECKING:
-    from ...reports.model_summary import Model, Row, Summary
+    from ....diagnosis.model_summary import Model, Row, Summary
 
 _HEADINGS = (
     Heading(name="module"),
@@ -121,7 +121,7 @@ def _sums(model: Model) -> Iterator[tuple[str, str]]:
     facts, root = model.facts, model.modules[0] if model.modules else None
     parameters = f"{_count(facts['parameters'])}, {_size(facts['parameter_bytes'])}"
     if facts["trainable_share"] is not None:
-        share = f"{facts['trainable_share']:.1%}".replace(".0%", "%")
+        share = percent(facts["trainable_share"]).replace(".0 ", " ")
         parameters += f"; trainable {_count(facts['trainable'])}, {share}"
     yield "parameters", parameters
     yield "buffers", f"{_count(facts['buffers'])}, {_size(facts['buffer_bytes'])}"

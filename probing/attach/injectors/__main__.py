@@ -20,8 +20,8 @@ from ...linux import process
 from ...linux.other_user import acting_as
 from ...rundir.attach_order import AttachFiles, Note
 from ...rundir.folders import folder_at
+from .borrowing.memory import find_interpreter
 from .holder import run_in_holder
-from .memory import find_interpreter
 from .methods import inject
 from .refusal import CannotInject
 

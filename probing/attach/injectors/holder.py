@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 
-from .memory import PAGE, Interpreter
+from .borrowing.memory import PAGE, Interpreter
+from .borrowing.remote_call import Errand, machine_of, send
+from .borrowing.spare import room_for_code
+from .borrowing.victims import choose, waiting_threads
 from .refusal import CannotInject
-from .remote_call import Errand, machine_of, send
-from .spare import room_for_code
 from .thread import python_call
-from .victims import choose, waiting_threads
 
 _FOREVER_S = float("inf")
 

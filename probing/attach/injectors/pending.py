@@ -17,10 +17,10 @@ import struct
 import time
 from typing import NamedTuple
 
+from .borrowing.memory import Interpreter, Memory, Slack, executable_ranges, read_maps
+from .borrowing.tracing import all_stopped
 from .layouts import CALLS_TO_DO, PendingLayout, QueueLayout, layout_for
-from .memory import Interpreter, Memory, Slack, executable_ranges, read_maps
 from .refusal import CannotInject
-from .tracing import all_stopped
 
 LONGEST_CODE = 192
 """In bytes, the zero at the end included: it lies in the tail of a page."""

@@ -14,9 +14,9 @@ import os
 import struct
 from typing import NamedTuple
 
-from .memory import Interpreter
+from .borrowing.memory import Interpreter
+from .borrowing.tracing import all_stopped
 from .refusal import CannotInject, SwitchedOff
-from .tracing import all_stopped
 
 _PLEASE_STOP = 1 << 5
 """The bit of the eval breaker that sends a thread to its script (``_PY_EVAL_PLEASE_STOP_BIT``)."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 
+from .borrowing.memory import Interpreter
 from .layouts import LAYOUTS
-from .memory import Interpreter
 from .refusal import CannotInject
 from .remote_exec import read_offsets
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import time
 
-from .memory import PAGE, Interpreter
+from .borrowing.memory import PAGE, Interpreter
+from .borrowing.remote_call import Errand, machine_of, send
+from .borrowing.spare import room_for_code
+from .borrowing.stubs import ThreadData
+from .borrowing.victims import choose, waiting_threads
 from .refusal import CannotInject, WentOn
-from .remote_call import Errand, machine_of, send
-from .spare import room_for_code
-from .stubs import ThreadData
-from .victims import choose, waiting_threads
 
 _STACK_BYTES = 32 * PAGE
 _TRIED_VICTIMS = 3

@@ -6,6 +6,7 @@ sentence of the footer is made here, from the outcomes alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -141,7 +142,9 @@ def ask_all(
 
     seen = [member for member in members if member.state == "seen"]
     limit_s = timeout_s if deadline_s is None else deadline_s
+    began = time.monotonic()
     done = run_at_once([task(m) for m in seen], timeout_s=limit_s, at_once=at_once)
+    limit_s = min(limit_s, time.monotonic() - began)  # of one that was not waited for to the end
     ends = (_outcome(m, end, limit_s) for m, end in zip(seen, done, strict=True))
     return tuple(next(ends) if m.state == "seen" else _missing(m) for m in members)
 

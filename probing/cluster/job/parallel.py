@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .interruption import ends_the_wait
+
 T = TypeVar("T")
 
 
@@ -56,10 +58,14 @@ class _Work(Generic[T]):
                     self.changed.notify_all()
 
     def wait(self, deadline: float) -> list[Done[T] | None]:
-        """The results at the end, or at the deadline; None for what has none."""
+        """The results at the end, at the deadline or at Ctrl-C; None for what has none."""
         with self.changed:
-            while self.open and (left_s := deadline - time.monotonic()) > 0:
-                self.changed.wait(left_s)
+            try:
+                while self.open and (left_s := deadline - time.monotonic()) > 0:
+                    self.changed.wait(left_s)
+            except KeyboardInterrupt:
+                if not ends_the_wait():
+                    raise
             self._is_over = True
             return list(self.results)
 

@@ -25,6 +25,7 @@ from ...reach import ladder
 from ...reach.ping import ping
 from ...ring.peek import tables_answer
 from ...rundir.folders import ProcessFolder, short_path
+from ...server.bodies import json_answer, read_body, send_arrow
 from ...server.parameters import flag
 from .roster import Roster
 from .workers import Workers
@@ -57,32 +58,21 @@ class Ranks:
 
     async def status(self, request: web.Request) -> web.StreamResponse:
         """Its card."""
-        return _json(_card_of(self._folder(request)))
+        return json_answer(_card_of(self._folder(request)))
 
     async def tables(self, request: web.Request) -> web.StreamResponse:
         """The counts of its tables."""
-        return _json(await self._in_thread(tables_answer, self._folder(request)))
+        return json_answer(await self._in_thread(tables_answer, self._folder(request)))
 
     async def query(self, request: web.Request) -> web.StreamResponse:
-        """SQL over its tables. The first piece is awaited before the status is sent."""
-        question = wire.decode(wire.QueryRequest, await request.read(), is_finite=True)
-        pieces = self._workers.query(question, self._folder(request))
-        try:
-            first = await pieces.__anext__()
-            response = web.StreamResponse(headers={"Content-Type": wire.ARROW_TYPE})
-            await response.prepare(request)
-            await response.write(first)
-            async for piece in pieces:
-                await response.write(piece)
-            await response.write_eof()
-        finally:
-            await pieces.aclose()
-        return response
+        """SQL over its tables."""
+        question = await read_body(request, wire.QueryRequest)
+        return await send_arrow(request, self._workers.query(question, self._folder(request)))
 
     async def backtrace(self, request: web.Request) -> web.StreamResponse:
         """Its stacks, by the first rung of the ladder that holds."""
         locals_ = flag(request, "locals")
-        return _json(await self._backtrace(self._folder(request), locals_=locals_))
+        return json_answer(await self._backtrace(self._folder(request), locals_=locals_))
 
     async def _backtrace(self, folder: ProcessFolder, *, locals_: bool) -> wire.Backtrace:
         notes: list[str] = []
@@ -173,7 +163,3 @@ def _card_of(folder: ProcessFolder) -> wire.Card:
     if card is None:
         raise InternalError(f"the card in {folder.path} cannot be read")
     return card
-
-
-def _json(value: Any) -> web.Response:
-    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

@@ -13,14 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from aiohttp import web
 
 from ..._version import VERSION
 from ...linux import process
 from ...messages import common as wire
-from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME, openapi
+from ...messages.openapi import openapi
+from ...messages.routes import NODE_ROUTES, RANK_ROUTES, ROUTES, ROUTES_BY_NAME
 from ...rundir.folders import RunDirectory, write_private
 from ...rundir.node_card import (
     NodeCard,
@@ -31,6 +31,7 @@ from ...rundir.node_card import (
     token_path,
     write_node,
 )
+from ...server.bodies import json_answer
 from ...server.certificate import Certificate
 from ...server.parameters import flag
 from ...server.server import Endpoint, Server
@@ -119,13 +120,13 @@ class NodeServer:
 
     async def _ping(self, request: web.Request) -> web.StreamResponse:
         """Whether it is there."""
-        return _json(wire.Pong(pid=os.getpid()))
+        return json_answer(wire.Pong(pid=os.getpid()))
 
     async def _members(self, request: web.Request) -> web.StreamResponse:
         """All processes of the machine."""
         with_states = flag(request, "states")
         answer = await asyncio.to_thread(self._roster.members, with_states=with_states)
-        return _json(answer)
+        return json_answer(answer)
 
     async def _union(self, request: web.Request) -> web.StreamResponse:
         """One statement over many processes."""
@@ -192,7 +193,3 @@ def node_tokens(settings: Settings, directory: RunDirectory) -> Tokens:
     """
     paths = token_path(directory), read_token_path(directory)
     return tokens_for(settings, Tokens(*(read_token(path) or "" for path in paths)))
-
-
-def _json(value: Any) -> web.Response:
-    return web.Response(body=wire.encode(value), content_type=wire.JSON_TYPE)

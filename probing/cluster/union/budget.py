@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable
 
-from .leaves import Leaf
+from .statements.leaves import Leaf
 
 _WIDTHS = {"int64": 8, "time": 8, "float64": 8, "bool": 1, "enum": 16, "text": 24}
 _LEAST_WIDTH = 1

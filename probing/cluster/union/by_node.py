@@ -27,8 +27,8 @@ from ..job.membership import Member
 from ..job.outcomes import AT_ONCE, Outcome, State, state_of
 from ..job.parallel import run_at_once
 from .budget import Budget
-from .leaves import Leaf
 from .parts import Part
+from .statements.leaves import Leaf
 
 _LEAST_S = 0.1
 LACKS_IT = frozenset({"no_such_route", "bad_request", "sql"})

@@ -19,9 +19,9 @@ from ..job.outcomes import Outcome, ask_all
 from .budget import Budget
 from .by_node import NodeAsker, groups_of
 from .errors import UnionTooLarge
-from .leaves import Leaf, Plan
 from .parts import Asker, Part, run_leaf
-from .syntax import Syntax
+from .statements.leaves import Leaf, Plan
+from .statements.syntax import Syntax
 
 _LEAST_S = 1.0
 _RAW_TOGETHER = 64 << 20

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from ...messages.limits import DEFAULT_TIMEOUT_S
 from ..job.members import Membership, find_members
 from .budget import DEFAULT_BUDGET_MIB
-from .leaves import Plan
 from .query import Union, UnionAnswer
+from .statements.leaves import Plan
 
 
 class Job:

@@ -19,8 +19,8 @@ from ..job.membership import Member
 from ..job.outcomes import Outcome, ask_all
 from .budget import Budget
 from .errors import UnionTooLarge
-from .leaves import Leaf
 from .parts import Asker, Part, run_over
+from .statements.leaves import Leaf
 
 _SHARE = 0.8
 _AT_ONCE = 32

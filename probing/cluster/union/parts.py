@@ -23,7 +23,7 @@ from ...sql.process_columns import add_columns, added_values, concatenated, with
 from ...tables import Table
 from .budget import Budget, width_of
 from .errors import AnswerCut
-from .leaves import Leaf
+from .statements.leaves import Leaf
 
 if TYPE_CHECKING:
     from ...client.base import Process

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,17 +18,18 @@ from ...errors import SqlError
 from ...messages.limits import DEFAULT_TIMEOUT_S
 from ...ring.arrow_tables import schema_of
 from ...sql.answer import Answer
-from ...sql.engine import Engine, TableProvider
+from ...sql.engine import Engine
 from ...sql.process_columns import added_columns, with_ranks
+from ...sql.scans import TableProvider
 from ...tables import OWN_SCHEMA, TABLES, Table
 from ..job.membership import Member
 from ..job.outcomes import Coverage, Outcome
 from .budget import DEFAULT_BUDGET_MIB
 from .gathered import Gathered, gather
-from .leaves import PARTIALS, Leaf, Plan
 from .parts import Part
-from .planning import make_plan
-from .syntax import Syntax
+from .statements.leaves import PARTIALS, Leaf, Plan
+from .statements.planning import make_plan
+from .statements.syntax import Syntax
 
 _SHARE = 0.8
 """How much of the time the ranks have; the rest is for what runs where their rows meet."""
@@ -58,6 +59,29 @@ class UnionAnswer:
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as Python values, a dictionary each."""
         return self.rows.to_pylist()
+
+    def arrow(self) -> pa.Table:
+        """All rows as one table."""
+        return self.rows.to_arrow()
+
+    def df(self) -> Any:
+        """All rows as a `pandas.DataFrame`."""
+        return self.rows.df()
+
+    def pl(self) -> Any:
+        """All rows as a `polars.DataFrame`."""
+        return self.rows.pl()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dictionary."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
 
     @property
     def coverage(self) -> Coverage:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...units import size
+from ...units import percent, size
 from .record import Advice
 
 LARGE = 0.25
@@ -382,7 +382,7 @@ def _not_tensors(seen: Shortage) -> Iterator[Advice]:
 def _of_tensors(seen: Shortage, category: str) -> str:
     """How much of the tensors' memory a category takes."""
     name = category.replace("_", " ")
-    part = f"{seen.share(category):.0%} of {size(seen.tensors)} in tensors"
+    part = f"{percent(seen.share(category), digits=0)} of {size(seen.tensors)} in tensors"
     return f"{name} take {size(seen.categories.get(category, 0))}, {part}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...units import size
+from ...units import percent, size
 from .record import Advice
 
 ACTIVATIONS = 0.25
@@ -72,7 +72,8 @@ def _found(usage: Usage, total: int) -> Iterator[tuple[int, Advice]]:
 
 def _part(what: str, part: int, usage: Usage) -> str:
     what = what.replace("_", " ")
-    return f"{what}: {size(part)}, {part / (usage.total or part):.0%} of {usage.device}"
+    share = percent(part / (usage.total or part), digits=0)
+    return f"{what}: {size(part)}, {share} of {usage.device}"
 
 
 _QUANTIZE = "quantize the remaining parameters too, or load them once instead of twice"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ...cluster.job.membership import names_of
 from ..runs.effects import MOST_TOLD, Effect, Kind
-from .examine import NotLooked, Report
 from .findings import Finding, Rule, Sign, finding_of
+from .report import NotLooked, Report
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member

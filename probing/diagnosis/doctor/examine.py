@@ -19,29 +19,13 @@ from ...cluster.job.outcomes import ask_all
 from ...cluster.job.parallel import run_at_once
 from ...cluster.ranks.question import Asking
 from ...errors import ProbingError
-from . import (
-    data,
-    device,
-    failing,
-    gradients,
-    learning,
-    losses,
-    machine,
-    memory,
-    modes,
-    parameters,
-    piling,
-    setup,
-    shares,
-    speed,
-    stops,
-    updates,
-    warned,
-)
 from .effects import without_effects
 from .facts import LEAST_STEPS, Facts
-from .findings import ABOUT_NOW, CERTAINTIES, Finding, NotLookedAt, Rule, Sign, finding_of
+from .findings import ABOUT_NOW, CERTAINTIES, Finding, Rule, Sign, finding_of
+from .not_looked_at import NotLookedAt
 from .ranks import JOB_RULES, Job
+from .report import NotLooked, Report
+from .rules import RULES
 from .scope import COMPARED_UNTIL, LIVE_UNTIL, RULES_UNTIL, Clock, Group, How, diagnosed
 
 if TYPE_CHECKING:
@@ -49,82 +33,10 @@ if TYPE_CHECKING:
     from ...cluster.job.members import Member
     from ...cluster.job.outcomes import Outcome
 
-RULES: tuple[Rule, ...] = tuple(
-    rule
-    for room in (
-        stops,
-        failing,
-        losses,
-        learning,
-        gradients,
-        updates,
-        warned,
-        parameters,
-        modes,
-        data,
-        memory,
-        piling,
-        speed,
-        shares,
-        machine,
-        device,
-        setup,
-    )
-    for rule in room.RULES
-)
-"""All rules about one process; those about ranks are `JOB_RULES`."""
-ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
-"""Those and the rules about ranks."""
 WHOLE_S = 20.0
 """How long the whole of it takes at the most, unless somebody gives it longer."""
 _NOT_THOROUGH = "a watch waits for no step of the training"
 _SUREST_FIRST = tuple(CERTAINTIES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotLooked:
-    """Something that could not be judged.
-
-    Attributes:
-        rules: The names of the rules.
-        why: The reason, a clause.
-    """
-
-    rules: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What is wrong with a process or a job.
-
-    Attributes:
-        findings: The gravest first.
-        healthy: Subjects all of whose rules were judged, and found nothing.
-        not_looked_at: What was not judged, and why.
-        about: Whom it is about, in a few words.
-        steps: How many steps are on record, at most of all ranks.
-        seconds: How long the looks took.
-        has_ended: Whether nothing of it runs any more.
-        notes: What the reader should know.
-        processes: How many it is about.
-    """
-
-    findings: tuple[Finding, ...]
-    healthy: tuple[str, ...]
-    not_looked_at: tuple[NotLooked, ...]
-    about: str
-    steps: int
-    seconds: float
-    has_ended: bool = False
-    notes: tuple[str, ...] = ()
-    processes: int = 1
-
-    @property
-    def judged(self) -> frozenset[str]:
-        """The names of the rules that were judged."""
-        missed = {name for one in self.not_looked_at for name in one.rules}
-        return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
 
 
 @dataclass(slots=True)
@@ -156,22 +68,8 @@ def examine(
     clock, began_ns = Clock(within_s), time.time_ns()
     how = How(clock, token, asked, is_thorough)
     groups = diagnosed(members, how)
-    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
-    begun: list[_Judged] = []
-
-    def look(process: Process, member: Member) -> None:
-        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
-        facts.leave_out_steps_since(began_ns)
-        facts.prepare(sql for rule in RULES for sql in rule.asks)
-        judged = _Judged(member, facts, [], {})
-        begun.append(judged)
-        _judge(judged, is_thorough=is_thorough)
-
-    chosen = [member for group in groups for member in group.chosen]
-    rules_s = clock.left_s(RULES_UNTIL)
-    outcomes = ask_all(chosen, look, timeout_s=clock.question_s, token=token, deadline_s=rules_s)
-    judged = [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)]
-    findings, missed = _of_groups(groups, judged, how)
+    judged, outcomes = _judge_groups(groups, how, began_ns)
+    findings, missed = _of_groups(groups, judged, _unseen(judged, outcomes, clock), how)
     seen = [member for group in groups for member in group.seen]
     steps = max((_steps_of(one) for one in judged), default=0)
     missed += _too_early(findings, missed, steps) if judged else ()
@@ -188,12 +86,44 @@ def examine(
     )
 
 
+def _judge_groups(
+    groups: Sequence[Group], how: How, began_ns: int
+) -> tuple[list[_Judged], Sequence[Outcome[None]]]:
+    """Have the rules judge each process that was chosen; also what became of asking it."""
+    clock, begun = how.clock, list[_Judged]()
+    verdicts = {id(member): group.verdict for group in groups for member in group.chosen}
+
+    def look(process: Process, member: Member) -> None:
+        facts = Facts(process, member, verdicts[id(member)], live_s=clock.left_s(LIVE_UNTIL))
+        facts.leave_out_steps_since(began_ns)
+        facts.prepare(sql for rule in RULES for sql in rule.asks)
+        judged = _Judged(member, facts, [], {})
+        begun.append(judged)
+        _judge(judged, is_thorough=how.is_thorough)
+
+    outcomes = ask_all(
+        [member for group in groups for member in group.chosen],
+        look,
+        timeout_s=clock.question_s,
+        token=how.token,
+        deadline_s=clock.left_s(RULES_UNTIL),
+    )
+    return [_as_it_is(one, clock.late(RULES_UNTIL)) for one in tuple(begun)], outcomes
+
+
 def _of_groups(
-    groups: Sequence[Group], judged: Sequence[_Judged], how: How
+    groups: Sequence[Group],
+    judged: Sequence[_Judged],
+    unseen: Sequence[dict[str, str]],
+    how: How,
 ) -> tuple[list[Finding], tuple[NotLooked, ...]]:
-    """The findings of all groups, and what was not judged in any."""
+    """The findings of all groups, and what was not judged in any.
+
+    Args:
+        unseen: What was not judged in those that could not be looked at at all.
+    """
     findings: list[Finding] = []
-    missed = [one.missed for one in judged]
+    missed = [*unseen, *(one.missed for one in judged)]
     for group in groups:
         own = [one for one in judged if any(one.member is member for member in group.chosen)]
         found = _merged(own, how.asked, of=len(group.chosen))
@@ -203,6 +133,24 @@ def _of_groups(
         found = without_effects(found)
         findings += [_with_name(one, group) for one in found] if len(groups) > 1 else found
     return findings, _missed(missed)
+
+
+def _unseen(
+    judged: Sequence[_Judged], outcomes: Sequence[Outcome[None]], clock: Clock
+) -> list[dict[str, str]]:
+    """Why no rule was judged for processes: of those that were slow, or of all if there are none.
+
+    Who cannot be asked otherwise, as one that has gone without a record, is told by a note.
+    """
+    begun = {id(one.member) for one in judged}
+    names = [rule.name for rule in RULES]
+    found = []
+    for one in outcomes:
+        is_late = one.state == "late"
+        if id(one.member) not in begun and one.error is not None and (is_late or not judged):
+            why = clock.late(RULES_UNTIL) if is_late else one.error.message.rstrip(".")
+            found.append(dict.fromkeys(names, why))
+    return found
 
 
 def _with_name(finding: Finding, group: Group) -> Finding:
@@ -355,7 +303,9 @@ def _too_early(
         return ()
     told = {finding.rule for finding in findings} | {n for one in missed for n in one.rules}
     now = {rule.subject for rule in RULES if rule.group in ABOUT_NOW}
-    rules = (rule.name for rule in RULES if rule.subject not in now and rule.name not in told)
+    rules = [rule.name for rule in RULES if rule.subject not in now and rule.name not in told]
+    if not rules:
+        return ()
     why = f"only {steps} step{'' if steps == 1 else 's'} on record, and {LEAST_STEPS} are needed"
     return (NotLooked(rules=tuple(rules), why=why),)
 

@@ -22,9 +22,9 @@ from ...linux.process import environment as process_environment
 from ...linux.processors import processor_times
 from ...safety import off_switch
 from ...tables import STEP_PHASES
-from ..hang.doings import IMPORTS
-from .findings import NotLookedAt
+from ..hang.seen.doings import IMPORTS
 from .hot_lines import HotLine, lines_in
+from .not_looked_at import LATE, NotLookedAt
 from .series import Floats
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Facts:
         if self.stands_still:
             raise NotLookedAt("the training does not go on")
         if time.monotonic() > self._end:
-            raise NotLookedAt(f"the looks before it took longer than {self._live_s:.3g} s")
+            raise NotLookedAt(f"{LATE} {self._live_s:.3g} s")
 
     @property
     def seconds_left(self) -> float:

@@ -34,10 +34,6 @@ ABOUT_NOW = frozenset({"crashed", "stops"})
 """The groups that say how it is at the moment of the look, and of whom."""
 
 
-class NotLookedAt(Exception):
-    """A rule cannot be judged; the message says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
     """What a rule has found in one process.

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from ...cluster.ranks.differences import PARAMETER, compare_facts
 from ...cluster.ranks.gather_facts import gather_facts
-from ...cluster.ranks.gather_times import gather_times
-from ...cluster.ranks.reasons import reasons
-from ...cluster.ranks.stragglers import find_stragglers
+from ...cluster.ranks.slow.gather_times import gather_times
+from ...cluster.ranks.slow.reasons import reasons
+from ...cluster.ranks.slow.stragglers import find_stragglers
 from ...units import duration
 from .facts import Facts, percent
-from .findings import NotLookedAt, Rule, Sign
-from .gradients import listed
+from .findings import Rule, Sign
+from .not_looked_at import NotLookedAt
+from .rules.numbers.gradients import listed
 
 if TYPE_CHECKING:
-    from ...cluster.ranks.pace import RankPace
     from ...cluster.ranks.question import Asking
-    from ...cluster.ranks.times import RankTimes
+    from ...cluster.ranks.slow.pace import RankPace
+    from ...cluster.ranks.slow.times import RankTimes
 
 _SAME_LOSSES = 8
 _LAST = 40

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...cluster.ranks.question import Asking
 from ..hang.diagnosis import diagnose_each
+from .not_looked_at import LATE
 from .ranks import times_of
 
 if TYPE_CHECKING:
     from ...cluster.job.members import Member
-    from ...cluster.ranks.times import RankTimes
+    from ...cluster.ranks.slow.times import RankTimes
     from ..hang.evidence import Verdict
 
 MOST_MEMBERS = 32
@@ -46,7 +47,7 @@ class Clock:
 
     def late(self, until: float) -> str:
         """Why something was not judged by then."""
-        return f"the looks before it took longer than {until * self._within_s:.3g} s"
+        return f"{LATE} {until * self._within_s:.3g} s"
 
 
 class How(NamedTuple):

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 from ...cluster.job.outcomes import Coverage, Outcome, ask_all
 from ...errors import BadEndpoint
 from ...linux.process import start_time
-from .collection import (
+from .evidence import Call, RankEvidence, State, Verdict
+from .judging import judge
+from .seen.collection import (
     Newest,
     Stacks,
     absent,
@@ -28,10 +30,8 @@ from .collection import (
     stack_again,
     stacks_of,
 )
-from .evidence import Call, RankEvidence, State, Verdict
-from .flights import by_flights, flight_of, is_blind
-from .judging import judge
-from .others import Others, awaits_others, others_of
+from .seen.flights import by_flights, flight_of, is_blind
+from .seen.others import Others, awaits_others, others_of
 
 if TYPE_CHECKING:
     from ...client.base import Process

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from . import wording
 from .case import Case
 from .evidence import RankEvidence, Verdict
 from .waiting import chain_ends
+from .words import wording
 
 _NAMED = re.compile(r"\b[Rr]anks? ([\d, ]+) failed to (?:pass|reach|join)\b")
 """How torch names those that a `monitored_barrier` has waited for."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from .case import Case
 from .evidence import Verdict
-from .texts import SPINS, ranks_text, seconds
+from .words.texts import SPINS, ranks_text, seconds
 
 _LEAST = 5
 """Collectives without which no rank is called the one that comes last."""

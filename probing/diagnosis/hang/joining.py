@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from .case import Case
 from .evidence import Doing, Kind
-from .texts import at, call_text, ranks_text, seconds, sentence
 from .waiting import chain_ends, wanted
+from .words.texts import at, call_text, ranks_text, seconds, sentence
 
 _MOST_PLACES = 3
 _FIRST = "init_process_group"

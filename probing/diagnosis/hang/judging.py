@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
-from . import remedies, wording
 from .case import START_S, Case
 from .ends import judge_ends, named_by_torch, without_casualties
 from .evidence import Kind, Outcome, RankEvidence, Verdict
@@ -19,9 +18,10 @@ from .hints import hints
 from .joining import Finding, file_lock, joining, store, unmatched
 from .mismatches import Mismatch, first_mismatch, sequences
 from .processes import judge_process
+from .seen.work import is_at_work
 from .slowness import as_slow, getting_on, slow_alone
 from .waiting import chain_ends, victims_of, waiting_for, wanted
-from .work import is_at_work
+from .words import remedies, wording
 
 _CERTAIN = frozenset({"mismatch", "dead", "stopped", "deadlock"})
 _FOR_A_BATCH = "waiting for a batch"

@@ -11,8 +11,8 @@ import dataclasses
 from ...stacks.thread_waits import LIKELY
 from .case import Case
 from .evidence import Cause, Kind, RankEvidence, Verdict
-from .texts import at, call_text, name_of, seconds, sentence
-from .work import is_asleep, is_at_work, work_words
+from .seen.work import is_asleep, is_at_work, work_words
+from .words.texts import at, call_text, name_of, seconds, sentence
 
 
 def judge_process(evidence: RankEvidence | None) -> Verdict:
@@ -23,14 +23,7 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     if evidence.state in {"unreachable", "missing"}:
         return _not_seen(name, evidence)
     if not evidence.is_alive:
-        ending = evidence.ending or "how is not on record"
-        return Verdict(
-            kind="ended",
-            is_hang=False,
-            has_ended=True,
-            ended_well=evidence.ended_well,
-            headline=f"{name} has ended: {ending}.",
-        )
+        return _ended(name, evidence)
     case = Case.of([_as_rank(evidence)])
     still_s, doing = evidence.still_s, doing_words(evidence)
     if evidence.state == "stopped":
@@ -57,6 +50,18 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
     lost = f"; {evidence.ending}" if evidence.ending else ""  # a thread, as it is alive
     text = f"{name} {since}, in step {evidence.step}: it {doing}{lost}."
     return _verdict(evidence, case, text, is_hang=is_hang)
+
+
+def _ended(name: str, evidence: RankEvidence) -> Verdict:
+    """What is said of a process that is no more."""
+    ending = evidence.ending or "how is not on record"
+    return Verdict(
+        kind="ended",
+        is_hang=False,
+        has_ended=True,
+        ended_well=evidence.ended_well,
+        headline=f"{name} has ended: {ending}.",
+    )
 
 
 def _not_seen(name: str, evidence: RankEvidence) -> Verdict:

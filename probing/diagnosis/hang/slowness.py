@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from . import wording
 from .case import Case
 from .evidence import Verdict
-from .texts import at, call_text, ranks_text, sentence
-from .work import is_asleep, is_at_work, is_beside, progress, work_words
+from .seen.work import is_asleep, is_at_work, is_beside, progress, work_words
+from .words import wording
+from .words.texts import at, call_text, ranks_text, sentence
 
 _MOST_NAMED = 3
 _BY_KERNEL = "medium: the kernel counts what they do, and not how much of it is left"

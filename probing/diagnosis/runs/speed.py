@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...units import duration
-from ..doctor.findings import Certainty
 from ..phase_words import PHASE_WORDS
 from .effects import Effect, Measure, cause_words, causes_of, explained
 from .interval import LEAST_STEPS, Interval, compare
@@ -106,17 +105,13 @@ def slower(
     if _is_all_over(measured, phase):
         crowd = _crowd_words(before, after) if is_worse else _crowd_words(after, before)
     work, is_work = _work_words(before, after, step)
-    certainty: Certainty = "likely"
-    strength = causes[0].reach.strength if causes else 0
-    if is_short(before, after):
-        strength = 0
-    if crowd or is_work or sure < _LIKELY[strength]:
-        certainty = "possible"
+    strength = causes[0].reach.strength if causes and not is_short(before, after) else 0
+    is_doubtful = crowd or is_work or sure < _LIKELY[strength]
     said = _headline(before.name, step, phase, module)
     return Effect(
         kind="speed",
         is_worse=is_worse,
-        certainty=certainty,
+        certainty="possible" if is_doubtful else "likely",
         summary=f"{said}; {crowd}" if crowd else explained(said, causes),
         evidence=(
             _interval_words(before, after, step),

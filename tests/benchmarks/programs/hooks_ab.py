@@ -45,9 +45,9 @@ def main(model: str, budget_s: float) -> dict[str, Any]:
     for _ in range(5):
         step()
     assert not isinstance(training, NoTraining)
-    budget = training._budget
+    budget = training._sources.calls.budget
     backward = budget._backward
-    training._progress.on_step = lambda *_: None  # the budget chooses no more
+    training._sources.progress.on_step = lambda *_: None  # the budget chooses no more
     every = {key: budget._make(key) for key in budget._hookable()}
     found: dict[str, list[float]] = {"bare": [], "hooked": [], "spent": []}
 

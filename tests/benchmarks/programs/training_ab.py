@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from probing.agent import lifecycle
+from probing.agent.recording.training import TorchTraining
 from probing.ring import peek as ring_peek
 from probing.settings import Settings
 
@@ -37,19 +38,23 @@ def main(model: str, budget_s: float) -> dict[str, Any]:
     for _ in range(5):
         step()
     blocks: dict[str, dict[str, list[float]]] = {
-        name: {"wall": [], "cpu": []} for name in ("paused", "recorded")
+        name: {"wall": [], "cpu": [], "per_step": []} for name in ("paused", "recorded")
     }
+    assert isinstance(training, TorchTraining)  # torch has been imported by now
+    recording = training._recording
 
     def run_block(name: str) -> None:
         if name == "recorded":
             training.start()
         for _ in range(_BEFORE[name]):
             step()
+        spent = recording.spent_ns
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(STEPS):
             step()
         blocks[name]["cpu"].append(time.process_time() - cpu)
         blocks[name]["wall"].append(time.perf_counter() - wall)
+        blocks[name]["per_step"].append((recording.spent_ns - spent) * 1e-9 / STEPS)
         training.pause()
 
     end, pairs = time.monotonic() + budget_s, 0

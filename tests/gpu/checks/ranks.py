@@ -181,7 +181,7 @@ def hang(device: Device) -> Iterator[Finding]:
 def _look(told: list[str]) -> None:
     """The stack of the main thread, a moment later."""
     from probing.agent.sources.stacks.look import take_backtrace
-    from probing.diagnosis.hang.doings import doing_of
+    from probing.diagnosis.hang.seen.doings import doing_of
 
     time.sleep(1.0)
     doing = doing_of(take_backtrace())

@@ -117,7 +117,9 @@ MEMORY_REPORT = MemoryReport(
     baseline={"cuda:0": _FIRST},
     peak={"step": 40, "module": "h.1.mlp", "stage": "forward", "allocated_bytes": 9 * _GIB},
     transformer=Transformer(layers=("h.0", "h.1"), batch=1, length=1024, width=1024, inner=3072),
-    suggestions=(Advice(rule="activations", action="recompute them", evidence="activations: 31%"),),
+    suggestions=(
+        Advice(rule="activations", action="recompute them", evidence="activations: 31 %"),
+    ),
     notes=(),
     referrers={
         8192: (

@@ -7,10 +7,11 @@ import math
 
 from probing.cli.render.process.overview import render_overview
 from probing.cli.render.ranks.grid import render_grid
-from probing.cli.reports.overview import STILL, Overview, Pace
+from probing.cli.reports.overview import Overview
 from probing.cli.reports.overview_memory import MemoryUse
 from probing.cli.reports.overview_ranks import RankStates
 from probing.cli.reports.rank_grid import GridCell, RankGrid
+from probing.cli.reports.recent_steps import STILL, Pace
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.postmortem.not_finite import NotFinite
 

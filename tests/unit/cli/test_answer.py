@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, strategies as st
 
-from probing.errors import ProbingError, Unreachable, UsageError
+from probing.errors import MissingLibrary, ProbingError, Unreachable, UsageError
 from probing.messages.common import TRUNCATED_KEY
 from probing.sql.answer import Answer
 from tests.harness.targets import ROOT
@@ -81,6 +83,29 @@ def test_other_libraries_take_an_answer_as_it_is() -> None:
     with duckdb.connect() as connection:
         for _ in range(2):
             assert connection.from_arrow(answer).aggregate("sum(n)").fetchall() == [(3,)]
+
+
+def test_an_answer_is_a_list_of_rows() -> None:
+    """A loop, its length and `rows` give dictionaries, again and again."""
+    answer = Answer(TableSource())
+    assert [row["n"] for row in answer] == [row["n"] for row in answer.rows()]
+    assert len(answer) == len(answer.rows()) == answer.arrow().num_rows
+    assert dict(next(iter(answer))) == answer.rows()[0]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_is_made_where_its_library_is(library: str) -> None:
+    """`df` and `pl`; where the library is missing, the error says how to get it."""
+    answer = Answer(TableSource())
+    make = answer.df if library == "pandas" else answer.pl
+    if importlib.util.find_spec(library) is None:
+        with pytest.raises(MissingLibrary, match=f"{library} is not installed") as caught:
+            make()
+        assert caught.value.help == f"`pip install {library}`"
+        return
+    frame = importlib.import_module(library).DataFrame(answer)
+    assert list(frame.columns) == list(make().columns) == answer.columns
+    assert len(frame) == len(make()) == len(answer)
 
 
 def test_a_closed_answer_lets_go_once() -> None:

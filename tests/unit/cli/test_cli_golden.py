@@ -52,17 +52,17 @@ from probing.cli.render.table import Heading, render_table
 from probing.cli.render.training.dataloaders import render_loaders
 from probing.cli.render.training.labels import render_label_table, render_labels
 from probing.cli.render.training.summary import render_summary, summary_markdown
-from probing.cli.reports.model_summary import plain_summary, summary_of
 from probing.client.listing import ProcessSummary
 from probing.cluster.job.membership import Member, Membership, missing_member
 from probing.cluster.job.outcomes import Coverage
 from probing.cluster.ranks.differences import compare_facts
 from probing.cluster.ranks.evaluations import fold_results
+from probing.cluster.ranks.slow.stragglers import find_stragglers
 from probing.cluster.ranks.stack_classes import merge_stacks
-from probing.cluster.ranks.stragglers import find_stragglers
-from probing.cluster.union.leaves import Leaf, Plan
+from probing.cluster.union.statements.leaves import Leaf, Plan
 from probing.diagnosis.dataloading import LoaderReport
 from probing.diagnosis.memory_cleaning import Cleaned
+from probing.diagnosis.model_summary import plain_summary, summary_of
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
 from probing.messages.allocation import RecordStatus
 from probing.messages.common import (
@@ -246,6 +246,8 @@ STRANGER = ProcessSummary(
     has_torch=False,
     obstacle="it is stopped by a signal.",
 )
+
+WORKER = dataclasses.replace(STRANGER, pid=101, obstacle=None, role="worker", parent=4242)
 
 TABLES = TablesAnswer(
     tables=(
@@ -627,7 +629,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "backtrace_nothing": lambda: render_backtrace(Backtrace(pid=1, source="agent", threads=())),
     "processes_80": lambda: render_processes(PROCESSES, width=80, color=False),
     "processes_piped": lambda: render_processes(PROCESSES[1:], width=None, color=False),
-    "processes_all": lambda: render_processes((*PROCESSES, STRANGER), width=100, color=False),
+    "processes_all": lambda: render_processes(
+        (*PROCESSES, STRANGER, WORKER), width=100, color=False
+    ),
     "members": lambda: render_members(MEMBERS, width=80, color=False),
     "members_mostly_missing": lambda: render_members(MOSTLY_MISSING, width=80, color=False),
     "members_of_two_jobs": lambda: render_members(TWO_JOBS, width=None, color=False),

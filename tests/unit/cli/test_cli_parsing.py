@@ -18,9 +18,11 @@ from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
 from probing.cli.ask.time_limit import within
 from probing.cli.commands.tables import find_table
-from probing.cli.group import COMMANDS, probing
+from probing.cli.completion import sql_words
+from probing.cli.group import probing
 from probing.cli.main import run
 from probing.cli.target import Target
+from probing.cli.tasks import COMMANDS
 from probing.client.connecting import connect
 from probing.errors import BadSetting, NotProbing, UsageError
 from probing.linux import process
@@ -28,6 +30,7 @@ from probing.rundir.folders import RunDirectory
 from probing.settings import find
 from probing.tables import TABLES
 from tests.harness.targets import clean_env
+from tests.unit.vocabulary.test_run_folders import card_of
 
 pytestmark = pytest.mark.anypython
 
@@ -319,6 +322,44 @@ def test_shell_completes(tmp_path: Path) -> None:
     assert complete(f"probing {pid} tables probing.o", home) == ["probing.overhead"]
     assert complete(f"probing {pid} query --format mark", home) == ["markdown"]
     assert complete(f"probing {pid} config recor", home) == ["recording="]
+    assert complete(f"probing {pid} query @slow-", home) == ["@slow-steps"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SELECT step FROM st", ["stalls", "steps"]),
+        ("select * from python.ste", ["python.steps"]),
+        ("SELECT data_w", ["data_wait_s"]),
+        ("FROM steps SELECT grad", ["grad_norm", "gradient_sync_s", "gradients_s"]),
+        ("FROM steps WHERE los", ["loss", "loss_finite", "loss_s"]),
+        ("FROM steps ORD", ["ORDER"]),
+        ("from steps ord", ["order"]),
+        ("SELECT med", ["median"]),
+        ("SELECT 'st", []),
+        ("SELECT ", []),
+    ],
+)
+def test_words_of_sql_are_completed(text: str, words: list[str]) -> None:
+    """Tables after FROM, columns of the tables that are named, keywords as they are written."""
+    found = {text[:start] + word for start, word in sql_words(text)}
+    assert {text[: text.rfind(" ") + 1] + word for word in words} <= found
+    assert bool(found) is bool(words)
+    assert all(word.startswith(text) for word in found)
+
+
+def test_ranks_are_completed_in_bash(tmp_path: Path) -> None:
+    """Bash parts a word at its colon, and puts what comes in the place of the last part alone."""
+    directory = RunDirectory(tmp_path / "home")
+    pid, started = os.getpid(), process.start_time(os.getpid())
+    assert started is not None
+    folder = directory.create_folder(pid, started)
+    folder.write_card(card_of(folder, rank=3, job="night"))
+    home = directory.path
+    assert complete("probing ra", home) == ["rank:3"]
+    assert complete("probing rank :", home) == ["3"]
+    assert complete("probing rank : 3 back", home) == ["backtrace"]
+    assert complete("probing -t job :", home) == ["night", "night/rank:3"]
 
 
 @pytest.mark.parametrize(

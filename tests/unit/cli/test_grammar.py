@@ -12,8 +12,9 @@ import pytest
 
 from probing.cli import terminal
 from probing.cli.examples import EXAMPLES
-from probing.cli.group import COMMANDS, SHORT_FORMS, TASKS, probing
+from probing.cli.group import probing
 from probing.cli.main import run
+from probing.cli.tasks import COMMANDS, SHORT_FORMS, TASKS
 from probing.errors import UsageError
 from tests.unit.cli.test_cli_parsing import parse
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.anypython
 
 NO_PROCESS = {"run", "serve", "file memory-viz", "file diff", "file checkpoint"}
 """Commands that ask nobody, and so have no options of that."""
-NO_ROWS = {*NO_PROCESS, "attach", "detach", "repl", "act", "file"}
+NO_ROWS = {*NO_PROCESS, "attach", "detach", "repl", "act", "file", "top"}
 FEW_FACTS = {
     "overview", "status", "backtrace", "stragglers", "diff", "eval", "arm", "leak", "summary",
     "dataloaders", "fit", "profile", "act lr", "act clip", "act checkpoint", "act cleanup",

@@ -13,9 +13,10 @@ import duckdb
 
 from probing.cli.render.process.catalog import sql_type
 from probing.cluster.job.membership import Member
-from probing.diagnosis.doctor.examine import ALL_RULES, RULES
 from probing.diagnosis.doctor.facts import Facts
 from probing.diagnosis.doctor.findings import Sign
+from probing.diagnosis.doctor.report import ALL_RULES
+from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.hang.evidence import Verdict
 from probing.errors import NoLabels, NotAnswering, SqlError
 from probing.messages.common import Armed, ArmedAnswer

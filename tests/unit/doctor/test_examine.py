@@ -13,7 +13,10 @@ import pytest
 
 from probing.diagnosis.doctor import effects, examine, scope
 from probing.diagnosis.doctor.facts import LEAST_STEPS, Facts
-from probing.diagnosis.doctor.findings import NotLookedAt, Rule, Sign, finding_of
+from probing.diagnosis.doctor.findings import Rule, Sign, finding_of
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.report import ALL_RULES
+from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.doctor.series import last_change
 from probing.diagnosis.hang import diagnosis
 from probing.diagnosis.hang.evidence import Cause, Verdict
@@ -184,13 +187,13 @@ def test_the_surest_of_several_ranks_is_told() -> None:
 
 def test_what_follows_from_another_finding_is_not_told_twice() -> None:
     """Each cause that is named hides its effects only, and every name is one of a rule."""
-    names = {rule.name for rule in examine.ALL_RULES}
+    names = {rule.name for rule in ALL_RULES}
     for cause, known in effects._EXPLAINS.items():
         assert {cause, *known} <= names
         assert cause not in known
     made = [
         finding_of(rule, Sign(certainty="certain", summary=""), asked="1")
-        for rule in examine.ALL_RULES
+        for rule in ALL_RULES
         if rule.name in {"loss-not-finite", "loss-flat", "data-wait"}
     ]
     kept = {finding.rule for finding in effects.without_effects(made)}
@@ -199,9 +202,9 @@ def test_what_follows_from_another_finding_is_not_told_twice() -> None:
 
 def test_rules_are_whole() -> None:
     """Each has a name of its own, a symptom, its evidence, and a next command."""
-    names = [rule.name for rule in examine.ALL_RULES]
+    names = [rule.name for rule in ALL_RULES]
     assert len(set(names)) == len(names)
-    for rule in examine.ALL_RULES:
+    for rule in ALL_RULES:
         assert rule.symptom.endswith(".")
         assert rule.evidence.endswith(".")
         assert rule.next.startswith("probing ENDPOINT ")
@@ -264,7 +267,7 @@ def test_statements_of_all_rules_are_asked_in_one() -> None:
         {"step": n, "loader": 0, "batch": n, "duration": 0.1, "failed": False} for n in range(5)
     ]
     record = {"steps": steps(40), "batches": rows, "memory": [{"step": 1, "node_used_bytes": 9}]}
-    asks = [sql for rule in examine.RULES for sql in rule.asks]
+    asks = [sql for rule in RULES for sql in rule.asks]
     assert len(asks) >= 8
     alone, together, broken = facts(record), facts(record), facts(record)
     together.prepare(asks)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from probing.diagnosis.doctor.findings import NotLookedAt
-from probing.diagnosis.doctor.machine import throttled_between
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.rules.machine import throttled_between
 from probing.linux.processors import (
     Throttling,
     find_throttling,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from probing.diagnosis.doctor.examine import RULES
-from probing.diagnosis.doctor.findings import NotLookedAt
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.rules import RULES
 
 from .failing_cases import FAILING
 from .made import facts, signs, steps

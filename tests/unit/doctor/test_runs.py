@@ -17,7 +17,7 @@ from probing.cli.render.process.runs import (
     render_comparison,
 )
 from probing.diagnosis.doctor.against import AGAINST_RULES, findings_of, with_comparison
-from probing.diagnosis.doctor.examine import ALL_RULES, Report
+from probing.diagnosis.doctor.report import ALL_RULES, Report
 from probing.diagnosis.runs.commits import not_committed
 from probing.diagnosis.runs.comparison import RunComparison, compare_runs
 from probing.diagnosis.runs.interval import compare

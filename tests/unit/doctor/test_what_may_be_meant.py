@@ -9,8 +9,8 @@ import pytest
 
 from probing.cluster.job.membership import Member
 from probing.diagnosis.doctor.against import of_one_rank, without_comparison
-from probing.diagnosis.doctor.examine import Report
-from probing.diagnosis.doctor.findings import NotLookedAt
+from probing.diagnosis.doctor.not_looked_at import NotLookedAt
+from probing.diagnosis.doctor.report import Report
 
 from .made import Facts, facts, signs, steps
 from .records import after, failing

@@ -111,7 +111,7 @@ def test_a_warning_comes_at_nine_tenths() -> None:
     """Below there is none; above it names both sizes and what the kernel will do."""
     assert sentence_of(9 * GIB - 1, 10 * GIB) is None
     sentence = str(sentence_of(9 * GIB, 10 * GIB))
-    assert "9.00 GiB of 10.0 GiB (90%)" in sentence
+    assert "9.00 GiB of 10.0 GiB (90 %)" in sentence
     assert "kills" in sentence
 
 

@@ -83,7 +83,7 @@ class Watched:
         self.recording = Recording(trace=trace, rows=rows, names=names, safe_points=SafePoints())
         self.recording.training_thread = self.recording.threads.state.native_id
         sampler = MemorySampler(accelerator)
-        modules = ModuleNames(names, self.recording.models)
+        modules = ModuleNames(names, self.recording.objects.models)
         backward = ModuleBackward(self.recording, sampler, modules)
         self.ooms = Ooms(self.recording, modules, backward, accelerator, OomRings(*rings))
         self.ooms.start()

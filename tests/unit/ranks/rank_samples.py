@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from probing.cluster.ranks.differences import Fact, RankFacts
 from probing.cluster.ranks.naming import Rank
+from probing.cluster.ranks.slow.stragglers import find_stragglers
+from probing.cluster.ranks.slow.times import Collective, RankTimes, Span, Step
 from probing.cluster.ranks.stack_classes import RankStacks
-from probing.cluster.ranks.stragglers import find_stragglers
-from probing.cluster.ranks.times import Collective, RankTimes, Span, Step
 from probing.messages.common import Backtrace, EvalResult, Frame, ThreadStack
 
 STEP_S = 0.3

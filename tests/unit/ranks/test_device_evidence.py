@@ -11,8 +11,8 @@ import pytest
 from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.device_use import sample_words, use_of, xid_lines
 from probing.diagnosis.hang import RankEvidence, judge
-from probing.diagnosis.hang.collection import _record
-from probing.diagnosis.hang.flights import is_blind
+from probing.diagnosis.hang.seen.collection import _record
+from probing.diagnosis.hang.seen.flights import is_blind
 from probing.errors import SqlError
 from tests.unit.ranks.hang_samples import LATE, WAITING, call, evidence, waiting_but
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.hang import RankEvidence, Verdict, judge
-from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.work import work_between
+from probing.diagnosis.hang.seen.doings import doing_of
+from probing.diagnosis.hang.seen.work import work_between
 from probing.messages.common import Awaited, Backtrace, Frame, ThreadStack, WorkDone
 from probing.stacks.thread_waits import deadlock_text, deadlocks
 from tests.unit.ranks.hang_samples import LATE, STILL_S, evidence, waiting_but
@@ -75,7 +75,7 @@ def test_a_holder_that_computes_makes_it_slow() -> None:
     """A lock that is held for long by a thread that gets on is no hang."""
     verdict = of_job(**seen(trace(), trace(cpu_s=1.0)))
     assert (verdict.kind, verdict.is_hang) == ("slow", False)
-    assert "waiting for 15 s for a thread that computes (100% of a processor)" in verdict.headline
+    assert "waiting for 15 s for a thread that computes (100 % of a processor)" in verdict.headline
 
 
 def test_a_deadlock_is_a_hang_at_once() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from probing.cli.render.ranks.hang import render_verdict
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Verdict, judge
-from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.flights import by_flights
-from probing.diagnosis.hang.others import _lock_holder
+from probing.diagnosis.hang.seen.doings import doing_of
+from probing.diagnosis.hang.seen.flights import by_flights
+from probing.diagnosis.hang.seen.others import _lock_holder
 from probing.diagnosis.hang.waiting import waits_of
 from probing.messages.common import Backtrace, Frame, ThreadStack
 from tests.unit.ranks.hang_samples import (

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from probing.diagnosis.hang import Call, Doing, Group, RankEvidence, Work, judge
-from probing.diagnosis.hang.doings import doing_of
-from probing.diagnosis.hang.looks import with_same_waits
-from probing.diagnosis.hang.own_ends import says_of_peers
+from probing.diagnosis.hang.seen.doings import doing_of
+from probing.diagnosis.hang.seen.looks import with_same_waits
+from probing.diagnosis.hang.seen.own_ends import says_of_peers
+from probing.diagnosis.hang.seen.work import work_between, work_words
 from probing.diagnosis.hang.waiting import waits_of
-from probing.diagnosis.hang.work import work_between, work_words
 from probing.messages.common import Awaited, Backtrace, Frame, ThreadBytes, ThreadStack, WorkDone
 from tests.unit.ranks.hang_samples import (
     LATE,
@@ -43,7 +43,7 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
     ),
     "it writes for an hour": (SAVING, Work(written_rate=5 * MB), 3600, "writing a checkpoint for"),
     "it reads": (RUNNING, Work(read_rate=90 * MB), STILL_S, "reading for 15 s (85.8 MiB/s)"),
-    "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97% of a processor)"),
+    "it computes": (RUNNING, Work(cpu=0.97), STILL_S, "computing for 15 s (97 % of a processor)"),
     "it moves on, with little": (RUNNING, Work(cpu=0.1, has_moved_on=True), 20, "computing for"),
     "it reads numbers from the GPU, one after the other": (
         SPINNING, Work(cpu=1.0, has_moved_on=True), STILL_S, "has been computing for 15 s",
@@ -51,7 +51,7 @@ WORK: dict[str, tuple[Doing, Work, float, str]] = {
     "its workers compute": (LOADING, Work(children_cpu=1.6), STILL_S, "of its own, which compute"),
     "a process of its own packs the checkpoint": (
         SAVING, Work(children_cpu=0.9), STILL_S,
-        "waiting for 15 s for processes of its own, which compute (90% of a processor)",
+        "waiting for 15 s for processes of its own, which compute (90 % of a processor)",
     ),
     "a process of its own sends the checkpoint": (
         SAVING, Work(children_rate=20 * MB), STILL_S, "which read and write (19.1 MiB/s)",
@@ -190,7 +190,7 @@ def test_what_the_agent_knew_counts_for_a_look_from_outside(sources: tuple[str, 
     doing = doing_of(first)
     assert doing is not None
     rank = evidence(1, LATE, doing=doing, work=work_between(first, second))
-    assert "waiting for 15 s for a thread that computes (50% of a processor)" in work_words(rank)
+    assert "waiting for 15 s for a thread that computes (50 % of a processor)" in work_words(rank)
     moved = dataclasses.replace(looks[1], threads=looks[1].threads[1:])
     assert with_same_waits(looks[0], moved)[1] == moved
 
@@ -203,7 +203,7 @@ def test_a_thread_beside_that_computes_leaves_it_open() -> None:
     rank = evidence(1, LATE, doing=doing, work=work)
     verdict = judge(waiting_but({1: rank}), world=range(4))
     assert (verdict.outcome, verdict.confidence.partition(":")[0]) == ("slow", "low")
-    assert "Rank 1 has been waiting for 15 s while another thread of it computes (50%" in (
+    assert "Rank 1 has been waiting for 15 s while another thread of it computes (50 %" in (
         verdict.headline
     )
     first, second = (two_threads("agent", t, cpu, None) for t, cpu in ((1.0, 4.0), (3.0, 5.0)))

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from probing.cli.render.ranks.stragglers import render_stragglers
-from probing.cluster.ranks.clocks import align_clocks
-from probing.cluster.ranks.reasons import reasons
-from probing.cluster.ranks.stragglers import find_stragglers
-from probing.cluster.ranks.times import DeviceStep, RankTimes
+from probing.cluster.ranks.slow.clocks import align_clocks
+from probing.cluster.ranks.slow.reasons import reasons
+from probing.cluster.ranks.slow.stragglers import find_stragglers
+from probing.cluster.ranks.slow.times import DeviceStep, RankTimes
 from tests.unit.ranks.rank_samples import ddp_job
 
 pytestmark = pytest.mark.anypython

@@ -195,7 +195,7 @@ def test_nothing_is_asked_in_a_capture_of_whichever_thread(cuda: FakeCuda) -> No
 def test_what_is_looked_for_is_not_read_in_a_capture(cuda: FakeCuda) -> None:
     """Labels and norms that somebody has asked for wait until it is over."""
     from probing.agent.sources.data.labels import _Look
-    from probing.agent.sources.numbers.bad_weights import have_finite_norms
+    from probing.agent.sources.numbers.nonfinite.bad_weights import have_finite_norms
 
     training: Any = SimpleNamespace(step=lambda: 0)
     labels, bad = _Look(training), torch.full((2, 3), torch.nan)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from probing.agent.sources.steps.phases import BACKWARD, FORWARD, OPTIMIZER, PHASES, Phases
+from probing.agent.sources.steps.phases import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    PHASES,
+    Phases,
+    new_phases,
+)
+from probing.ring import native
 
 pytestmark = pytest.mark.anypython
 
@@ -12,11 +22,12 @@ pytestmark = pytest.mark.anypython
 class Told:
     """A clock of phases, and what it has told of micro-batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_c: bool) -> None:
         self.batches: list[tuple[int, int, dict[str, int]]] = []
-        self._before: list[int] = []
+        self.watched: list[tuple[str, int]] = []
+        self._before = [0] * len(PHASES)
         self._began = 0
-        self.phases = Phases(self._begin, self._end)
+        self.phases = new_phases(self._begin, self._end, in_c=in_c)
 
     def _begin(self, now_ns: int) -> None:
         self._began, self._before = now_ns, self.phases.spent_ns.copy()
@@ -24,6 +35,14 @@ class Told:
     def _end(self, now_ns: int) -> None:
         spent = [a - b for a, b in zip(self.phases.spent_ns, self._before, strict=True)]
         self.batches.append((self._began, now_ns, named(spent)))
+
+    def entered(self, phase: int) -> None:
+        """A phase that is not within another one begins."""
+        self.watched.append(("entered", phase))
+
+    def left(self, phase: int) -> None:
+        """It has ended."""
+        self.watched.append(("left", phase))
 
     def spans(self, *spans: tuple[int, int, int]) -> None:
         """Phases that are entered and left, with both times."""
@@ -42,10 +61,12 @@ def named(spent_ns: list[int]) -> dict[str, int]:
     return {name: ns for name, ns in zip(PHASES, spent_ns, strict=True) if ns}
 
 
-@pytest.fixture
-def told() -> Told:
+@pytest.fixture(params=["C", "Python"])
+def told(request: pytest.FixtureRequest) -> Told:
     """A clock whose step has begun at 100."""
-    made = Told()
+    if request.param == "C" and native.IN_C is None:
+        pytest.skip("the C part is not built for this Python")
+    made = Told(in_c=request.param == "C")
     made.phases.begin(100)
     return made
 
@@ -112,9 +133,10 @@ def test_leaving_what_was_never_entered_changes_nothing(told: Told) -> None:
     assert told.end(160) == {"other": 60}
 
 
-def test_nothing_is_counted_between_steps() -> None:
+@pytest.mark.parametrize("in_c", [True, False])
+def test_nothing_is_counted_between_steps(*, in_c: bool) -> None:
     """Before a step begins and after it has ended, phases pass unnoticed."""
-    told = Told()
+    told = Told(in_c=in_c)
     told.spans((FORWARD, 10, 20))
     told.phases.begin(100)
     told.phases.end(110)
@@ -127,3 +149,44 @@ def test_a_wait_that_began_before_the_step_counts_from_its_beginning(told: Told)
     """No nanosecond belongs to two steps."""
     told.phases.data_waited(90, 30)
     assert told.end(120) == {"data_wait": 20}
+
+
+def test_the_clock_in_c_tells_what_that_in_python_does() -> None:
+    """Whatever is told, in whatever order, both have the same times, batches and watched phases."""
+    if native.IN_C is None:
+        pytest.skip("the C part is not built for this Python")
+    for seed in range(300):
+        one, other = Told(in_c=True), Told(in_c=False)
+        assert type(one.phases) is not Phases
+        for each in (one, other):
+            _tell_at_random(each, random.Random(seed))
+        assert one.batches == other.batches
+        assert one.watched == other.watched
+        assert one.phases.spent_ns == other.phases.spent_ns
+        assert one.phases.now() == other.phases.now()
+
+
+def _tell_at_random(told: Told, draw: random.Random) -> None:
+    """A step or two of nonsense."""
+    phases, now = told.phases, 0
+    for _ in range(draw.randrange(60)):
+        now += draw.randrange(50)
+        match draw.randrange(10):
+            case 0 | 1 | 2:
+                phases.enter(draw.randrange(len(PHASES)), now)
+            case 3 | 4 | 5:
+                phases.leave(now, trains=draw.random() < 0.7)
+            case 6:
+                phases.data_waited(now, draw.randrange(20))
+                now += 20
+            case 7:
+                phases.synchronized(now - draw.randrange(30), now)
+            case 8:
+                draw.choice([phases.ensure_batch, phases.begin])(now)
+            case _:
+                told.phases.watch = told if draw.random() < 0.5 else None
+                if draw.random() < 0.2:
+                    phases.end(now)
+                elif draw.random() < 0.2:
+                    phases.resume(in_batch=draw.random() < 0.5)
+                phases.end_batch()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from probing.cli.ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from probing.cli.render.profiling.chrome_trace import render_chrome_trace
-from probing.cli.render.profiling.flamegraph import render_flamegraph, render_speedscope
+from probing.cli.render.profiling.flamegraph import (
+    render_flamegraph,
+    render_speedscope,
+    render_svg,
+)
 from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.errors import InternalError, UsageError
 from probing.profiling import (
@@ -203,6 +208,11 @@ def test_operators_go_to_the_innermost_module() -> None:
     stacks = dict(stacks_of(found).stacks)
     assert stacks["backward", "block", "attn", "MmBackward0", "aten::mm"] == 50_000
     assert stacks["outside of modules", "aten::item"] == 10_000
+    calls = (CALLS[0]._replace(module="blocks.1.mlp.0"), *CALLS[1:])
+    inner = trace(span("aten::embedding", 1010, 50), calls=calls)
+    assert ("forward", "blocks", "blocks.1", "mlp", "mlp.0", "aten::embedding") in dict(
+        stacks_of(inner).stacks
+    )
 
 
 def test_a_device_has_the_say() -> None:
@@ -331,6 +341,28 @@ def test_the_flame_graph_needs_nothing_else() -> None:
     assert data["scale"] == 0.1
 
 
+def test_the_flame_graph_says_which_package_a_file_is_of() -> None:
+    """The folder that packages are installed in is left out; the user's own path stays."""
+    text = "t;run (/v/lib/python3.11/site-packages/torch/x.py:1);a (/usr/lib/python3.11/ast.py:2);"
+    samples = parse_folded(f"{text}b (/home/me/train.py:3) 1\n", seconds=1, hz=10)
+    page = render_flamegraph(samples, title="x")
+    for frame in ("run (torch/x.py:1)", "a (ast.py:2)", "b (/home/me/train.py:3)"):
+        assert f'"{frame}"' in page
+
+
+def test_the_picture_is_whole_and_in_order() -> None:
+    """Well-formed SVG, nothing outside of its parent, blocks in the order of their numbers."""
+    text = "t;blocks.10;f 5\nt;blocks.2;<g> 3\nt;blocks.1 1\n"
+    picture = render_svg(parse_folded(text, seconds=1, hz=10), title="<b>")
+    root = ET.fromstring(picture)
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = [(str(g[0].text), g[1]) for g in root.iter(f"{space}g")]
+    places = {name.partition(":")[0]: float(box.attrib["x"]) for name, box in boxes}
+    assert places["t"] == places["blocks.1"] == 0 < places["blocks.2"] < places["blocks.10"]
+    assert places["<g>"] == places["blocks.2"]
+    assert "t: 900 ms, 100.0 %" in [name for name, _ in boxes]
+
+
 def test_speedscope_has_seconds() -> None:
     """Weights are seconds, and every stack names frames that are there."""
     document = json.loads(
@@ -364,6 +396,8 @@ def test_the_chrome_trace_has_steps_and_modules() -> None:
         (None, "x.json", "json"),
         (None, "x.speedscope.json", "speedscope"),
         (None, "X.HTML", "flamegraph.html"),
+        (None, "trace.json", "chrome"),
+        (None, "x.svg", "svg"),
     ],
 )
 def test_a_suffix_tells_the_format(given: str | None, output: str | None, form: str) -> None:

@@ -16,13 +16,13 @@ import pytest
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
-from probing.agent.sources.steps.recording import COLUMNS
+from probing.agent.sources.steps.thread_state import COLUMNS
 from probing.errors import RingError
 from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
 from probing.ring.names import decode_names, encode_names
 from probing.ring.peek import RingPeek
 from probing.ring.reader import read_ring
-from probing.ring.room import limit_rings, share_room
+from probing.ring.space import limit_rings, share_space
 from probing.ring.writer import Names, RingWriter
 from probing.safety.guard import LIMIT, Guard
 from probing.tables import RECORDED_TABLES, STEPS, TORCH_TRACE
@@ -93,7 +93,7 @@ def test_every_ring_finds_room_in_little_space(tmp_path: Path, mib: int) -> None
     limit_rings(mib << 20)
     made: list[RingWriter] = []
     try:
-        share_room(wanted)
+        share_space(wanted)
         made += [RingWriter(tmp_path / f"{t.name}.ring", t, rows) for t, rows in wanted]
         assert sum(ring.stat().st_size for ring in tmp_path.glob("*.ring")) <= mib * 3 << 18
         widths = [ring.layout.row_size for ring in made]

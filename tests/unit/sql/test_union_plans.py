@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from probing.cluster.union.leaves import Leaf
 from probing.cluster.union.query import Union
+from probing.cluster.union.statements.leaves import Leaf
 from probing.errors import SqlError, SqlRefused
 from probing.sql.process_columns import with_ranks
 from probing.tables import TABLES_BY_NAME

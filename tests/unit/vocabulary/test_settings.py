@@ -8,7 +8,9 @@ import pytest
 
 from probing.errors import BadSetting
 from probing.ring.format import layout_of
+from probing.safety import off_switch
 from probing.settings import SETTINGS, Settings, find
+from probing.settings.values import NO, YES
 from probing.tables import TABLES_BY_NAME
 
 pytestmark = pytest.mark.anypython
@@ -60,7 +62,7 @@ def test_values_have_the_settings_type() -> None:
         ("PROBING_TRACE_ROWS", "3", "3 is less than 64"),
         ("PROBING_KEEP_HOURS", "nan", "nan is less than 0 or not finite"),
         ("PROBING_KEEP_HOURS", "inf", "not finite"),
-        ("PROBING_RECORDING", "2", "'2' is not one of"),
+        ("PROBING_RECORDING", "2", "'2' is not one of 1, on, true, yes, 0, off, false, no"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str, sentence: str) -> None:
@@ -68,6 +70,18 @@ def test_a_wrong_value_is_named(name: str, value: str, sentence: str) -> None:
     with pytest.raises(BadSetting, match=name) as caught:
         Settings.from_env({name: value})
     assert sentence in caught.value.message
+
+
+@pytest.mark.parametrize("is_yes", [True, False])
+def test_yes_and_no_are_the_same_words_everywhere(is_yes: bool) -> None:
+    """Of the mode, of a switch, and of what switches all of probing off."""
+    for word in YES if is_yes else NO:
+        for written in (word, word.upper(), f" {word} "):
+            settings = Settings.from_env({"PROBING": written, "PROBING_RECORDING": written})
+            assert settings.mode == ("on" if is_yes else "off")
+            assert settings.recording is is_yes
+            assert off_switch.is_wanted({"PROBING": written}) is is_yes
+            assert off_switch.is_off({off_switch.VARIABLE: written}) is is_yes
 
 
 def test_only_live_settings_change() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from probing.units import age, duration, size, size_change
+from probing.units import age, duration, percent, percent_change, size, size_change
 
 pytestmark = pytest.mark.anypython
 
@@ -88,3 +88,28 @@ def test_a_duration(seconds: float | None, words: str) -> None:
 def test_an_age(seconds: float | None, words: str) -> None:
     """An age is coarse and never negative."""
     assert age(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [
+        (0.125, 1, "12.5 %"),
+        (1.0, 1, "100.0 %"),
+        (0.0, 1, "0.0 %"),
+        (0.0, 0, "0 %"),
+        (4e-4, 1, "<0.1 %"),
+        (4e-3, 0, "<1 %"),
+        (0.966, 0, "97 %"),
+        (None, 1, "-"),
+        (math.nan, 1, "-"),
+    ],
+)
+def test_shares_are_written_in_one_way(share: float | None, digits: int, text: str) -> None:
+    """With a space, and never as nothing where there is something."""
+    assert percent(share, digits=digits) == text
+
+
+def test_changes_have_a_sign() -> None:
+    """But for what does not show."""
+    changes = [percent_change(one) for one in (0.0123, -0.03, -4e-5, 0.0)]
+    assert changes == ["+1.2 %", "-3.0 %", "0.0 %", "0.0 %"]

@@ -1,0 +1,60 @@
+"""The objects of the training that were met: models, optimizers, what came in, and the loss.
+
+Rules of this file: state only, and nothing kept alive by it. Runs in the training threads.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from ..data.inputs import Inputs
+from ..model.given_names import ModelNames, optimizer_names
+from ..numbers.number import Number
+from .met import Met
+
+
+class Clip(NamedTuple):
+    """What the script clips gradients to.
+
+    Attributes:
+        ends: The first and the last of the parameters whose gradients it clips.
+        tensors: How many they are.
+    """
+
+    max_norm: float
+    ends: tuple[weakref.ref[Any], weakref.ref[Any]]
+    tensors: int
+
+
+class Objects:
+    """What is known of them.
+
+    Attributes:
+        model: The root module last trained or called, for `eval` to name.
+        optimizer: The optimizer whose steps are counted.
+        roots: The modules that were called from outside of any other.
+        models: What root modules are called.
+        optimizers: Those that have stepped.
+        optimizer_names: What optimizers are called.
+        made: Those that exist, as far as they were met.
+        inputs: The tensors that came in last.
+        loss: What the last backward pass began with, without its scale: a weak reference to the
+            tensor where it has none, and its number.
+        clip: What the script has clipped last, with a norm over all of it.
+        held_lr: The rates that an action has optimizers step with, in the place of the script's, by
+            ``id(optimizer)``.
+    """
+
+    def __init__(self) -> None:
+        self.model: weakref.ref[Any] | None = None
+        self.optimizer: weakref.ref[Any] | None = None
+        self.roots = Met()
+        self.models = ModelNames()
+        self.optimizers = Met()
+        self.optimizer_names = optimizer_names()
+        self.made = Met()
+        self.inputs = Inputs()
+        self.loss: tuple[weakref.ref[Any] | None, Number] | None = None
+        self.clip: Clip | None = None
+        self.held_lr: dict[int, float] = {}

@@ -1,0 +1,67 @@
+"""What surrounds every command that a person may wait for.
+
+Rules of this file: a sign of life, a pager for what is long, and Ctrl-C as the end of a wait: what
+has come by then is shown, said to be a part, and the exit code is that of an interruption. A
+verdict on a part would be none, and what is to happen on all ranks must not happen on some: only
+commands of which each part stands for itself end so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from . import terminal
+
+T = TypeVar("T")
+
+IN_PARTS = frozenset({
+    "overview", "status", "backtrace", "dataloaders", "memory", "leak", "oom", "summary",
+    "gradients", "arm", "labels", "query", "tables", "jobs", "list",
+})  # fmt: skip
+"""Commands that show what had come when they are interrupted."""
+_PART = "interrupted: this is a part, from what had come by then"
+
+
+def _paged() -> contextlib.AbstractContextManager[None]:
+    """What shows a long answer; nothing where nobody looks, who need not pay for it."""
+    if not sys.stdout.isatty():
+        return contextlib.nullcontext()
+    from .pager import paged
+
+    return paged()
+
+
+def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
+    """Run a command.
+
+    Args:
+        in_parts: Whether what had come at Ctrl-C is shown.
+        what: What is waited for, unless the command says it more closely.
+
+    Raises:
+        KeyboardInterrupt: Also after a part of the answer was shown.
+    """
+    from ..cluster.job.interruption import interruptible
+
+    terminal.ways.awaited = [what]
+    terminal.start_waiting()
+    with interruptible(allowed=in_parts) as cut:
+        try:
+            with _paged():
+                try:
+                    result = run()
+                finally:
+                    terminal.stop_waiting()
+                    if cut.happened:
+                        terminal.note(_PART)
+        except click.exceptions.Exit:
+            if not cut.happened:
+                raise
+    if cut.happened:
+        raise KeyboardInterrupt
+    return result

@@ -1,0 +1,1 @@
+"""The live screen: what has the terminal, what looks, what is shown."""

@@ -1,0 +1,236 @@
+"""Looks again and again, in a thread of its own, for no more than a small part of a processor.
+
+Rules of this file: a look costs what it costs; how long to wait after it follows from that, so that
+all together stay below `SHARE`. What fails is told and tried again. Nobody waits for this thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import ProbingError
+from ..reports.following import Following
+from ..reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
+from ..target import FINDING_S, Target
+
+if TYPE_CHECKING:
+    from ...messages.common import Backtrace
+    from ..reports.overview import Overview
+
+SHARE = 0.02
+"""The part of a processor's time that a live view may take for itself."""
+_OFTEN, _SELDOM = 0.6 * SHARE, 0.35 * SHARE
+"""What of it goes to what is read at every look, and to what is looked at whole."""
+_LEAST_S = 60.0
+"""How long a whole look stands at least, unless a key asks for another."""
+_LIMIT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What was seen.
+
+    Attributes:
+        at_s: When, in seconds since the epoch.
+        every_s: How long it is until the next look.
+        grid: Everybody; None where one alone is looked at.
+        one: The one that was chosen.
+        whole_at_s: When that was last looked at whole; None before it was.
+        stack: Where its threads were, and when, in seconds since the epoch.
+        notes: What a person should know about how it was found.
+        trouble: Why the last look failed, or a part of it.
+    """
+
+    at_s: float
+    every_s: float = 0.0
+    grid: RankGrid | None = None
+    one: Overview | None = None
+    whole_at_s: float | None = None
+    stack: tuple[Backtrace, float] | None = None
+    notes: tuple[str, ...] = ()
+    trouble: str | None = None
+
+
+class Looking:
+    """What is seen, newer and newer.
+
+    Attributes:
+        sight: The last of it.
+        is_paused: Whether no more looks are wanted.
+    """
+
+    def __init__(self, target: Target, *, every_s: float, tell: Callable[[], None]) -> None:
+        """Look at everybody once.
+
+        Args:
+            tell: Is called after each look, in the thread that looks.
+
+        Raises:
+            ProbingError: There is nobody.
+        """
+        self.is_paused = False
+        self._target, self._every_s, self._tell = target, every_s, tell
+        self._poked = threading.Event()
+        self._wants_stack = self._wants_whole = False
+        self._chosen: str | None = None
+        self._following: Following | None = None
+        self._known: KnownSteps = {}
+        self._is_first = True  # it imports what later ones use
+        self._spent_s, self._whole_s, self._whole_at = time.process_time(), 0.0, 0.0
+        self.sight = Sight(at_s=time.time(), every_s=every_s)
+        self._look_at_all()
+
+    def begin(self) -> None:
+        """Go on looking from now on."""
+        self._spent_s = time.process_time()
+        threading.Thread(target=self._work, name="look", daemon=True).start()
+
+    def choose(self, endpoint: str | None) -> None:
+        """Look at this one, too; None: at all of them only."""
+        self._chosen = endpoint
+        self._wants_stack = False
+        self.poke()
+
+    def ask_stack(self) -> None:
+        """Look where the threads of the chosen one are."""
+        self._wants_stack = True
+        self.poke()
+
+    def renew(self) -> None:
+        """Look at the chosen one whole, now."""
+        self._wants_whole = True
+        self.poke()
+
+    def poke(self) -> None:
+        """Look at once."""
+        self._poked.set()
+
+    def _work(self) -> None:
+        while True:
+            if not self.is_paused or self._wants_stack:
+                self._look()
+                self._tell()
+            self._poked.wait(self.sight.every_s)
+            self._poked.clear()
+
+    def _look(self) -> None:
+        """One look; what fails is told."""
+        try:
+            if self._chosen is None:
+                self._following = None
+                self._look_at_all()
+            else:
+                self._look_at_one(self._chosen)
+        except ProbingError as error:
+            self._fail(error.message)
+        except Exception as error:  # noqa: BLE001 - the next look may do better
+            self._fail(f"{type(error).__name__}: {error}")
+        spent_s = time.process_time()
+        cost_s = 0.0 if self._is_first else spent_s - self._spent_s
+        pause_s = max(self._every_s, cost_s / _OFTEN)
+        self._spent_s, self._is_first = spent_s, False
+        self.sight = dataclasses.replace(self.sight, every_s=pause_s)
+
+    def _fail(self, why: str) -> None:
+        self._wants_stack = False
+        self.sight = dataclasses.replace(self.sight, trouble=why.rstrip("."))
+
+    def _look_at_all(self) -> None:
+        from ...cluster.job.members import find_members
+
+        target, before = self._target, self.sight.grid
+        limit_s = min(FINDING_S, target.limit_s)
+        try:
+            membership = find_members(
+                target.endpoints, token=target.token, timeout_s=limit_s, states=True
+            )
+        except ProbingError:
+            if before is None:
+                raise
+            cells = with_gone(before.cells, ())
+            self._see(grid=dataclasses.replace(before, cells=cells))
+            return
+        grid = grid_of_members(
+            membership,
+            timeout_s=min(_LIMIT_S, target.limit_s),
+            token=target.token,
+            known=self._known,
+        )
+        if before is not None:
+            cells = with_gone(before.cells, grid.cells)
+            grid = dataclasses.replace(grid, cells=cells)
+        self._see(grid=grid, notes=membership.notes)
+
+    def _look_at_one(self, endpoint: str) -> None:
+        from ...client.connecting import connect
+
+        following = self._following
+        if following is None or following.process.label != endpoint:
+            limit_s = min(_LIMIT_S, self._target.limit_s)
+            process = connect(endpoint, token=self._target.token, timeout_s=limit_s)
+            following = self._following = Following(process)
+            self._wants_whole, self._is_first = False, True
+            self._see(one=following.look(), stack=None)
+            self._tell()
+        if self._wants_stack:
+            self._wants_stack = False
+            stack = following.process.backtrace()
+            self._see(one=following.look(), stack=(stack, time.time()))
+            self.poke()  # for what comes in its place now
+        elif self._wants_whole or following.whole_at_s is None or self._may_look_whole():
+            self._look_whole(following)
+        else:
+            self._see(one=following.look(), stack=self.sight.stack)
+
+    def _may_look_whole(self) -> bool:
+        pause_s = max(_LEAST_S, self._whole_s / _SELDOM)
+        return time.monotonic() - self._whole_at > pause_s
+
+    def _look_whole(self, following: Following) -> None:
+        """A whole look, whose cost is counted apart."""
+        self._wants_whole = False
+        began_s = time.process_time()
+        self._see(one=following.look_whole(), stack=self.sight.stack)
+        self._whole_s = 0.0 if self._is_first else time.process_time() - began_s
+        self._whole_at = time.monotonic()
+        self._spent_s += self._whole_s
+
+    def _see(
+        self,
+        *,
+        grid: RankGrid | None = None,
+        one: Overview | None = None,
+        stack: tuple[Backtrace, float] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        following = self._following
+        self.sight = Sight(
+            at_s=time.time(),
+            every_s=self.sight.every_s,
+            grid=grid or self.sight.grid,
+            one=one,
+            whole_at_s=following.whole_at_s if following is not None else None,
+            stack=stack,
+            notes=notes,
+        )
+
+
+def with_gone(before: Sequence[GridCell], now: Sequence[GridCell]) -> tuple[GridCell, ...]:
+    """Those that are seen, and as ended those that were seen before and are no more."""
+    seen = {(cell.host, cell.pid) for cell in now}
+    ranks = {(cell.job, cell.rank) for cell in now if cell.state != "missing"}
+    gone = [
+        dataclasses.replace(cell, state="dead")
+        for cell in before
+        if cell.pid is not None
+        and (cell.host, cell.pid) not in seen
+        and (cell.rank is None or (cell.job, cell.rank) not in ranks)
+    ]
+    lost = {(cell.job, cell.rank) for cell in gone if cell.rank is not None}
+    kept = [cell for cell in now if cell.state != "missing" or (cell.job, cell.rank) not in lost]
+    return (*kept, *gone)

@@ -1,0 +1,45 @@
+"""A sign of life while a command waits: what for, and since when.
+
+Rules of this file: on a terminal's stderr, after half a second without anything else to see there,
+on one line that is taken away before anything else is written. A thread draws it; whoever forks
+stops it first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from . import terminal
+
+_QUIET_S = 0.5
+_AGAIN_S = 0.5
+
+
+class Waiting:
+    """The line, drawn again and again until it is stopped."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._end.clear()
+        self._thread = threading.Thread(target=self._work, name="waiting", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and take the line away."""
+        self._end.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+        terminal.clear_wait()
+
+    def _work(self) -> None:
+        pause_s = _QUIET_S
+        while not self._end.wait(pause_s):
+            terminal.show_wait(time.monotonic() - self._began)
+            pause_s = _AGAIN_S

@@ -1,0 +1,116 @@
+"""The questions to a process for a program with an event loop: the same ones, to be awaited.
+
+Rules of this file: no question is written twice. Each runs in a thread of the loop's own pool; who
+stops waiting for one leaves it to its time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from ..messages.limits import DEFAULT_TIMEOUT_S
+from .process import Process, connect
+
+if TYPE_CHECKING:
+    from ..sql.answer import Answer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _twin(
+    method: Callable[Concatenate[Process, P], T],
+) -> Callable[Concatenate[AsyncProcess, P], Awaitable[T]]:
+    """The method as one that is awaited."""
+
+    @functools.wraps(method)
+    async def ask(self: AsyncProcess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.process, *args, **kwargs)
+
+    return ask
+
+
+class AsyncProcess:
+    """A process that can be asked from coroutines; its methods are those of `Process`.
+
+    Attributes:
+        process: The same process for the rest of the program.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    async def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> Answer:
+        """Run one read-only SQL statement; its rows are here when it is back."""
+
+        def ask() -> Answer:
+            answer = self.process.query(sql, timeout_s=timeout_s, max_rows=max_rows)
+            answer.to_arrow()
+            return answer
+
+        return await asyncio.to_thread(ask)
+
+    eval = _twin(Process.eval)
+    backtrace = _twin(Process.backtrace)
+    act = _twin(Process.act)
+    acts = _twin(Process.acts)
+    profile = _twin(Process.profile)
+    sample = _twin(Process.sample)
+    arm = _twin(Process.arm)
+    armed = _twin(Process.armed)
+    snapshot = _twin(Process.snapshot)
+    live = _twin(Process.live)
+    tables = _twin(Process.tables)
+    labels = _twin(Process.labels)
+    fit = _twin(Process.fit)
+    status = _twin(Process.status)
+    settings = _twin(Process.settings)
+    set = _twin(Process.set)
+    attach = _twin(Process.attach)
+    detach = _twin(Process.detach)
+    jobs = _twin(Process.jobs)
+    cancel = _twin(Process.cancel)
+    memory = _twin(Process.memory)
+    summary = _twin(Process.summary)
+    dataloaders = _twin(Process.dataloaders)
+    leak = _twin(Process.leak)
+    gradients = _twin(Process.gradients)
+    oom = _twin(Process.oom)
+    hang = _twin(Process.hang)
+    stragglers = _twin(Process.stragglers)
+    diff = _twin(Process.diff)
+    doctor = _twin(Process.doctor)
+
+    def notes(self) -> list[str]:
+        """Sentences about how the last answer came about."""
+        return self.process.notes()
+
+
+async def connect_async(
+    endpoint: str | int,
+    *,
+    token: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    tls_ca: str | None = None,
+    tls_fingerprint: str | None = None,
+) -> AsyncProcess:
+    """As `probing.connect`, for coroutines.
+
+    Raises:
+        ProbingError: The endpoint names no process, or several.
+    """
+    return AsyncProcess(
+        await asyncio.to_thread(
+            connect,
+            endpoint,
+            token=token,
+            timeout_s=timeout_s,
+            tls_ca=tls_ca,
+            tls_fingerprint=tls_fingerprint,
+        )
+    )

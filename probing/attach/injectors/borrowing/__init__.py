@@ -1,0 +1,1 @@
+"""How a thread of another process is borrowed: stopped, sent on an errand, and put back."""

@@ -1,0 +1,123 @@
+"""Code that is run in a process, as its operator sees it.
+
+Rules of this file: runs at the operator's side; each method is one request to the agent, but for an
+unsafe eval, which needs none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..messages import common as wire
+from ..messages.eval import (
+    Appointment,
+    CancelRequest,
+    CompleteRequest,
+    Completions,
+    EvalCommit,
+    EvalJobs,
+    RepeatRequest,
+)
+from ..messages.limits import DEFAULT_TIMEOUT_S, grace_s
+from .eval_client import results_of
+from .transports import Reached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOST = "it can run no code any more"
+
+
+class RunningCode(Reached):
+    """What runs code in a process, and looks after what runs."""
+
+    def eval(
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        now: bool = False,
+        unsafe: bool = False,
+        thread: str | None = None,
+        frame: int | None = None,
+        session: str | None = None,
+        assign: bool = False,
+        together: Appointment | None = None,
+    ) -> wire.EvalResult:
+        """Run Python code in it, at a safe point unless `now`.
+
+        Without `timeout_s` the limit is the process's own setting `eval_timeout_s`.
+
+        Args:
+            thread: Whose locals it sees, by name or number; None for the training thread.
+            frame: Which frame of that thread, 0 being the innermost of the script's.
+            session: Evals with the same one share ``_``, the last value.
+            assign: Whether what the code assigns goes into the script; else the script's names
+                stay as they are, and the result names those that the code has assigned.
+            together: Where all ranks of a job run it at one step; see `ranks.eval_together`.
+            unsafe: Run it in the thread that holds the interpreter lock for ever, which can harm
+                the process; only on this machine. See `probing.attach.injectors.holder`.
+        """
+        if unsafe:
+            from ..attach.unsafe_eval import eval_in_holder
+
+            pid = self._pid_here("an unsafe eval", _LOST)
+            return eval_in_holder(pid, code, limit_s=timeout_s or DEFAULT_TIMEOUT_S)
+        request = wire.EvalRequest(
+            code=code,
+            timeout_s=timeout_s,
+            now=now,
+            thread=thread,
+            frame=frame,
+            session=session,
+            assign=assign,
+            together=together,
+        )
+        wait_s = (timeout_s or self._timeout_s) + grace_s()
+        return self._post(wire.EvalResult, "eval", request, _LOST, timeout_s=wait_s)
+
+    def commit_eval(self, commit: EvalCommit) -> None:
+        """Say where code of an appointment is run, or that it is run by itself."""
+        self._post(EvalCommit, "eval_commit", commit, _LOST)
+
+    def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+        assign: bool = False,
+    ) -> Iterator[wire.EvalResult]:
+        """Run Python code in it at the end of every so many steps; gives results as they come.
+
+        Args:
+            timeout_s: How long each wait for a step, and each run, may take.
+        """
+        request = RepeatRequest(
+            code=code,
+            every=every,
+            times=times,
+            timeout_s=timeout_s,
+            thread=thread,
+            frame=frame,
+            assign=assign,
+        )
+        with self._transport.asking("it makes no steps any more") as address:
+            yield from results_of(address, request, timeout_s or self._timeout_s)
+
+    def jobs(self) -> EvalJobs:
+        """Its pending and running evals."""
+        return self._get(EvalJobs, "jobs", "python.evals has the evals that it had")
+
+    def cancel(self, number: int) -> EvalJobs:
+        """Interrupt a pending or running eval; returns those left."""
+        request = CancelRequest(number=number)
+        return self._post(EvalJobs, "cancel", request, "it runs no code any more")
+
+    def complete(self, text: str, *, session: str | None = None) -> Completions:
+        """How a line of Python can go on; runs nothing."""
+        request = CompleteRequest(text=text, session=session)
+        return self._post(Completions, "complete", request, "it has no names any more")

@@ -1,0 +1,1 @@
+"""Which ranks hold up a job: what each spent its time on, beside those that do the same."""

@@ -1,0 +1,108 @@
+"""What a rank spent its time on, as its tables tell it.
+
+Rules of this file: pure; the records that the other files of this package reckon with. Seconds are
+durations by a monotonic clock, nanoseconds are moments by the clock of the rank's own host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..naming import Rank
+
+COSTS = ("cpu_s", "gc_s", "major_faults", "voluntary_switches", "involuntary_switches")
+"""Columns of `python.steps` that tell what the training thread was given and what held it up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of one rank.
+
+    Attributes:
+        phases: How long each phase took that there was.
+        sync_s: How long other ranks were waited for in the backward pass and from there to the
+            optimizer, which is no part of these phases; None where that was not told apart.
+        costs: What was counted beside time, of `COSTS`; without what was not counted.
+        device_s: What its device took for it; None without one.
+    """
+
+    step: int
+    start_ns: int
+    duration_s: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    sync_s: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    device_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStep:
+    """One step whose collectives were timed on the device.
+
+    Attributes:
+        phases: How long the host was in each phase.
+        took_s: By group and number of each collective what it took there, waiting included, or
+            None where that was not timed, and how many ranks take part in it.
+    """
+
+    step: int
+    device_s: float
+    phases: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    took_s: Mapping[tuple[str, int], tuple[float | None, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One collective, as one rank saw it.
+
+    Attributes:
+        seq: Which of its group's it is.
+        size: How many ranks the group has; None where unknown.
+        end_ns: None while it is open.
+        blocked_s: How long the program stood still for it; None where unknown.
+        is_async: Whether the program went on meanwhile.
+    """
+
+    group: str
+    seq: int
+    op: str
+    step: int
+    start_ns: int
+    end_ns: int | None
+    size: int | None = None
+    blocked_s: float | None = None
+    is_async: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """When a rank was in a phase."""
+
+    phase: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTimes:
+    """What one rank has told.
+
+    Attributes:
+        device: The number of its device on its host; None where unknown.
+        device_steps: The last steps that were timed there.
+        sm_mhz: The clock of that device's multiprocessors lately; None where unknown.
+        throttled: What held it down; None where nothing did.
+        spans: When it was in which phase, in the order of time.
+    """
+
+    rank: Rank
+    host: str = ""
+    device: int | None = None
+    steps: tuple[Step, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    spans: tuple[Span, ...] = ()
+    device_steps: tuple[DeviceStep, ...] = ()
+    sm_mhz: float | None = None
+    throttled: str | None = None

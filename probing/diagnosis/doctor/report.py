@@ -1,0 +1,70 @@
+"""What the doctor says of a process or a job.
+
+Rules of this file: a record; how it comes about, `examine` knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .findings import Finding, Rule
+from .not_looked_at import LATE
+from .ranks import JOB_RULES
+from .rules import RULES
+
+ALL_RULES: tuple[Rule, ...] = (*RULES, *(one.rule for one in JOB_RULES))
+"""Those and the rules about ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotLooked:
+    """Something that could not be judged.
+
+    Attributes:
+        rules: The names of the rules.
+        why: The reason, a clause.
+    """
+
+    rules: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is wrong with a process or a job.
+
+    Attributes:
+        findings: The gravest first.
+        healthy: Subjects all of whose rules were judged, and found nothing.
+        not_looked_at: What was not judged, and why.
+        about: Whom it is about, in a few words.
+        steps: How many steps are on record, at most of all ranks.
+        seconds: How long the looks took.
+        has_ended: Whether nothing of it runs any more.
+        notes: What the reader should know.
+        processes: How many it is about.
+    """
+
+    findings: tuple[Finding, ...]
+    healthy: tuple[str, ...]
+    not_looked_at: tuple[NotLooked, ...]
+    about: str
+    steps: int
+    seconds: float
+    has_ended: bool = False
+    notes: tuple[str, ...] = ()
+    processes: int = 1
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """The names of the rules that were judged."""
+        missed = {name for one in self.not_looked_at for name in one.rules}
+        return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing was found because there was no time to look, or nobody to look at."""
+        of_one = {rule.name for rule in RULES}
+        late = {n for one in self.not_looked_at if one.why.startswith(LATE) for n in one.rules}
+        hardly = len(late & of_one) > len(of_one) // 2
+        return not self.findings and (hardly or not self.judged & of_one)

@@ -1,0 +1,36 @@
+"""The rules of the doctor about one process, by subject; those about ranks are in `doctor.ranks`.
+
+Rules of this room: a module is a subject, and lists its rules as ``RULES``. A rule asks what it
+needs of the `Facts` of a process, and never asks the process itself.
+"""
+
+from __future__ import annotations
+
+from ..findings import Rule
+from . import data, device, failing, machine, memory, piling, setup, shares, speed, stops
+from .numbers import gradients, learning, losses, modes, parameters, updates, warned
+
+RULES: tuple[Rule, ...] = tuple(
+    rule
+    for room in (
+        stops,
+        failing,
+        losses,
+        learning,
+        gradients,
+        updates,
+        warned,
+        parameters,
+        modes,
+        data,
+        memory,
+        piling,
+        speed,
+        shares,
+        machine,
+        device,
+        setup,
+    )
+    for rule in room.RULES
+)
+"""All of them, those first that are told first where they are as grave."""

@@ -1,0 +1,318 @@
+"""Rules about what feeds the training: waits for batches, and the order of what comes.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ....units import duration
+from ..facts import Facts, Steps, percent
+from ..findings import Rule, Sign
+from ..not_looked_at import NotLookedAt
+from ..series import last_change
+
+_LEAST_WAIT = 0.2
+"""Less than a fifth of the time is not worth anybody's night."""
+_MOST_WAIT = 0.4
+_SHORT_S = 0.001
+"""Where a step is so short, a batch from memory takes a part of it by itself."""
+_MANY_BATCHES = 20
+_SLOW_WORKER = 3.0
+"""One worker is slow where its batches are waited for by so many times as long as the others'."""
+_REPEATS = 12
+
+_BATCHES = (
+    "SELECT loader, batch, worker, duration, exhausted, step FROM python.batches"
+    " WHERE duration IS NOT NULL AND NOT failed ORDER BY seq DESC LIMIT 400"
+)
+_MICRO_BATCHES = (
+    "SELECT step, min(size) AS least, max(size) AS most, count(*) AS number"
+    " FROM (SELECT step, coalesce(tokens, CASE WHEN varies THEN elements END, samples) AS size"
+    "  FROM (SELECT step, tokens, samples, elements,"
+    "   min(elements) OVER one <> max(elements) OVER one"
+    "   AND min(samples) OVER own = max(samples) OVER own AS varies"
+    "   FROM python.micro_batches WHERE duration IS NOT NULL"
+    "   WINDOW one AS (PARTITION BY micro_batch), own AS (PARTITION BY step)))"
+    " GROUP BY step HAVING count(*) > 1 ORDER BY step DESC LIMIT 100"
+)
+
+
+def _data_wait(facts: Facts) -> Iterator[Sign]:
+    """The training waits for its batches."""
+    now = facts.now()
+    share = now.shares()["data_wait"]
+    if share < _LEAST_WAIT:
+        return
+    per_step = now.column("data_wait_s", missing=0.0) / now.column("duration")
+    is_usual = float(np.median(per_step)) >= _LEAST_WAIT / 2
+    first = _share_of_first(facts, now)
+    if not is_usual and first < 0.5:
+        return
+    rows = _loaders(facts)
+    if first >= 0.5:
+        yield _restarting(share, first, rows)
+        return
+    words = [
+        f"{percent(share)} of the last {len(now)} steps is waiting for data,"
+        f" {duration(now.seconds('data_wait') / len(now))} in each",
+        *_slow_worker(facts),
+        *_loader_words(rows),
+    ]
+    since, before = _since(facts.steps.settled())
+    if before is not None and before < share / 1.3:
+        words.append(f"{percent(before)} of a step before step {since}")
+    else:
+        since = before = None
+    is_short = now.seconds("data_wait") / len(now) < _SHORT_S
+    yield Sign(
+        certainty="certain" if share >= _MOST_WAIT else "possible" if is_short else "likely",
+        summary=f"The training waits for its data: {percent(share)} of each step"
+        + (f" since step {since}, {percent(before)} before" if before is not None else "")
+        + "".join(f"; {word}" for word in words[1:2]),
+        since_step=since,
+        evidence=tuple(words),
+        weight=share,
+        fix=_data_fix(rows),
+    )
+
+
+def _share_of_first(facts: Facts, now: Steps) -> float:
+    """What part of the waiting is for iterators that are made and for first batches of epochs."""
+    total = now.seconds("data_wait")
+    rows = [row for row in facts.rows(_BATCHES) if row["step"] in set(now.numbers)]
+    firsts = sum(not row["batch"] for row in rows)
+    if firsts < 3 or not total:
+        return 0.0
+    later: float = sum(row["duration"] for row in rows if row["batch"])
+    return max(0.0, 1 - later / total)
+
+
+def _restarting(share: float, first: float, rows: list[dict[str, Any]]) -> Sign:
+    """Waits for the first batch of each epoch make most of it."""
+    restarted = any(row["num_workers"] and not row["persistent_workers"] for row in rows)
+    fix = (
+        "Set persistent_workers=True, or make an epoch longer: the workers are started anew for"
+        " each epoch."
+        if restarted
+        else "Make what the dataset does at the start of an epoch once, or in a worker."
+    )
+    return Sign(
+        certainty="likely" if restarted else "possible",
+        summary=f"The training waits at the start of each epoch: {percent(share)} of the time, "
+        + ("while its data workers are started" if restarted else "for the first batch"),
+        evidence=(f"{percent(first)} of all waiting is for the start of an epoch",),
+        weight=share,
+        fix=fix,
+    )
+
+
+def _loaders(facts: Facts) -> list[dict[str, Any]]:
+    """The rows of python.dataloaders, one for each loader; none where it cannot be asked."""
+    try:
+        rows = facts.live("dataloaders")
+    except NotLookedAt:
+        return []
+    return list({row["loader"]: row for row in rows}.values())
+
+
+def _slow_worker(facts: Facts) -> list[str]:
+    """Whose batches are waited for longest, where one worker stands out."""
+    waits: dict[int, list[float]] = {}
+    for row in facts.rows(_BATCHES):
+        if row["worker"] is not None:
+            waits.setdefault(row["worker"], []).append(row["duration"])
+    if len(waits) < 2 or min(map(len, waits.values())) < 3:
+        return []
+    usual = {worker: float(np.median(found)) for worker, found in waits.items()}
+    slowest = max(usual, key=lambda worker: usual[worker])
+    others = float(np.median([value for worker, value in usual.items() if worker != slowest]))
+    if usual[slowest] < _SLOW_WORKER * max(others, 1e-4):
+        return []
+    pid = next((r["pid"] for r in _worker_rows(facts) if r["worker"] == slowest), None)
+    name = f"worker {slowest}" + (f" (pid {pid})" if pid else "")
+    return [f"mostly for {name}: {duration(usual[slowest])} a batch, the others {duration(others)}"]
+
+
+def _worker_rows(facts: Facts) -> list[dict[str, Any]]:
+    try:
+        return facts.live("dataloaders")
+    except NotLookedAt:
+        return []
+
+
+def _loader_words(rows: list[dict[str, Any]]) -> list[str]:
+    """What the loaders are."""
+    return [
+        f"loader {row['loader']} of {row['dataset']}: "
+        + (f"{row['num_workers']} workers" if row["num_workers"] else "no workers, so that each"
+           " batch is made by the training thread")
+        for row in rows
+    ]  # fmt: skip
+
+
+def _data_fix(rows: list[dict[str, Any]]) -> str:
+    if any(row["num_workers"] == 0 for row in rows):
+        return "Give the DataLoader workers: num_workers=2 or more, and persistent_workers=True."
+    if rows:
+        return (
+            "Have each worker do less for a sample (open and parse a file once, not each time; put"
+            " the data on a faster disk), or raise num_workers where processors are idle."
+        )
+    return ""
+
+
+def _since(steps: Steps) -> tuple[int | None, float | None]:
+    """Since which step the waiting is what it is, and its share of a step before."""
+    waits = steps.column("data_wait_s", missing=0.0)
+    change = last_change(waits, least_ratio=1.5)
+    if change is None or change.after <= change.before:
+        return None, None
+    whole = steps.column("duration")[: change.place]
+    return steps.numbers[change.place], float(np.median(waits[: change.place] / whole))
+
+
+def _same_first_batch(facts: Facts) -> Iterator[Sign]:
+    """Each step takes the first batch of a new iterator."""
+    rows = [row for row in facts.rows(_BATCHES) if not row["exhausted"]]
+    newest = rows[: 2 * _MANY_BATCHES]
+    if len(newest) < _MANY_BATCHES or any(row["batch"] for row in newest):
+        return
+    steps = {row["step"] for row in newest}
+    if len(steps) < _REPEATS:
+        return
+    sampler = _samplers(facts)
+    same = not sampler or "SequentialSampler" in sampler
+    yield Sign(
+        certainty="likely" if "SequentialSampler" in sampler else "possible",
+        summary="Each step takes the first batch of a new iterator over the loader"
+        + (", so that the model sees the same batch for ever" if same else ""),
+        since_step=facts.steps.numbers[0] if len(facts.steps) else None,
+        evidence=(
+            f"the last {len(newest)} batches were all number 0 of their epoch",
+            *(f"the loader's sampler is a {name}" for name in sampler),
+        ),
+        weight=1.0,
+    )
+
+
+def _samplers(facts: Facts) -> set[str]:
+    return {row["sampler"] for row in _loaders(facts) if row.get("sampler")}
+
+
+def _same_order(facts: Facts) -> Iterator[Sign]:
+    """The data come in one order in every epoch."""
+    rows = _loaders(facts)
+    most = max((row["given"] for row in rows), default=0)  # the one that is trained on
+    for row in rows:
+        if row["given"] < most or not row["batches"] or row["epochs"] < 2:
+            continue
+        if row["sampler"] == "SequentialSampler":
+            yield Sign(
+                certainty="possible",
+                summary=f"Loader {row['loader']} gives its samples in the same order in each epoch:"
+                " it does not shuffle",
+                evidence=(
+                    f"its sampler is a SequentialSampler; {row['epochs']} epochs have begun",
+                ),
+                weight=0.5,
+                fix="Make the DataLoader with shuffle=True, unless the order is meant.",
+            )
+        elif row["sampler_epoch"] == 0:
+            yield Sign(
+                certainty="likely",
+                summary=f"Loader {row['loader']} gives its samples in the same order in each epoch:"
+                " set_epoch was never called on its sampler",
+                evidence=(
+                    f"the {row['sampler']} is at epoch 0, and {row['epochs']} epochs have begun",
+                ),
+                weight=0.5,
+            )
+
+
+def _uneven_micro_batches(facts: Facts) -> Iterator[Sign]:
+    """Micro-batches of very different size have the same weight in the gradient."""
+    rows = facts.rows(_MICRO_BATCHES)
+    spread = [row["most"] / row["least"] for row in rows if row["least"]]
+    if len(spread) < 5 or float(np.median(spread)) < 2:
+        return
+    yield Sign(
+        certainty="possible",
+        summary="Micro-batches of very different size are accumulated: if each loss is a mean over"
+        " all that is in it, what is in the small ones counts more",
+        evidence=(
+            f"in the middle of {len(spread)} steps the largest micro-batch is"
+            f" {float(np.median(spread)):.1f} times the smallest",
+        ),
+        weight=0.3,
+    )
+
+
+RULES = (
+    Rule(
+        name="data-wait",
+        group="slow",
+        subject="data",
+        symptom="The processor or accelerator idles between steps while a batch is made.",
+        evidence="`data_wait_s` of python.steps: a fifth of the last 100 steps, and a tenth of most"
+        " of them (less is not worth anybody's night); certain from two fifths, else only possible"
+        " below a millisecond a step. A worker stands"
+        " out whose batches are waited for three times as long as the others'.",
+        certainty="certain",
+        gravity=40,
+        fix="Raise num_workers, or have each sample cost less.",
+        source="https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        next="probing ENDPOINT dataloaders",
+        look=_data_wait,
+    ),
+    Rule(
+        name="same-first-batch",
+        group="numbers",
+        subject="data",
+        symptom="The loss falls to nothing and the model has learned one batch.",
+        evidence=f"`batch` of python.batches: the last {_MANY_BATCHES} batches of as many steps are"
+        " all the first of their epoch; likely where the sampler does not shuffle.",
+        certainty="likely",
+        gravity=66,
+        fix="Make the iterator once for each epoch, outside of the loop: `for batch in loader`.",
+        next='probing ENDPOINT query "SELECT step, loader, batch FROM python.batches LIMIT 20"',
+        asks=(_BATCHES,),
+        look=_same_first_batch,
+    ),
+    Rule(
+        name="same-order",
+        group="numbers",
+        subject="data",
+        symptom="The loss swings with a period of one epoch; what comes last is known best.",
+        evidence="`sampler`, `sampler_epoch` and `epochs` of python.dataloaders: a loader that is"
+        " trained on has begun its second epoch with a sequential sampler, or with a sampler whose"
+        " `set_epoch` was never called.",
+        certainty="likely",
+        gravity=58,
+        fix="Call sampler.set_epoch(epoch) before each epoch.",
+        source="https://pytorch.org/docs/stable/data.html",
+        next="probing ENDPOINT dataloaders",
+        look=_same_order,
+    ),
+    Rule(
+        name="uneven-micro-batches",
+        group="numbers",
+        subject="data",
+        symptom="Accumulation gives other results than the same samples in one batch.",
+        evidence="`tokens`, else `elements` where they vary from step to step and `samples` not"
+        " within one, else `samples` of python.micro_batches: the largest of a step is twice the"
+        " smallest in most steps.",
+        certainty="possible",
+        gravity=45,
+        fix="Divide the sum of all losses by the number of all tokens of the step.",
+        source="https://huggingface.co/blog/gradient_accumulation",
+        next='probing ENDPOINT query "SELECT step, micro_batch, samples, tokens, elements,'
+        ' loss FROM python.micro_batches ORDER BY seq DESC LIMIT 20"',
+        asks=(_MICRO_BATCHES,),
+        look=_uneven_micro_batches,
+    ),
+)

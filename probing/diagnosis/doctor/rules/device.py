@@ -1,0 +1,206 @@
+"""Rules about an accelerator: whether it is kept busy, who makes the host wait for it, its memory.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. Without an
+accelerator none of them is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....units import duration, size
+from ..facts import Facts, Steps, percent
+from ..findings import Rule, Sign
+from ..hot_lines import HotLine
+from ..not_looked_at import NotLookedAt
+from .speed import in_words
+
+_IDLE = 0.6
+"""A device that works for less of a step has room for most of another one."""
+_BUSY = 0.7
+_MOSTLY = 0.8
+_OTHER_WAITS = 0.2
+_LEAST_LINE = 0.1
+_SURE_LINES = 0.25
+_WAITS = re.compile(
+    r"\.(?:item|cpu|tolist|numpy)\(\)|\b(?:synchronize|empty_cache|nonzero|print|float|bool|int)\("
+    r"|\.to\(\s*['\"]cpu"
+)
+"""What makes the host wait for all that is queued, as it stands in a script."""
+_EMPTIES = re.compile(r"\bempty_cache\(")
+_FRAGMENTED = 1.5
+_LARGE = 1 << 30
+_NEAR = 0.85
+_ON_DEVICE = (
+    "SELECT step, sum(device_s) AS device_s FROM python.device_times"
+    " WHERE (depth = 0 OR stage = 'replay') AND step BETWEEN {first} AND {last} GROUP BY step"
+)
+_RESERVED = (
+    "SELECT step, device, allocated_bytes, peak_bytes, reserved_bytes, device_total_bytes"
+    " FROM python.memory WHERE reserved_bytes IS NOT NULL ORDER BY seq DESC LIMIT 400"
+)
+_NO_DEVICE = "no accelerator is in use"
+
+
+def _steps(facts: Facts) -> Steps:
+    """The newest steps, of a training on an accelerator.
+
+    Raises:
+        NotLookedAt: It uses none, or there are too few.
+    """
+    now = facts.now()
+    if np.isnan(now.column("device_s")).all():
+        raise NotLookedAt(_NO_DEVICE)
+    return now
+
+
+def _busy(facts: Facts, now: Steps) -> float | None:
+    """For what part of a step modules and optimizers keep the device busy; None: not timed."""
+    rows = facts.rows(_ON_DEVICE.format(first=now.numbers[0], last=now.numbers[-1]))
+    whole = {row["step"]: row["duration"] for row in now.rows}
+    shares = [row["device_s"] / whole[row["step"]] for row in rows if whole.get(row["step"])]
+    return min(1.0, float(np.median(shares))) if shares else None
+
+
+def _waits_elsewhere(now: Steps) -> bool:
+    """Whether steps wait for data or other ranks, which other rules tell."""
+    shares = now.shares()
+    return shares["data_wait"] + shares["gradient_sync"] > _OTHER_WAITS
+
+
+def _host_bound(facts: Facts) -> Iterator[Sign]:
+    """The device has done its work before Python has queued the next."""
+    now = _steps(facts)
+    bound = float(np.nanmean(now.column("host_bound", missing=0.0)))
+    busy = _busy(facts, now)
+    if busy is None:
+        raise NotLookedAt("no step was timed on the device")
+    if bound < _MOSTLY or busy > _IDLE or _waits_elsewhere(now):
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"The accelerator waits for Python: it works for {percent(busy)} of a step of"
+        f" {duration(now.median_s)}, and had nothing left to do at the end of"
+        f" {percent(bound)} of the steps",
+        evidence=(
+            f"`host_bound` of the last {len(now)} steps, and what modules and optimizers took by"
+            " the device's clock",
+        ),
+        weight=1 - busy,
+    )
+
+
+def _synchronises(facts: Facts) -> Iterator[Sign]:
+    """Lines of the script wait for the device, though it is not busy."""
+    now = _steps(facts)
+    busy = _busy(facts, now)
+    if busy is not None and busy > _BUSY:
+        return  # the host waits there for what takes its time anyway
+    lines = [line for line in facts.hot_lines() if line.share >= _LEAST_LINE / 2]
+    found = [line for line in lines if _WAITS.search(f"{line.source} {line.inner}(")]
+    share = sum(line.share for line in found)
+    if share < _LEAST_LINE:
+        return
+    known = busy is not None and busy < _IDLE and not _waits_elsewhere(now)
+    yield Sign(
+        certainty="likely" if known and share >= _SURE_LINES else "possible",
+        summary=f"The script waits for the accelerator for {percent(share)} of the time, most at"
+        f" {found[0].place} in {found[0].func}: `{_shown(found[0])}`",
+        evidence=(
+            *in_words(found[:3]),
+            *((f"the device works for {percent(busy)} of a step",) if busy is not None else ()),
+        ),
+        weight=share,
+        fix=_EMPTY_FIX if any(_EMPTIES.search(line.source) for line in found) else "",
+    )
+
+
+def _shown(line: HotLine) -> str:
+    """A line of code that is not too long."""
+    text = line.source or line.inner
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_EMPTY_FIX = (
+    "Do not call torch.cuda.empty_cache() in the loop: the next step has to ask the driver for the"
+    " same memory again."
+)
+
+
+def _fragmented(facts: Facts) -> Iterator[Sign]:
+    """The allocator holds far more of the device than tensors have ever needed."""
+    rows = facts.rows(_RESERVED)
+    if not rows:
+        raise NotLookedAt(_NO_DEVICE)
+    last = rows[0]
+    own = [row for row in rows if row["device"] == last["device"]]
+    needed = max((row["peak_bytes"] or row["allocated_bytes"] or 0) for row in own)
+    held, total = last["reserved_bytes"], last["device_total_bytes"]
+    if held < _FRAGMENTED * needed or held - needed < _LARGE:
+        return
+    is_near = bool(total) and held >= _NEAR * total
+    yield Sign(
+        certainty="likely" if is_near else "possible",
+        summary=f"The memory of {last['device']} is fragmented: torch holds {size(held)}, and"
+        f" tensors have never had more than {size(needed)} of it at once"
+        + (f"; the device has {size(total)}" if is_near else ""),
+        since_step=next((row["step"] for row in reversed(own) if row["reserved_bytes"] == held),
+                        None),
+        evidence=(f"{size(held - needed)} are reserved in pieces that did not fit",),
+        weight=1 - needed / held,
+    )  # fmt: skip
+
+
+RULES = (
+    Rule(
+        name="synchronises",
+        group="slow",
+        subject="accelerator",
+        symptom="The accelerator idles in each step while the script looks at a number of it.",
+        evidence="Samples of the training thread at lines that wait for the device: .item(),"
+        " .cpu(), .tolist(), print, synchronize, empty_cache; a tenth of the time, likely from a"
+        f" quarter, while the device works for less than {percent(_IDLE)} of a step.",
+        certainty="likely",
+        gravity=43,
+        fix="Look at numbers of the device every few dozen steps only, or one step late; copy with"
+        " non_blocking=True from pinned memory.",
+        source="https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        next="probing ENDPOINT profile --steps 1",
+        look=_synchronises,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="host-bound",
+        group="slow",
+        subject="accelerator",
+        symptom="A faster accelerator makes the training no faster.",
+        evidence="`host_bound` of python.steps in four of five steps, and `device_s` of"
+        f" python.device_times: less than {percent(_IDLE)} of a step. A small model looks so.",
+        certainty="possible",
+        gravity=35,
+        fix="Make fewer and larger operations: a larger batch, torch.compile, CUDA graphs, fused"
+        " optimizers.",
+        source="https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        next="probing ENDPOINT profile --steps 1",
+        look=_host_bound,
+    ),
+    Rule(
+        name="fragmentation",
+        group="memory",
+        subject="accelerator",
+        symptom="Out of memory, though much of what is reserved is unallocated.",
+        evidence="`reserved_bytes` of python.memory: half as much again as the highest peak of what"
+        " was allocated, and 1 GiB more; likely where that is most of the device.",
+        certainty="likely",
+        gravity=46,
+        fix="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and run the largest batch"
+        " first.",
+        source="https://pytorch.org/docs/stable/notes/cuda.html",
+        next="probing ENDPOINT memory",
+        asks=(_RESERVED,),
+        look=_fragmented,
+    ),
+)

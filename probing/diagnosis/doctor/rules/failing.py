@@ -1,0 +1,226 @@
+"""Rules about a training loop that goes on though its steps fail.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. An exception
+that a script swallows is not on record: only that a call ended by one, or that what should follow a
+call never came. So nothing is said of a process without an optimizer, which need not train, or of
+an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..facts import Facts
+from ..findings import Rule, Sign
+from ..not_looked_at import NotLookedAt
+
+Row = dict[str, Any]
+_NEWEST = 64
+_LEAST, _MOST_OF = 8, 0.5
+_MANY = 64
+_FAR_MORE = 8
+_EPOCHS = 2
+_NO_EVALUATION = (
+    "NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns"
+    " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT))"
+)
+_CALLS = (
+    "SELECT stage, model, module, step, failed FROM python.torch_trace t"  # noqa: S608 - our words
+    " WHERE failed IS NOT NULL AND NOT recomputed AND coalesce(training, true)"
+    f" AND stage IN ('forward', 'backward', 'optimizer') AND {_NO_EVALUATION}"
+    " QUALIFY depth = 0 AND row_number() OVER (PARTITION BY stage, depth = 0 ORDER BY seq DESC)"
+    f" <= {_NEWEST}"
+)
+_INNERMOST = (
+    "SELECT module, class, count(*) AS number FROM python.torch_trace WHERE failed"
+    " AND stage = 'forward' AND depth = (SELECT max(depth) FROM python.torch_trace WHERE failed"
+    " AND stage = 'forward') GROUP BY ALL ORDER BY number DESC LIMIT 1"
+)
+_STEPPED = "SELECT max(step) AS step FROM python.steps WHERE optimizer IS NOT NULL"
+_SINCE = (
+    "WITH last AS (SELECT coalesce(max(start_ns), 0) AS ns"  # noqa: S608 - our words
+    " FROM python.torch_trace WHERE stage = 'backward'),"
+    " called AS (SELECT max(start_ns) AS ns FROM python.torch_trace WHERE stage = 'forward'"
+    " AND depth = 0)"
+    " SELECT (SELECT ns FROM last) AS last_ns,"
+    " (SELECT count(*) FROM python.torch_trace t WHERE stage = 'forward' AND depth = 0"
+    " AND training AND NOT failed AND NOT recomputed AND start_ns > (SELECT ns FROM last)"
+    f" AND {_NO_EVALUATION}) AS calls,"
+    " (SELECT any_value(model) FROM python.torch_trace WHERE stage = 'forward' AND depth = 0"
+    " AND training AND start_ns > (SELECT ns FROM last)) AS model,"
+    " (SELECT count(*) FROM python.batches WHERE start_ns > (SELECT ns FROM last)"
+    " AND NOT exhausted) AS batches,"
+    " (SELECT count(*) FROM python.batches WHERE start_ns > (SELECT ns FROM last)"
+    " AND exhausted) AS epochs,"
+    " (SELECT count(*) FROM python.batches WHERE NOT exhausted"
+    " AND start_ns > coalesce((SELECT ns FROM called), 0)) AS unused,"
+    " (SELECT count(*) FROM python.batches WHERE exhausted"
+    " AND start_ns > coalesce((SELECT ns FROM called), 0)) AS unused_epochs,"
+    " (SELECT max(micro_batches) FROM python.steps) AS most"
+)
+
+
+def _failing_calls(facts: Facts) -> Iterator[Sign]:
+    """Calls of the model, backward passes or steps of the optimizer fail one after the other."""
+    rows = sorted(facts.rows(_CALLS), key=lambda row: row["step"])
+    for stage, words in _STAGES.items():
+        own = [row for row in rows if row["stage"] == stage]
+        failed = [row for row in own if row["failed"]]
+        if len(failed) < max(_LEAST, _MOST_OF * len(own)):
+            continue
+        _need_optimizer(facts)
+        inner = next(iter(facts.rows(_INNERMOST)), None) if stage == "forward" else None
+        name = failed[0]["model"] or failed[0]["module"]
+        yield Sign(
+            certainty="likely",
+            summary=f"{words.format(name)} end by an exception, {len(failed)} of the last"
+            f" {len(own)}, and the script goes on: {_no_step(facts)}",
+            since_step=_first(facts) if len(failed) == len(own) else failed[0]["step"],
+            evidence=(
+                f"`failed` of python.torch_trace: {len(failed)} of the last {len(own)} rows of"
+                f" {stage}",
+                *(
+                    (f"the innermost call that failed is that of {inner['module']}"
+                     f" ({inner['class']})",)
+                    if inner and inner["module"] != name else ()
+                ),
+            ),
+            weight=1.0,
+        )  # fmt: skip
+        return
+
+
+_STAGES = {
+    "forward": "Calls of {}",
+    "backward": "Backward passes of {}",
+    "optimizer": "Steps of {}",
+}
+
+
+def _no_backward(facts: Facts) -> Iterator[Sign]:
+    """Batches are taken and the model is called, and no backward pass follows."""
+    row = facts.rows(_SINCE)[0]
+    usual = row["most"] or 1
+    if row["calls"] < max(_MANY, _FAR_MORE * usual) or row["batches"] < row["calls"] / 2:
+        return
+    _need_optimizer(facts)
+    never = not row["last_ns"] and _stepped(facts) is None
+    is_sure = never or row["epochs"] >= _EPOCHS
+    yield Sign(
+        certainty="likely" if is_sure else "possible",
+        summary=f"{row['batches']} batches have been taken and {row['model']} has been called"
+        f" {row['calls']} times in training mode, and no backward pass has followed:"
+        f" {_no_step(facts)}",
+        since_step=_first(facts),
+        evidence=(
+            "none of these calls failed, and they are no evaluation: gradients are on",
+            *((f"{row['epochs']} epochs of a loader have ended meanwhile",) if row["epochs"]
+              else ()),
+        ),
+        weight=1.0,
+    )  # fmt: skip
+
+
+def _unused_batches(facts: Facts) -> Iterator[Sign]:
+    """Batches are taken, epoch by epoch, and no model is called."""
+    row = facts.rows(_SINCE)[0]
+    if row["unused"] < _MANY or row["unused_epochs"] < _EPOCHS:
+        return
+    _need_optimizer(facts)
+    yield Sign(
+        certainty="likely",
+        summary=f"{row['unused']} batches have been taken, {row['unused_epochs']} epochs of them,"
+        f" and no model has been called: {_no_step(facts)}",
+        since_step=_first(facts),
+        evidence=("python.batches has rows, and python.torch_trace none since",),
+        weight=1.0,
+    )
+
+
+def _need_optimizer(facts: Facts) -> None:
+    """Make sure that the process is to train.
+
+    Raises:
+        NotLookedAt: It has no optimizer, or that could not be seen.
+    """
+    if _stepped(facts) is None and not facts.live("optimizers"):
+        raise NotLookedAt("there is no optimizer: it may be inference")
+
+
+def _stepped(facts: Facts) -> int | None:
+    """The last step that an optimizer of torch has made."""
+    number: int | None = facts.rows(_STEPPED)[0]["step"]
+    return number
+
+
+def _first(facts: Facts) -> int:
+    last = _stepped(facts)
+    return 0 if last is None else last + 1
+
+
+def _no_step(facts: Facts) -> str:
+    """That no step is made, and since when."""
+    last = _stepped(facts)
+    if last is None:
+        return "no step has been made, and nothing is learned"
+    return f"the last step of an optimizer is {last}"
+
+
+_FIX = (
+    "Find the `except` around the step that goes on without a word (`except Exception: continue`),"
+    " and let it print: traceback.print_exc()."
+)
+RULES = (
+    Rule(
+        name="failing-calls",
+        group="numbers",
+        subject="progress",
+        symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
+        evidence=f"`failed` of python.torch_trace: of the last {_NEWEST} calls of the model in"
+        " training mode, backward passes or steps of an optimizer, half and 8 or more ended by an"
+        " exception. Not of a process without an optimizer: what only calls a model may stop its"
+        " calls so.",
+        certainty="likely",
+        gravity=88,
+        fix=_FIX,
+        next='probing ENDPOINT query "SELECT step, stage, module, class FROM python.torch_trace'
+        ' WHERE failed ORDER BY seq DESC LIMIT 20"',
+        asks=(_CALLS,),
+        look=_failing_calls,
+    ),
+    Rule(
+        name="no-backward",
+        group="numbers",
+        subject="progress",
+        symptom="The loop runs and the bar moves, and nothing is learned; no error is printed.",
+        evidence=f"python.torch_trace and python.batches: {_MANY} calls of a model in training mode"
+        f" and with gradients, {_FAR_MORE} times as many as any step had, each with a batch of a"
+        " loader, since the last backward pass. Likely where there was none ever, or a loader"
+        f" has gone through {_EPOCHS} epochs since; else it may be an evaluation in training mode."
+        " Not of a process without an optimizer.",
+        certainty="likely",
+        gravity=87,
+        fix=_FIX,
+        next='probing ENDPOINT query "SELECT stage, count(*), max(step) FROM python.torch_trace'
+        ' WHERE depth = 0 GROUP BY ALL"',
+        asks=(_SINCE,),
+        look=_no_backward,
+    ),
+    Rule(
+        name="unused-batches",
+        group="numbers",
+        subject="progress",
+        symptom="The loader works, and the model is not called.",
+        evidence=f"python.batches: {_MANY} batches and {_EPOCHS} epochs since the last call of any"
+        " model. One epoch alone may collect statistics, or skip what a resumed training has seen."
+        " Not of a process without an optimizer.",
+        certainty="likely",
+        gravity=86,
+        fix=_FIX,
+        next='probing ENDPOINT query "SELECT loader, count(*), max(batch) FROM python.batches'
+        ' GROUP BY ALL"',
+        asks=(_SINCE,),
+        look=_unused_batches,
+    ),
+)

@@ -1,0 +1,251 @@
+"""Rules about memory: what grows, what is near its limit, what takes most of it.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ....units import size
+from ...leaking import find_leaks
+from ...leaks.history import HISTORY, MIB, series_of
+from ...leaks.series import Point, Trend, classify
+from ...leaks.words import TITLES
+from ..facts import Facts, percent
+from ..findings import Rule, Sign
+from ..not_looked_at import NotLookedAt
+
+if TYPE_CHECKING:
+    from ...leaks.report import LeakReport
+
+
+_WORTH_A_WATCH = 6 * MIB
+_WATCHED, _MOST_WATCHED = 8, 64
+_WATCH_S = 4.0
+"""Steps are watched for so long: what is kept now and then takes many."""
+_LARGE_RISE = 256 * MIB
+_RISE_PART = 0.2
+_NEAR = 0.9
+_NEWEST = (
+    "SELECT step, resident_bytes, cgroup_limit_bytes, cgroup_bytes, node_used_bytes,"
+    " node_total_bytes, device, peak_bytes, device_total_bytes, cgroup_oom_kills"
+    " FROM python.memory ORDER BY seq DESC LIMIT 1"
+)
+_LAST_OOM = "SELECT * FROM python.ooms ORDER BY seq DESC LIMIT 1"
+_LARGE_ACTIVATION = 64 * MIB
+_OF_ALL = 0.6
+
+
+def _grows(facts: Facts) -> Iterator[Sign]:
+    """Memory grows from step to step."""
+    rows = facts.rows(HISTORY)
+    if len(rows) < 2:
+        raise NotLookedAt("no step has a row in python.memory")
+    trends = [(one.name, one.trend) for one in series_of(rows) if one.trend.grows]
+    resident = classify(
+        [Point(r["step"], float(r["resident_bytes"])) for r in rows if r["resident_bytes"]],
+        least_rise=_WORTH_A_WATCH,
+    )
+    if not trends and not resident.grows:
+        return
+    report, note = _watched(facts)
+    leaks = report.leaks if report is not None else ()
+    name, trend = trends[0] if trends else ("resident set", resident)
+    if not leaks and not trends:
+        return
+    start = (trend.last or 0.0) - trend.rise
+    is_large = name != "resident set" or trend.rise > max(_LARGE_RISE, _RISE_PART * start)
+    yield Sign(
+        certainty="likely" if leaks or is_large else "possible",
+        summary=_growth_words(name, trend, report),
+        since_step=trend.first_step,
+        evidence=(
+            f"{name}: {size(trend.slope)} a step since step {trend.first_step},"
+            f" {size(trend.rise)} in all",
+            *(_leak_words(report) if report is not None else ()),
+            *((note,) if note else ()),
+        ),
+        weight=1.0 if leaks or is_large else 0.0,
+        fix=leaks[0].instead[0].upper() + leaks[0].instead[1:] + "." if leaks else "",
+    )
+
+
+def _growth_words(name: str, trend: Trend, report: LeakReport | None) -> str:
+    leaks = report.leaks if report is not None else ()
+    what = f"Memory grows: {size(trend.slope)} a step in the {name}"
+    if not leaks:
+        return f"{what}; no tensor that is kept was seen" + (
+            f" in the {report.steps} steps that were watched" if report is not None else ""
+        )
+    return f"{what}; {TITLES[leaks[0].mistake]}{_where(report)}"
+
+
+def _where(report: LeakReport | None) -> str:
+    rows = report.leaks[0].rows if report is not None else ()
+    row = next((row for row in rows if row["path"]), None)
+    if row is None:
+        return ""
+    line = f" ({row['file'].rpartition('/')[2]}:{row['lineno']})" if row["lineno"] else ""
+    return f" in {row['path']}{line}"
+
+
+def _leak_words(report: LeakReport) -> tuple[str, ...]:
+    return tuple(
+        f"{TITLES[one.mistake]}: "
+        + (f"{size(one.bytes_per_step)} a step" if one.bytes_per_step else "seen in several steps")
+        for one in report.leaks[:3]
+    )
+
+
+def _watched(facts: Facts) -> tuple[LeakReport | None, str]:
+    """What a watch of the next steps shows; else why there was none."""
+    try:
+        step_s = facts.now().median_s
+        if facts.seconds_left < _WATCH_S:
+            return None, "who keeps it was not looked for: the looks before it took too long"
+        if step_s * _WATCHED > _WATCH_S:
+            return None, f"who keeps it was not looked for: a step takes {step_s:.1f} s"
+        report = facts.ask("leak watch", lambda: _watch(facts, max(5.0, 5 * step_s)))
+        if report.failure is not None:
+            return None, f"who keeps it was not seen: {report.failure}"
+        return report, ""
+    except NotLookedAt as error:
+        return None, f"who keeps it was not looked for: {error}"
+
+
+def _watch(facts: Facts, limit_s: float) -> LeakReport:
+    """What some steps show; of a fast training more of them, if the first show nothing."""
+    began = time.monotonic()
+    report = find_leaks(facts.process, _WATCHED, timeout_s=limit_s)
+    each_s = (time.monotonic() - began) / _WATCHED
+    more = min(_MOST_WATCHED, int(min(_WATCH_S, facts.seconds_left / 2) / each_s))
+    if report.leaks or more < 2 * _WATCHED:
+        return report
+    return find_leaks(facts.process, more, timeout_s=limit_s)
+
+
+def _near_limit(facts: Facts) -> Iterator[Sign]:
+    """Memory is near its limit."""
+    rows = facts.rows(_NEWEST)
+    if not rows:
+        raise NotLookedAt("no row in python.memory")
+    row = rows[0]
+    live = next(iter(facts.live("host_memory")), None) if facts.is_alive else None
+    working = (live and live["cgroup_working_bytes"]) or None
+    for what, used, limit in (
+        ("its memory cgroup", working, row["cgroup_limit_bytes"]),
+        ("the machine", row["node_used_bytes"], row["node_total_bytes"]),
+    ):
+        if used and limit and used >= _NEAR * limit:
+            yield Sign(
+                certainty="likely" if what == "its memory cgroup" else "possible",
+                summary=f"Memory is near its limit: {what} uses {size(used)} of {size(limit)}",
+                evidence=(f"{size(row['resident_bytes'])} of it are this process's",),
+                weight=used / limit,
+            )
+            return
+
+
+def _one_activation(facts: Facts) -> Iterator[Sign]:
+    """One module makes most of what is kept for the backward pass."""
+    now = facts.now(least=3)
+    limit_s = min(6.0, max(1.0, 3 * now.median_s))
+    rows = facts.ask(
+        "activations", lambda: facts.process.live("activations", wait_s=limit_s).dicts()
+    )
+    total = sum(row["bytes"] for row in rows)
+    if not rows or total < _LARGE_ACTIVATION:
+        return
+    top, second = sorted([*rows, {"bytes": 0}], key=lambda row: -row["bytes"])[:2]
+    if not top["module"] or top["bytes"] < max(_OF_ALL * total, 2 * second["bytes"]):
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"One module, {top['module']}, keeps"
+        f" {percent(top['bytes'] / total)} of all activations: {size(top['bytes'])}",
+        evidence=(f"all modules together keep {size(total)} as the backward pass begins",),
+        weight=top["bytes"] / total,
+    )
+
+
+def _out_of_memory(facts: Facts) -> Iterator[Sign]:
+    """An allocation has failed."""
+    rows = facts.rows(_LAST_OOM)
+    if not rows:
+        return
+    row = rows[0]
+    where = f" in {row['module']}" if row["module"] else ""
+    yield Sign(
+        certainty="certain",
+        summary=f"An allocation of {size(row['requested_bytes'])} on {row['device']} failed in step"
+        f" {row['step']}, {row['phase']}{where}: {row['error']}",
+        since_step=row["step"],
+        evidence=(f"{size(row['free_bytes'])} of {size(row['total_bytes'])} were free",),
+        weight=1.0,
+    )
+
+
+RULES = (
+    Rule(
+        name="out-of-memory",
+        group="memory",
+        subject="memory",
+        symptom="torch.OutOfMemoryError, or DefaultCPUAllocator: can't allocate memory.",
+        evidence="A row of python.ooms.",
+        certainty="certain",
+        gravity=90,
+        fix="`probing PID oom` names what was there, and `probing PID fit` what would fit.",
+        source="https://pytorch.org/docs/stable/notes/cuda.html",
+        next="probing ENDPOINT oom",
+        asks=(_LAST_OOM,),
+        look=_out_of_memory,
+    ),
+    Rule(
+        name="memory-grows",
+        group="memory",
+        subject="memory",
+        symptom="The memory in use grows until the kernel or torch ends the training.",
+        evidence="Floors of four spans of python.memory (Mann and Kendall): device memory, or the"
+        " resident set by 48 MiB, or by less where a watch of 8 to 64 steps sees what is kept."
+        " Without that only possible below 256 MiB or a fifth: allocators keep some pieces.",
+        certainty="likely",
+        gravity=48,
+        fix="Watch more steps: what is kept now and then takes more of them.",
+        source="https://pytorch.org/docs/stable/notes/faq.html",
+        next="probing ENDPOINT leak --steps 20",
+        look=_grows,
+        cost_s=8.0,
+    ),
+    Rule(
+        name="memory-near-limit",
+        group="memory",
+        subject="memory",
+        symptom="The next large batch ends the training.",
+        evidence="Working memory of the cgroup, or of the machine, at nine tenths of its limit.",
+        certainty="likely",
+        gravity=75,
+        fix="See who takes it, and give it more or take less.",
+        next='probing ENDPOINT query "SELECT * FROM python.host_memory"',
+        asks=(_NEWEST,),
+        look=_near_limit,
+    ),
+    Rule(
+        name="one-activation",
+        group="memory",
+        subject="memory",
+        symptom="One layer decides what batch fits.",
+        evidence="python.activations: three fifths of all, 64 MiB or more, and twice what any other"
+        " module keeps.",
+        certainty="possible",
+        gravity=43,
+        fix="Compute it without the large intermediate (scaled_dot_product_attention), or with"
+        " torch.utils.checkpoint.",
+        source="https://pytorch.org/docs/stable/checkpoint.html",
+        next="probing ENDPOINT memory",
+        look=_one_activation,
+        cost_s=4.0,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Rules about what a training computes: losses, gradients, weights, and how they are learned."""

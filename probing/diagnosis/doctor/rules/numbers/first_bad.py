@@ -1,0 +1,83 @@
+"""Where the first values that are not finite come from: a module, the data, or the weights.
+
+Rules of this file: what a watch has found is on record; where there was none, one step of a living
+training is watched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ....arming import watch_numbers
+from ...facts import Facts
+from ...not_looked_at import NotLookedAt
+
+Row = dict[str, Any]
+
+_FOUND = (
+    "SELECT step, module, class, stage, role, what, tensor, given_max FROM python.numerics"
+    " WHERE step >= {since} ORDER BY seq LIMIT 1"
+)
+_LONGEST_STEP_S = 4.0
+_STAGES = {"forward": "the forward pass", "backward": "the backward pass"}
+
+
+class FirstBad(NamedTuple):
+    """What is known of it; nothing where no watch has found any.
+
+    Attributes:
+        summary: A clause that goes on a sentence about the loss.
+        evidence: What was seen.
+        fix: What to do; empty where that is not told by it.
+    """
+
+    summary: str = ""
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+
+
+def first_bad(facts: Facts, since: int) -> FirstBad:
+    """The first value of a watched step that is not finite.
+
+    Args:
+        since: The step since when the loss is not.
+    """
+    row = next(iter(facts.rows(_FOUND.format(since=since))), None) or _watched(facts)
+    if row is None:
+        return FirstBad()
+    module = f"{row['module']} ({row['class']})" if row["module"] else "the code of the loss"
+    seen = f"in step {row['step']}, which was watched, "
+    if row["what"] == "parameter" and row["role"] == "given":
+        held = f"{row['tensor']} of {module} is not finite before anything is computed"
+        return FirstBad("; the weights are lost", (seen + held,))
+    if row["role"] == "given":
+        words = f"; it comes with what {module} is given: the data"
+        return FirstBad(words, (f"{seen}the {row['what']} {row['tensor']} is not finite",), _DATA)
+    if row["role"] != "producer":
+        return FirstBad()
+    stage = _STAGES[row["stage"]]
+    largest = f", of inputs up to {row['given_max']:.3g}" if row["given_max"] is not None else ""
+    return FirstBad(
+        f"; {module} makes it in {stage}",
+        (f"{seen}the {row['what']} of {module} is the first that is not finite{largest}",),
+        f"Look at {module}: a logarithm or a root of what is not positive, a division by 0, an"
+        " exponential or half precision that overflows.",
+    )
+
+
+def _watched(facts: Facts) -> Row | None:
+    """The first finding of a watch of one step; None where that finds none, or cannot be had."""
+    try:
+        if facts.now(least=1).median_s > _LONGEST_STEP_S:
+            return None
+        rows = facts.ask(
+            "nan watch", lambda: watch_numbers(facts.process, 1, timeout_s=_LONGEST_STEP_S).rows
+        )
+    except NotLookedAt:
+        return None
+    return next(iter(rows), None)
+
+
+_DATA = (
+    "Look at the data of that step: leave out, or repair, samples with values that are not finite."
+)

@@ -1,0 +1,373 @@
+"""Rules about gradients: those that are nothing, too much, or never used.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. Gradients are
+looked at in a few steps, all rules together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....arming import sample_gradients
+from ...facts import Facts
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from .losses import LOSS_QUERY
+
+Row = dict[str, Any]
+_GRADIENTS = (
+    "SELECT step, model, parameter, norm, numel, weight_norm, update_ratio, passes, kept_passes,"
+    " subnormal_share, weight_subnormal_share, state_subnormal_share FROM python.gradients"
+    " WHERE step BETWEEN {first} AND {last} ORDER BY seq"
+)
+_SAMPLED = 3
+_KEPT = 20
+_KEPT_STEPS = 20
+_ROUNDING = 0.35
+LONGEST_STEP_S = 4.0
+SAMPLING_S = 1.8
+"""What waits for the same few steps is judged before samples are taken: it is graver."""
+_VANISHED = 1e-7
+_VANISHING_PART = 0.25
+_NO_STEPS = 64
+_FAR_MORE = 8
+_PASSES_OF = (
+    "SELECT count(*) AS number FROM python.micro_batches WHERE step = {step}"
+    " AND backward_s IS NOT NULL"
+)
+_PASSES_AND_STEPS = (
+    "SELECT (SELECT count(*) FROM python.micro_batches WHERE backward_s IS NOT NULL) AS passes,"
+    " (SELECT count(*) FROM python.steps WHERE duration IS NOT NULL) AS steps,"
+    " (SELECT count(*) FROM python.optimizer_steps) AS optimizer_steps"
+)
+_OF_THE_TIME = 0.25
+"""What part of the time that is left the wait for these steps may take, if somebody gave more."""
+MOST_NAMED = 3
+
+
+def sampled(facts: Facts) -> list[Row]:
+    """The gradients of the next few steps.
+
+    Raises:
+        NotLookedAt: Steps take too long, or nothing trains.
+    """
+    now = facts.now()
+    if now.median_s > LONGEST_STEP_S:
+        raise NotLookedAt(f"a step takes {now.median_s:.1f} s: `gradients` looks at them")
+    limit_s = max(5.0, 5 * now.median_s, _OF_THE_TIME * facts.seconds_left)
+
+    def ask() -> list[Row]:
+        watch = sample_gradients(facts.process, _SAMPLED, timeout_s=limit_s)
+        if watch.armed.state == "failed":
+            raise NotLookedAt(str(watch.armed.reason))
+        first, last = watch.armed.first_step or 0, watch.armed.last_step or 0
+        return facts.process.query(_GRADIENTS.format(first=first, last=last)).to_pylist()
+
+    return facts.ask("gradients", ask)
+
+
+def _by_parameter(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(f"{row['model']} {row['parameter']}", []).append(row)
+    return found
+
+
+def _dead(facts: Facts) -> Iterator[Sign]:
+    """All gradients of a module are exactly zero."""
+    rows = sampled(facts)
+    steps = {row["step"] for row in rows}
+    if len(steps) < _SAMPLED:
+        return
+    modules: dict[str, list[Row]] = {}
+    for row in rows:
+        module = row["parameter"].rpartition(".")[0]
+        modules.setdefault(f"{row['model']} {module}", []).append(row)
+    dead = [
+        name.partition(" ")[2] or name
+        for name, own in modules.items()
+        if _is_zero(own) and {row["step"] for row in own} == steps
+    ]
+    if not dead or len(dead) == len(modules):
+        if modules and len(dead) == len(modules):
+            yield Sign(
+                certainty="likely",
+                summary=f"All gradients of all {len(modules)} modules are exactly zero",
+                weight=1.0,
+                evidence=(f"in each of the steps {min(steps)} to {max(steps)}",),
+            )
+        return
+    is_chosen = _are_of_lists(facts, [name for name, own in modules.items() if _is_zero(own)])
+    why = (
+        "others of their list have some, so that nothing may be routed to them in these steps"
+        if is_chosen
+        else "what is behind it lets none through, as a ReLU whose inputs are all negative"
+    )
+    yield Sign(
+        certainty="possible" if is_chosen else "likely",
+        summary=f"The gradients of {listed(dead)} are exactly zero in each of {len(steps)} steps:"
+        f" {why}",
+        evidence=(f"steps {min(steps)} to {max(steps)}; {len(modules) - len(dead)} other modules"
+                  " have gradients",),
+        weight=0.6,
+    )  # fmt: skip
+
+
+def _is_zero(rows: Sequence[Row]) -> bool:
+    return all(row["norm"] == 0 for row in rows)
+
+
+def _are_of_lists(facts: Facts, names: Sequence[str]) -> bool:
+    """Whether each of some modules is in a ModuleList of which others are not among them: experts.
+
+    Args:
+        names: Model and module of each.
+    """
+    rows = facts.live("modules")
+    lists = {f"{r['model']} {r['module']}" for r in rows if r["class"] == "ModuleList"}
+    every = {f"{row['model']} {row['module']}" for row in rows}
+
+    def member_of(name: str) -> tuple[str, str] | None:
+        parts = name.split(".")
+        places = (n for n in range(len(parts) - 1, 0, -1) if parts[n].isdecimal())
+        found = next((n for n in places if ".".join(parts[:n]) in lists), None)
+        return None if found is None else (".".join(parts[:found]), parts[found])
+
+    dead = {member_of(name) for name in names}
+    all_members = {member for name in every if (member := member_of(name)) is not None}
+    return None not in dead and all(
+        any(of == one[0] and (of, number) not in dead for of, number in all_members)
+        for one in dead
+        if one is not None
+    )
+
+
+def _vanishing(facts: Facts) -> Iterator[Sign]:
+    """The gradients of the first layers are next to nothing beside those of the last."""
+    found = [(name, own) for name, own in _by_parameter(sampled(facts)).items()
+             if name.endswith("weight")]  # fmt: skip
+    sizes = [
+        float(np.median([row["norm"] for row in own])) / max(1, own[0]["numel"]) ** 0.5
+        for _, own in found
+    ]
+    if len(sizes) < 6 or not np.isfinite(sizes).all() or max(sizes) == 0:
+        return
+    small = [size < _VANISHED * max(sizes) for size in sizes]
+    first = small.index(False) if False in small else len(small)
+    if not small[0] or first < max(2, _VANISHING_PART * len(small)) or max(sizes[:first]) == 0:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The gradients vanish on the way back: those of {found[0][0].split()[-1]} are"
+        f" {sizes[0] / max(sizes):.1g} of the largest, and {first} of {len(sizes)} layers get"
+        " practically none",
+        evidence=(
+            f"root mean square {sizes[0]:.2g} in {found[0][0].split()[-1]},"
+            f" {max(sizes):.2g} in {found[int(np.argmax(sizes))][0].split()[-1]}",
+        ),
+        weight=0.7,
+    )
+
+
+def _not_zeroed(facts: Facts) -> Iterator[Sign]:
+    """Each step adds to the gradients of the step before."""
+    now = facts.now()
+    rows = [row for row in facts.live("parameters") if row["optimizers"] and row["has_gradient"]]
+    first = [row for row in rows if (row["gradient_version"] or 0) >= _KEPT]
+    if len(first) <= len(rows) / 2 or any(row["wrappers"] for row in facts.live("models")):
+        return  # made anew in each step; or kept in buckets, which others change
+    before = _counted(facts)
+    if now.median_s * 1.5 * _KEPT_STEPS > LONGEST_STEP_S:
+        raise NotLookedAt(f"{_KEPT_STEPS} steps take more than {LONGEST_STEP_S:.0f} s")
+    time.sleep(max(1.0, 1.5 * _KEPT_STEPS * now.median_s))
+    after = facts.ask("parameters again", lambda: _counted(facts))
+    steps = after.step - before.step
+    rises = [
+        after.versions[name] - n for name, n in before.versions.items() if name in after.versions
+    ]
+    if steps < _KEPT_STEPS or not rises:
+        return
+    last = now.rows[-1]
+    own = (last["micro_batches"] or 1) + sum(
+        last[name] is not None for name in ("clipped_norm", "amp_scale")
+    )
+    each = float(np.median(rises)) / steps
+    if abs(each - own) > _ROUNDING or each < 1 - _ROUNDING:
+        return
+    yield Sign(
+        certainty="likely",
+        summary="Gradients are never set to zero: each step adds to those of all steps before",
+        evidence=(
+            f"in {steps} steps each gradient was changed {each:.1f} times a step: by backward"
+            " passes, clipping and unscaling alone",
+            f"they were changed in place {max(after.versions.values()):,} times since they were"
+            " made",
+        ),
+        weight=0.8,
+    )
+
+
+class _Counted(NamedTuple):
+    """How often the gradients were changed until a step."""
+
+    step: int
+    versions: dict[str, int]
+
+
+def _counted(facts: Facts) -> _Counted:
+    rows = facts.process.live("parameters").dicts()
+    step = facts.process.query("SELECT max(step) AS step FROM python.steps").to_pylist()[0]["step"]
+    versions = {
+        f"{row['model']} {row['parameter']}": row["gradient_version"]
+        for row in rows
+        if row["optimizers"] and (row["gradient_version"] or 0) >= _KEPT
+    }
+    return _Counted(step or 0, versions)
+
+
+def _never_steps(facts: Facts) -> Iterator[Sign]:
+    """Backward passes are made, and no optimizer steps."""
+    if len(facts.steps):  # also steps that a script makes by hand end
+        yield from _steps_no_more(facts)
+        return
+    found = facts.rows(_PASSES_AND_STEPS)[0]  # of one moment: the first step may come any time
+    number = found["passes"]
+    if number < _NO_STEPS or found["steps"] or found["optimizer_steps"]:
+        return
+    scaled = facts.steps.open and facts.steps.open["amp_scale"]
+    yield Sign(
+        certainty="likely",
+        summary=f"{number} backward passes have been made, and no optimizer has stepped: nothing is"
+        " learned",
+        since_step=0,
+        evidence=(
+            "no step of an optimizer is on record",
+            *(("a scaler is in use",) if scaled else ()),
+        ),
+        weight=1.0,
+    )
+
+
+def _steps_no_more(facts: Facts) -> Iterator[Sign]:
+    """Backward passes are made, and no optimizer steps any more."""
+    open_step = facts.steps.open
+    if open_step is None or not facts.is_alive:
+        return
+    rows = facts.rows(_PASSES_OF.format(step=open_step["step"]))
+    most = float(np.nanmax(facts.steps.column("micro_batches", missing=1.0)))
+    number = rows[0]["number"]
+    if number < _NO_STEPS or number < _FAR_MORE * most:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"No optimizer has stepped since step {facts.steps.numbers[-1]}, though {number}"
+        " backward passes have been made: nothing is learned any more",
+        since_step=open_step["step"],
+        evidence=(f"no step before had more than {most:.0f} backward passes",),
+        weight=1.0,
+    )
+
+
+def _exploding(facts: Facts) -> Iterator[Sign]:
+    """The gradients are far larger than they were."""
+    steps = facts.steps.settled()
+    norms = steps.column("grad_norm")
+    known = np.flatnonzero(np.isfinite(norms))
+    if len(known) < 40:
+        return
+    usual, now = (float(np.median(norms[part])) for part in (known[:-10], known[-10:]))
+    if usual <= 0 or now < 100 * usual:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The gradients explode: their norm is {now:.3g} now, and was {usual:.3g}",
+        since_step=steps.numbers[int(known[-10])],
+        weight=0.8,
+        evidence=(f"the median of the last 10 steps beside that of {len(known) - 10} before",),
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+RULES = (
+    Rule(
+        name="zero-gradients",
+        group="numbers",
+        subject="gradients",
+        symptom="A layer does not learn; the prediction hardly depends on the input.",
+        evidence=f"`gradients` over {_SAMPLED} steps: the norm of each parameter of a module is"
+        " exactly 0 in each. Only possible of members of a ModuleList, others of which have"
+        " some: experts that a router may choose later.",
+        certainty="likely",
+        gravity=65,
+        fix="Lower the rate, scale the inputs (pixels to 0..1), or use LeakyReLU or GELU.",
+        next="probing ENDPOINT gradients",
+        look=_dead,
+        cost_s=SAMPLING_S,
+    ),
+    Rule(
+        name="vanishing-gradients",
+        group="numbers",
+        subject="gradients",
+        symptom="The first layers do not learn.",
+        evidence=f"`gradients` over {_SAMPLED} steps: a quarter of the weights, from the first on,"
+        " get less than a ten-millionth of the largest root mean square.",
+        certainty="likely",
+        gravity=63,
+        fix="Use residual connections, normalization, or ReLU-like activations.",
+        source="http://proceedings.mlr.press/v9/glorot10a.html",
+        next="probing ENDPOINT gradients",
+        look=_vanishing,
+        cost_s=SAMPLING_S,
+    ),
+    Rule(
+        name="not-zeroed",
+        group="numbers",
+        subject="gradients",
+        symptom="The loss swings and the training gets unstable.",
+        evidence="`gradient_version` of python.parameters, twice: gradients that stay from step to"
+        " step, and are changed by backward passes, unscaling and clipping alone. Not looked at"
+        " under DistributedDataParallel and FSDP.",
+        certainty="likely",
+        gravity=74,
+        fix="Call optimizer.zero_grad() once in each step.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next="probing ENDPOINT gradients --steps 3",
+        look=_not_zeroed,
+        cost_s=1.5,
+    ),
+    Rule(
+        name="never-steps",
+        group="numbers",
+        subject="optimizer",
+        symptom="The loss does not fall at all.",
+        evidence=f"python.micro_batches: {_NO_STEPS} backward passes, and no step of an optimizer"
+        f" on record, or {_FAR_MORE} times as many since the last one as any step had. Accumulation"
+        " over that many is rare.",
+        certainty="likely",
+        gravity=78,
+        fix="Look at the condition under which optimizer.step() is called.",
+        next='probing ENDPOINT query "SELECT count(*) FROM python.micro_batches"',
+        look=_never_steps,
+    ),
+    Rule(
+        name="exploding-gradients",
+        group="numbers",
+        subject="gradients",
+        symptom="The norm of the gradients is far larger than it was.",
+        evidence="`grad_norm` of python.steps: the last ten are 100 times what it was.",
+        certainty="likely",
+        gravity=73,
+        fix="Clip the gradients: clip_grad_norm_(..., 1.0), or lower the learning rate.",
+        next=LOSS_QUERY,
+        look=_exploding,
+    ),
+)

@@ -1,0 +1,195 @@
+"""Rules about how it learns: the learning rate, clipping, the gradient scaler.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...facts import Facts
+from ...findings import Rule, Sign
+from .losses import FEW_STEPS, LOSS_QUERY, RATE_JUMP, middle_of
+
+_ZERO_RATE = 1e-5
+_ZERO_STEPS = 30
+_ALWAYS = 0.95
+
+
+def _rate_jumps(facts: Facts) -> Iterator[Sign]:
+    """The learning rate was raised far above all that it was."""
+    steps = facts.steps
+    rates = steps.column("lr")
+    known = np.isfinite(rates)
+    for place in range(FEW_STEPS, len(rates)):
+        earlier = rates[:place][known[:place]]
+        if not known[place] or not len(earlier) or earlier[-1] <= 0:
+            continue
+        factor = rates[place] / float(earlier.max())
+        if factor < RATE_JUMP or rates[place] < RATE_JUMP * earlier[-1]:
+            continue
+        losses = steps.column("loss")
+        old = middle_of(losses[max(0, place - 20) : place])
+        new = middle_of(losses[place : place + 20])
+        worse = math.isfinite(old) and (not math.isfinite(new) or new > 1.2 * old)
+        yield Sign(
+            certainty="likely" if worse else "possible",
+            summary=f"The learning rate was multiplied by {rates[place] / earlier[-1]:.3g} at step"
+            f" {steps.numbers[place]}, from {earlier[-1]:.3g} to {rates[place]:.3g}"
+            + (f", and the loss has gone from {old:.4g} to {new:.4g}" if worse else ""),
+            since_step=steps.numbers[place],
+            evidence=("no step before had such a rate",),
+            weight=0.9,
+        )
+        return
+
+
+def _rate_zero(facts: Facts) -> Iterator[Sign]:
+    """The learning rate is zero, and steps are made all the same."""
+    steps = facts.steps
+    rates = steps.column("lr")
+    known = rates[np.isfinite(rates)]
+    if len(known) < FEW_STEPS or len(known) != len(rates) or not facts.is_alive:
+        return
+    most = float(known.max())
+    # A schedule that has come to its end is near zero in its last few steps only.
+    last = len(known)
+    while last and known[last - 1] <= _ZERO_RATE * most:
+        last -= 1
+    number = len(known) - last
+    if number < max(_ZERO_STEPS, 0.1 * len(known)) and not (most == 0 and number >= _ZERO_STEPS):
+        return
+    now = "zero" if known[-1] == 0 else f"{known[-1]:.2g}"
+    before = f", and {most:.3g} at most before: nothing is learned any more"
+    yield Sign(
+        certainty="likely",
+        summary=f"The learning rate has been {now} since step {steps.numbers[last]}"
+        + (before if most else ", the first on record: nothing is learned"),
+        since_step=steps.numbers[last],
+        evidence=(f"{number} steps have been made since",),
+        weight=0.8,
+    )
+
+
+def _clipping(facts: Facts) -> Iterator[Sign]:
+    """Clipping takes nearly all of the gradient, in nearly all steps."""
+    now = facts.now(least=20)
+    norms, clipped = now.column("grad_norm"), now.column("clipped_norm")
+    known = np.isfinite(norms) & np.isfinite(clipped) & (norms > 0)
+    if known.sum() < 20:
+        return
+    kept = clipped[known] / norms[known]
+    part, usual = float(np.mean(kept < 0.99)), float(np.median(kept))
+    if part < _ALWAYS or usual > 0.3:
+        return
+    yield Sign(
+        certainty="likely" if usual < 0.01 else "possible",
+        summary=f"Clipping cuts the gradients in {100 * part:.0f} % of the steps, to"
+        f" {100 * usual:.2g} % of their norm: {float(np.median(norms[known])):.3g} before,"
+        f" {float(np.median(clipped[known])):.3g} after",
+        evidence=(f"{int(known.sum())} of the last {len(now)} steps were clipped",),
+        weight=0.7 if usual < 0.01 else 0.2,
+    )
+
+
+def _skipping(facts: Facts) -> Iterator[Sign]:
+    """The gradient scaler leaves out most steps."""
+    rows = [*facts.steps.rows[-40:], *filter(None, [facts.steps.open])]
+    skips = sum(row["skipped"] or 0 for row in rows)
+    made = len(rows)
+    scales = [row["amp_scale"] for row in facts.steps.rows if row["amp_scale"] is not None]
+    if not len(facts.steps):
+        yield from _all_skipped(facts)
+        return
+    if skips < 10 or skips < made:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The gradient scaler leaves out most steps: {skips} of the last {skips + made},"
+        " since their gradients are not finite",
+        since_step=next((r["step"] for r in rows if r["skipped"]), None),
+        evidence=(
+            *((f"its scale is {scales[-1]:.3g}, and was {max(scales):.3g}",) if scales else ()),
+        ),
+        weight=0.9,
+    )  # fmt: skip
+
+
+def _all_skipped(facts: Facts) -> Iterator[Sign]:
+    """No step is on record, since the scaler has left out all of them."""
+    skips = max((row["skipped"] or 0 for row in facts.live("optimizers")), default=0)
+    if skips < 10:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The gradient scaler leaves out every step, {skips} until now, since the gradients"
+        " are not finite: nothing is learned",
+        evidence=("`skipped` of python.optimizers, and no step of an optimizer on record",),
+        weight=1.0,
+    )
+
+
+RULES = (
+    Rule(
+        name="rate-raised",
+        group="numbers",
+        subject="learning rate",
+        symptom="The loss shoots up, or falls no more.",
+        evidence="`lr` of python.steps: three times the largest before, after 50 steps or more;"
+        " likely where the loss is a fifth higher since.",
+        certainty="likely",
+        gravity=82,
+        fix="Find who sets it (a thread, a callback, a schedule with a wrong factor); meanwhile"
+        " `probing PID act lr --scale`.",
+        next=LOSS_QUERY,
+        look=_rate_jumps,
+    ),
+    Rule(
+        name="rate-zero",
+        group="numbers",
+        subject="learning rate",
+        symptom="The loss stays where it is, though it had fallen.",
+        evidence="`lr` of python.steps: below 1/100,000 of its largest for 30 steps and a tenth of"
+        " the record, while steps are made. A schedule that ends at zero is there in its last steps"
+        " only.",
+        certainty="likely",
+        gravity=72,
+        fix="Look at the schedule: an integer division, or scheduler.step() in each batch instead"
+        " of each epoch.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next=LOSS_QUERY,
+        look=_rate_zero,
+    ),
+    Rule(
+        name="clipping",
+        group="numbers",
+        subject="gradients",
+        symptom="The training learns far more slowly than its learning rate says.",
+        evidence="`grad_norm` and `clipped_norm` of python.steps: cut in 95 % of the steps, to less"
+        " than 30 %; likely below 1 %.",
+        certainty="likely",
+        gravity=56,
+        fix="Raise the norm that is clipped to: about what `grad_norm` usually is.",
+        next='probing ENDPOINT query "SELECT step, grad_norm, clipped_norm FROM python.steps'
+        ' ORDER BY step DESC LIMIT 20"',
+        look=_clipping,
+    ),
+    Rule(
+        name="scaler-skips",
+        group="numbers",
+        subject="gradients",
+        symptom="The weights do not change though backward passes are made.",
+        evidence="`skipped` of python.steps: ten or more, and more than were made, in the last 40"
+        " steps. A scaler that finds its scale skips some at the start only.",
+        certainty="likely",
+        gravity=76,
+        fix="Find what is not finite: `probing PID arm nan` names the module; bfloat16 needs no"
+        " scaler.",
+        source="https://pytorch.org/docs/stable/amp.html",
+        next="probing ENDPOINT arm nan --steps 3",
+        look=_skipping,
+    ),
+)

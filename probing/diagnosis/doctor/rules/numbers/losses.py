@@ -1,0 +1,363 @@
+"""Rules about the loss, the learning rate and the scale: what python.steps says of learning.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. Noise is
+measured by medians, so that one bad batch is told as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....postmortem.not_finite import SINCE, since_of
+from ...facts import WINDOW, Facts, Steps
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from ...series import Floats
+from .first_bad import first_bad
+
+if TYPE_CHECKING:
+    from .....messages.labels import LabelsAnswer
+
+
+FEW_STEPS = 50
+_SPIKE = 8.0
+"""A spike stands so many robust standard deviations above the losses before it,"""
+_SPIKE_RATIO = 2.0
+"""and is this many times as large as they are."""
+_SPIKE_PART = 0.15
+"""and by this part of what the loss was at first: near its floor a loss is all noise."""
+_SURE_SPIKE, _SURE_RATIO = 15.0, 4.0
+_MOST_SPIKES = 3
+_STAYED = 40
+"""A loss that has not come back in so many steps stays up."""
+_DIVERGED = 10.0
+RATE_JUMP = 3.0
+_TOO_GOOD = 0.05
+_LABELS_S = 2.0
+_SIGMA = 1.4826
+"""By which a median of absolute deviations estimates a standard deviation of normal noise."""
+
+
+def _not_finite(facts: Facts) -> Iterator[Sign]:
+    """The loss is NaN or infinite."""
+    found = since_of(facts.rows(SINCE))
+    if found is None:
+        return
+    steps = facts.steps
+    before = Steps([row for row in steps.rows if row["step"] < found.step])
+    words, fix, more = _before_nan(before)
+    first = first_bad(facts, found.step)
+    yield Sign(
+        certainty="certain",
+        summary=found.sentence()[0].upper() + found.sentence()[1:] + words + first.summary,
+        since_step=found.step,
+        evidence=(*more, *first.evidence, *_ignored_labels(facts)),
+        weight=1.0,
+        fix=_IGNORED_FIX if _ignored_labels(facts) else first.fix or fix,
+    )
+
+
+def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
+    """How the steps before the first bad one were: what follows, what to do, and the figures."""
+    losses = _losses(before)
+    if len(losses) < 2:
+        return "", _FIND_FIRST, ()
+    last, least = float(losses[-1]), float(np.median(losses[: max(1, len(losses) // 2)]))
+    norms = before.column("grad_norm")
+    norms = norms[np.isfinite(norms)]
+    rising = len(losses) >= 4 and last > _DIVERGED * abs(least)
+    exploding = len(norms) >= 4 and norms[-1] > 1e3 * float(np.median(norms))
+    figures = (f"the loss was {last:.4g} in the step before, and {least:.4g} in the middle",)
+    if rising or exploding:
+        return "; it has diverged: it grew before that", _LOWER_RATE, figures
+    return "; it was as usual up to the step before", _FIND_FIRST, figures
+
+
+_ONE_BATCH = (
+    "Look at the batch of that step: other data, another scale or another order of channels than"
+    " the rest."
+)
+_LOWER_RATE = "Lower the learning rate, or clip the gradients: clip_grad_norm_(..., 1.0)."
+_FIND_FIRST = (
+    "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
+    " module, or the batch, whose values are not finite."
+)
+_IGNORED_FIX = (
+    "Leave out batches in which all labels are ignored, or divide by max(1, labels that count)."
+)
+
+
+def _ignored_labels(facts: Facts) -> tuple[str, ...]:
+    """That no label of the newest batch counts, where labels can be had."""
+    answer = _labels(facts)
+    if answer is None or answer.trained or not answer.ignored:
+        return ()
+    return (f"all {answer.ignored:,} labels of the next batch are ignored",)
+
+
+def _labels(facts: Facts) -> LabelsAnswer | None:
+    """Labels of the next batch beside its tokens; None where they cannot be had."""
+    try:
+        return facts.ask("labels", lambda: facts.process.labels(samples=1, timeout_s=_LABELS_S))
+    except NotLookedAt:
+        return None
+
+
+def _diverging(facts: Facts) -> Iterator[Sign]:
+    """The loss has grown far beyond what it was."""
+    steps = facts.steps.settled()
+    losses = _losses(steps)
+    if len(losses) < FEW_STEPS or since_of(facts.rows(SINCE)) is not None:
+        return
+    best = _smooth(losses)
+    place = int(np.argmin(best))
+    now = float(np.median(losses[-10:]))
+    first = float(losses[:20].max())
+    if place > len(losses) - 20 or best[place] <= 0 or now < max(_DIVERGED * best[place], first):
+        return
+    if float(np.min(best[-FEW_STEPS:])) < 3 * best[place]:
+        return  # it comes back again and again
+    if any(place <= jump <= place + 15 for jump in _spikes(losses)):
+        return  # it did not grow: it jumped, which `loss-spike` tells
+    noise = _noise(losses[: place + 10])
+    if now - best[place] < _SPIKE * noise:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The loss diverges: {now:.4g} now, {best[place]:.4g} at step"
+        f" {steps.numbers[place]}",
+        since_step=steps.numbers[place],
+        weight=0.8,
+        evidence=_rate_words(steps),
+    )
+
+
+def _spike(facts: Facts) -> Iterator[Sign]:
+    """One step's loss stands far above those around it."""
+    steps = facts.steps.settled()
+    losses = _losses(steps)
+    if len(losses) < FEW_STEPS or len(losses) != len(steps) or losses.min() < 0:
+        return
+    spikes = _spikes(losses)
+    if not 1 <= len(spikes) <= _MOST_SPIKES:
+        return
+    place = max(spikes, key=lambda at: losses[at])
+    usual = float(np.median(losses[max(0, place - 30) : place]))
+    row = steps.rows[place]
+    rate = _jump_at(steps, place)
+    after = losses[place + 1 : place + 4]
+    back = len(after) < 3 or float(np.median(after)) < usual + 0.3 * (losses[place] - usual)
+    half = usual + 0.5 * (losses[place] - usual)
+    last, first = float(np.median(losses[-10:])), float(np.median(losses[:10]))
+    is_lost = usual < 0.2 * first < 0.5 * first < last  # what had been learned is gone
+    stays = len(losses) - place > _STAYED and (last > half or is_lost)
+    high = (losses[place] - usual) / _noise(losses[max(0, place - 30) : place])
+    is_high = high > _SURE_SPIKE and losses[place] > _SURE_RATIO * usual
+    yield Sign(
+        certainty="likely" if is_high and (back or rate or stays) else "possible",
+        summary=f"The loss jumps at step {row['step']}: {losses[place]:.4g}, and {usual:.4g} before"
+        + (", and has not come back since" if stays else "" if back else ", and falls again slowly")
+        + (f". The learning rate was multiplied by {rate:.3g} there" if rate else ""),
+        since_step=row["step"],
+        evidence=(
+            f"{high:.0f} standard deviations above the 30 steps before",
+            *_norm_words(steps, place),
+        ),
+        weight=1.0 if stays else 0.5,
+        fix="" if rate else _ONE_BATCH,
+    )
+
+
+def _spikes(losses: Floats) -> list[int]:
+    """The places of the losses that stand out of the thirty before them; a run counts once."""
+    found: list[int] = []
+    least = _SPIKE_PART * abs(float(np.median(losses[:10])))
+    for place in range(30, len(losses)):
+        before = losses[place - 30 : place]
+        usual = float(np.median(before))
+        value = float(losses[place])
+        rise = max(least, _SPIKE * _noise(before))
+        if value > _SPIKE_RATIO * abs(usual) and value - usual > rise:
+            if found and place - found[-1] <= 15:
+                continue
+            found.append(place)
+    return found
+
+
+def _flat(facts: Facts) -> Iterator[Sign]:
+    """The loss is where it was at the start."""
+    steps = facts.steps
+    losses = _losses(steps)
+    if not steps.begins_at_start or len(losses) < 2 * WINDOW or len(losses) != len(steps):
+        return
+    first, last = losses[:20], losses[-WINDOW:]
+    before, now = float(np.median(first)), float(np.median(last))
+    if (
+        before <= 0
+        or now < 0.9 * before
+        or now > 2 * before
+        or min(_smooth(losses, 40)[40:]) < 0.85 * before
+    ):
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"The loss has not fallen in {len(losses)} steps: {before:.4g} in the first,"
+        f" {now:.4g} now",
+        since_step=steps.numbers[0],
+        evidence=_rate_words(steps),
+        weight=0.5,
+    )
+
+
+def _too_good(facts: Facts) -> Iterator[Sign]:
+    """A language model's loss is next to nothing within few steps."""
+    steps = facts.steps
+    losses = _losses(steps)
+    tokens = steps.column("tokens")
+    if not steps.begins_at_start or len(losses) < 20 or np.isnan(tokens).all():
+        return
+    low = np.flatnonzero(_smooth(losses) < _TOO_GOOD)
+    if not len(low) or low[0] > 1000 or losses[0] < 20 * _TOO_GOOD:
+        return
+    answer = _labels(facts)
+    if answer is None or answer.shift != "equal":
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The loss of this language model is {losses[-1]:.2g} after {steps.numbers[-1]}"
+        " steps: the labels of the next batch are its own tokens, not shifted, so that it sees what"
+        " it has to predict",
+        since_step=steps.numbers[int(low[0])],
+        evidence=(f"it was {losses[0]:.3g} in the first step",),
+        weight=0.9,
+    )
+
+
+def _losses(steps: Steps) -> Floats:
+    values = steps.column("loss")
+    return values[np.isfinite(values)]
+
+
+def _smooth(values: Floats, width: int = 10) -> Floats:
+    """Running medians."""
+    width = min(width, len(values))
+    return np.array(
+        [np.median(values[max(0, at - width + 1) : at + 1]) for at in range(len(values))]
+    )
+
+
+def _noise(values: Floats) -> float:
+    """A robust standard deviation, never 0."""
+    middle = np.median(values)
+    return max(_SIGMA * float(np.median(np.abs(values - middle))), 0.02 * abs(float(middle)), 1e-12)
+
+
+def middle_of(values: Floats) -> float:
+    """The median of what is known; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def _jump_at(steps: Steps, place: int) -> float | None:
+    """By what the rate was multiplied within a few steps before a place, if by much."""
+    rates = steps.column("lr")
+    old, new = middle_of(rates[max(0, place - 20) : max(1, place - 5)]), rates[place]
+    return float(new / old) if old > 0 and new > RATE_JUMP * old else None
+
+
+def _norm_words(steps: Steps, place: int) -> tuple[str, ...]:
+    norm = steps.rows[place]["grad_norm"]
+    usual = middle_of(steps.column("grad_norm")[max(0, place - 30) : place])
+    if norm is None or not math.isfinite(usual):
+        return ()
+    return (f"the norm of the gradients was {norm:.3g} there, and {usual:.3g} before",)
+
+
+def _rate_words(steps: Steps) -> tuple[str, ...]:
+    rate = steps.rows[-1]["lr"]
+    return () if rate is None else (f"the learning rate is {rate:.3g}",)
+
+
+LOSS_QUERY = (
+    'probing ENDPOINT query "SELECT step, loss, grad_norm, lr FROM python.steps'
+    ' ORDER BY step DESC LIMIT 30"'
+)
+
+
+RULES = (
+    Rule(
+        name="loss-not-finite",
+        group="numbers",
+        subject="loss",
+        symptom="The loss is NaN or infinite, and nothing is learned any more.",
+        evidence="`loss` of python.steps: not finite in the newest step that has one; the first"
+        " such step, and whether loss or gradients grew before it.",
+        certainty="certain",
+        gravity=88,
+        fix=_FIND_FIRST,
+        source="https://pytorch.org/docs/stable/notes/numerical_accuracy.html",
+        next="probing ENDPOINT arm nan --steps 3",
+        asks=(SINCE,),
+        look=_not_finite,
+    ),
+    Rule(
+        name="diverging",
+        group="numbers",
+        subject="loss",
+        symptom="The loss grows.",
+        evidence="`loss` of python.steps: ten times its best running median, 8 robust standard"
+        " deviations above it, and above what it was at first.",
+        certainty="likely",
+        gravity=80,
+        fix=_LOWER_RATE,
+        next=LOSS_QUERY,
+        look=_diverging,
+    ),
+    Rule(
+        name="loss-spike",
+        group="numbers",
+        subject="loss",
+        symptom="The loss jumps in one step.",
+        evidence="`loss` of python.steps: twice the median of the 30 steps before, 8 robust"
+        " standard deviations and a seventh of the first losses above it (near its floor a loss is"
+        " all noise); no more than three times in the record. Only possible below four times and 15"
+        " deviations, and where it falls again slowly: new data, a new phase.",
+        certainty="likely",
+        gravity=62,
+        fix="Look at what changed there: data, learning rate, precision.",
+        next=LOSS_QUERY,
+        look=_spike,
+    ),
+    Rule(
+        name="loss-flat",
+        group="numbers",
+        subject="loss",
+        symptom="Nothing is learned from the first step on.",
+        evidence="`loss` of python.steps from the start, 200 steps or more: its running median was"
+        " never a seventh below that of the first 20 steps.",
+        certainty="possible",
+        gravity=50,
+        fix="Check that labels belong to their inputs (look at a batch), and that the rate is not"
+        " far too small; a model must be able to learn one batch by heart.",
+        source="https://karpathy.github.io/2019/04/25/recipe/",
+        next=LOSS_QUERY,
+        look=_flat,
+    ),
+    Rule(
+        name="loss-too-good",
+        group="numbers",
+        subject="loss",
+        symptom="A language model predicts perfectly within some steps.",
+        evidence=f"`loss` below {_TOO_GOOD} within 1,000 steps, where `tokens` are counted, and the"
+        " labels of a batch are its tokens and not those that follow.",
+        certainty="likely",
+        gravity=64,
+        fix="Shift the labels by one position: logits[:, :-1] against tokens[:, 1:].",
+        next="probing ENDPOINT labels",
+        look=_too_good,
+    ),
+)

@@ -1,0 +1,182 @@
+"""Rules about modes and random numbers: what a model computes otherwise than it should.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...facts import Facts
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from .gradients import LONGEST_STEP_S, Row, listed
+
+_CALLED = (
+    "SELECT model, root, training, min(step) AS first, max(step) AS last, count(*) AS calls"
+    " FROM python.torch_trace t WHERE depth = 0 AND stage = 'forward' AND NOT EXISTS (FROM"
+    " python.evaluations e WHERE t.start_ns BETWEEN e.start_ns AND e.start_ns +"
+    " coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
+)
+_EVALUATED = (
+    "SELECT t.model, count(*) AS calls, min(e.step) AS step FROM python.torch_trace t JOIN"
+    " python.evaluations e ON t.start_ns BETWEEN e.start_ns AND e.start_ns + e.duration_ns"
+    " WHERE t.depth = 0 AND t.stage = 'forward' AND t.training GROUP BY ALL"
+)
+_WITH_MODES = ("BatchNorm", "Dropout", "InstanceNorm")
+
+
+def _reseeded(facts: Facts) -> Iterator[Sign]:
+    """The random generator is in the same state after each step, though dropout draws from it."""
+    now = facts.now()
+    trained = _trained(facts)
+    drawing = sorted(
+        {
+            row["class"]
+            for row in facts.live("modules")
+            if row["model"] in trained and row["training"] and row["dropout"]
+        }
+    )
+    if not drawing:
+        return
+    if now.median_s > LONGEST_STEP_S:
+        raise NotLookedAt(f"a step takes {now.median_s:.1f} s, and the ends of two are needed")
+    limit_s = max(3.0, 4 * now.median_s)
+
+    def look() -> tuple[int | None, dict[str, str]]:
+        seen = facts.process.live("parameter_checksums", wait_s=limit_s, only_random=True)
+        made = seen.dicts()
+        states = {r["parameter"]: r["checksum"] for r in made if r["kind"] == "random"}
+        return next((r["step"] for r in made), None), states
+
+    first = facts.ask("random states", look)
+    second = facts.ask("random states again", look)
+    same = [
+        name
+        for name in first[1]
+        if name.startswith("torch") and first[1][name] == second[1].get(name)
+    ]
+    if first[0] is None or first[0] == second[0] or not same:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"The random generator is in the same state after step {first[0]} and step"
+        f" {second[0]}, though {listed(drawing)} draws from it: it is seeded anew in each step, and"
+        " all steps have the same dropout and noise",
+        evidence=(f"the state of {same[0]}: {first[1][same[0]]} twice",),
+        weight=0.6,
+    )
+
+
+def _modes(facts: Facts) -> list[Row]:
+    """How often each root was called in which mode, with and without a step around it."""
+    return facts.rows(_CALLED)
+
+
+def _with_modes(facts: Facts, model: str) -> list[str]:
+    """Classes in a model that compute something else in the other mode."""
+    rows = [row for row in facts.live("modules") if row["model"] == model]
+    names = {row["class"] for row in rows if any(word in row["class"] for word in _WITH_MODES)}
+    return sorted(names)
+
+
+def _trained(facts: Facts) -> set[str]:
+    return {row["model"] for row in facts.live("parameters") if row["optimizers"] and row["model"]}
+
+
+def _evaluation_mode(facts: Facts) -> Iterator[Sign]:
+    """A model is trained in evaluation mode."""
+    rows = _modes(facts)
+    for model in sorted(_trained(facts)):
+        own = [row for row in rows if row["model"] == model]
+        off = [row for row in own if row["training"] is False]
+        on = [row for row in own if row["training"]]
+        classes = _with_modes(facts, model) if off else []
+        newest = facts.steps.numbers[-1] if len(facts.steps) else 0
+        if not classes or off[0]["last"] < newest - 2 or off[0]["calls"] < 10:
+            continue
+        since = on[0]["last"] + 1 if on else None
+        stays = not on or on[0]["last"] < newest - 10
+        if not stays:
+            continue
+        yield Sign(
+            certainty="likely" if on else "possible",
+            summary=f"{model} is trained in evaluation mode"
+            + (f" since step {since}" if since is not None else "")
+            + f": {listed(classes)} behave as in evaluation",
+            since_step=since,
+            evidence=(f"{off[0]['calls']} calls in evaluation mode in steps {off[0]['first']} to"
+                      f" {off[0]['last']}",),
+            weight=0.7,
+        )  # fmt: skip
+
+
+def _training_mode(facts: Facts) -> Iterator[Sign]:
+    """A model is evaluated in training mode."""
+    rows = facts.rows(_EVALUATED)
+    for row in rows:
+        if row["calls"] < 5 or row["model"] not in _trained(facts):
+            continue
+        classes = _with_modes(facts, row["model"])
+        if not classes:
+            continue
+        norm = any("Norm" in name for name in classes)
+        yield Sign(
+            certainty="likely" if norm else "possible",
+            summary=f"{row['model']} is in training mode while it is evaluated: {listed(classes)}"
+            " behave as in training"
+            + (", and learn the statistics of the evaluation's data" if norm else ""),
+            since_step=row["step"],
+            evidence=(f"{row['calls']} calls in evaluations, all in training mode",),
+            weight=0.6,
+        )
+
+
+RULES = (
+    Rule(
+        name="evaluation-mode",
+        group="numbers",
+        subject="modes",
+        symptom="Dropout is off and batch norm frozen while the model is trained.",
+        evidence="`training` of python.torch_trace in calls outside of evaluations, for models with"
+        " dropout or batch norm; likely where it was on before, else it may be meant.",
+        certainty="likely",
+        gravity=67,
+        fix="Call model.train() after each evaluation.",
+        source="https://pytorch.org/docs/stable/notes/autograd.html",
+        next='probing ENDPOINT query "SELECT model, training, max(step) FROM python.torch_trace'
+        ' WHERE depth = 0 GROUP BY ALL"',
+        asks=(_CALLED,),
+        look=_evaluation_mode,
+    ),
+    Rule(
+        name="training-mode",
+        group="numbers",
+        subject="modes",
+        symptom="Evaluations are worse than they should be, and differ from run to run.",
+        evidence="`training` of python.torch_trace within python.evaluations, for models that an"
+        " optimizer trains; likely with batch norm, which then learns from the evaluation's data.",
+        certainty="likely",
+        gravity=61,
+        fix="Call model.eval() before an evaluation, and model.train() after it.",
+        next='probing ENDPOINT query "SELECT * FROM python.evaluations ORDER BY step DESC LIMIT 5"',
+        asks=(_EVALUATED,),
+        look=_training_mode,
+    ),
+    Rule(
+        name="reseeded",
+        group="numbers",
+        subject="random numbers",
+        symptom="Dropout and noise are the same in all steps; the model learns one mask.",
+        evidence="Checksums of torch's random state at the ends of two steps, of models with"
+        " dropout in training mode. No parameter is read for it.",
+        certainty="likely",
+        gravity=57,
+        fix="Seed once before the loop: torch.manual_seed(...) is not to be called in a step.",
+        source="https://pytorch.org/docs/stable/notes/randomness.html",
+        next='probing ENDPOINT query "SELECT step, parameter, checksum FROM'
+        " python.parameter_checksums WHERE kind = 'random'\"",
+        look=_reseeded,
+        cost_s=3.5,
+    ),
+)

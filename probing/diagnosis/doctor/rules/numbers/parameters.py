@@ -1,0 +1,249 @@
+"""Rules about parameters: whether an optimizer trains them, and which.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. What a
+parameter is trained by is counted, not guessed from one gradient: an optimizer's state and torch's
+count of changes tell of all steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...facts import Facts
+from ...findings import Rule, Sign
+from ...not_looked_at import NotLookedAt
+from .gradients import Row, listed
+
+_MANY_STEPS = 40
+_LISTED = re.compile(r"\.\d+\b")
+_CALLED = "SELECT DISTINCT model, module FROM python.torch_trace WHERE stage = 'forward'"
+_NEVER = 8
+"""Parameters are changed in place so many times while they are made."""
+
+
+def _no_optimizer(facts: Facts) -> Iterator[Sign]:
+    """Parameters get gradients and are in no optimizer."""
+    rows = facts.live("parameters")
+    trained = {row["model"] for row in rows if row["optimizers"]}
+    found = [
+        row
+        for row in rows
+        if row["trainable"] and row["has_gradient"] and not row["optimizers"] and row["model"]
+    ]
+    if not found or not trained:
+        return
+    if not any(row["model"] in trained for row in found):
+        yield from _of_others(facts, rows, found)
+        return
+    total = sum(row["numel"] or 0 for row in found)
+    yield Sign(
+        certainty="likely",
+        summary=f"{len(found)} parameters get gradients and are in no optimizer, so that they never"
+        f" change: {_names(found)}",
+        evidence=(
+            f"{total:,} numbers; they were changed {_versions(found)} times, as they were made",
+        ),
+        weight=0.7,
+    )
+
+
+def _of_others(facts: Facts, rows: Sequence[Row], found: Sequence[Row]) -> Iterator[Sign]:
+    """The optimizer has the parameters of no model that is called."""
+    own = [row for row in rows if row["optimizers"]]
+    steps = facts.steps
+    is_unused = all(not row["has_gradient"] and not row["has_state"] for row in own)
+    is_unchanged = all((row["version"] or 0) <= _NEVER for row in found)
+    if not is_unused or not is_unchanged or any(row["model"] for row in own):
+        return
+    if len(steps) < _MANY_STEPS or steps.rows[-1]["optimizer"] is None:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"{own[0]['optimizer']} trains other parameters than those of the model: all"
+        f" {len(found)} that get gradients are in no optimizer, and none of the {len(own)} that it"
+        " has gets any",
+        evidence=(f"after {len(steps)} steps, those were changed {_versions(found)} times",),
+        weight=1.0,
+        fix="Make the optimizer from model.parameters() after the model has been copied, moved,"
+        " loaded or wrapped.",
+    )
+
+
+def _two_optimizers(facts: Facts) -> Iterator[Sign]:
+    """Parameters are in more than one optimizer."""
+    found = [row for row in facts.live("parameters") if row["optimizers"] > 1 and row["trainable"]]
+    if not found:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"{len(found)} parameters are in several optimizers ({found[0]['optimizer']}), each"
+        f" of which changes them: {_names(found)}",
+        evidence=(f"{sum(row['numel'] or 0 for row in found):,} numbers",),
+        weight=0.6,
+    )
+
+
+def _never_trained(facts: Facts) -> Iterator[Sign]:
+    """Parameters of an optimizer have never had a gradient."""
+    if len(facts.steps) < _MANY_STEPS:
+        raise NotLookedAt(f"only {len(facts.steps)} steps are on record")
+    rows = [row for row in facts.live("parameters") if row["optimizers"] == 1 and row["trainable"]]
+    found: list[Row] = []
+    for name in {row["optimizer"] for row in rows}:
+        own = [row for row in rows if row["optimizer"] == name]
+        versions = [row["version"] for row in own if row["version"] is not None]
+        usual = float(np.median(versions)) if versions else 0.0
+        keeps_state = any(row["has_state"] for row in own)
+        for row in own:
+            is_unchanged = row["version"] is not None and row["version"] <= _NEVER
+            is_stateless = not keeps_state or not row["has_state"]
+            if is_stateless and is_unchanged and usual > 3 * _NEVER:
+                found.append(row)
+        if len(found) == len(rows):
+            found = []
+    found = [row for row in found if not row["has_gradient"]]
+    if not found:
+        return
+    idle = _uncalled(facts, found)
+    if len(idle) == len(found):
+        yield _of_experts(found)
+        return
+    found = [row for row in found if row not in idle]
+    yield Sign(
+        certainty="likely",
+        summary=f"{len(found)} parameters are in an optimizer and have never had a gradient, so"
+        f" that they do not learn: {_names(found)}",
+        evidence=(
+            f"{sum(row['numel'] or 0 for row in found):,} numbers; the optimizer keeps no state for"
+            " them, and does for the others"
+            if any(row["has_state"] for row in rows)
+            else "they were never changed, and the others were",
+        ),
+        weight=0.7,
+    )
+
+
+def _uncalled(facts: Facts, found: Sequence[Row]) -> list[Row]:
+    """Those of a module that is never called, though another of its list is: an expert's."""
+    called = {(row["model"], row["module"]) for row in facts.rows(_CALLED)}
+    in_lists = {(model, _LISTED.sub(".*", module)) for model, module in called}
+    return [
+        row
+        for row in found
+        if (of := (row["model"], row["parameter"].rpartition(".")[0])) not in called
+        and (of[0], _LISTED.sub(".*", of[1])) in in_lists
+    ]
+
+
+def _of_experts(found: Sequence[Row]) -> Sign:
+    modules = sorted({row["parameter"].rpartition(".")[0] for row in found})
+    return Sign(
+        certainty="possible",
+        summary=f"{len(found)} parameters are in an optimizer and have never had a gradient:"
+        f" {_names(found)}; their modules were not called, and others of their list were",
+        evidence=(
+            f"no call of {listed(modules)} is on record: where a router chooses, nothing may have"
+            " been routed to it yet",
+        ),
+        weight=0.3,
+        fix="Nothing, if they come to be chosen; else balance the router's load, or call them.",
+    )
+
+
+def _frozen_state(facts: Facts) -> Iterator[Sign]:
+    """An optimizer keeps state for parameters that are frozen."""
+    found = [
+        row
+        for row in facts.live("parameters")
+        if not row["trainable"] and row["has_state"] and (row["state_bytes"] or 0) >= 1 << 20
+    ]
+    if not found:
+        return
+    total = sum(row["state_bytes"] for row in found)
+    yield Sign(
+        certainty="certain",
+        summary=f"The optimizer keeps {total / 2**20:.1f} MiB for {len(found)} parameters that are"
+        f" frozen: {_names(found)}",
+        evidence=("they require no gradient, and state is kept for them",),
+        weight=0.3,
+    )
+
+
+def _names(rows: Sequence[Row]) -> str:
+    return listed([row["parameter"] for row in rows])
+
+
+def _versions(rows: Sequence[Row]) -> str:
+    known = [row["version"] for row in rows if row["version"] is not None]
+    if not known:
+        return "an unknown number of"
+    return f"{min(known)} to {max(known)}" if min(known) < max(known) else str(known[0])
+
+
+_PARAMETERS = (
+    'probing ENDPOINT query "SELECT parameter, trainable, optimizers, has_state, version'
+    ' FROM python.parameters"'
+)
+
+
+RULES = (
+    Rule(
+        name="no-optimizer",
+        group="numbers",
+        subject="parameters",
+        symptom="A part of the model stays as it was made.",
+        evidence="python.parameters: trainable, with a gradient, in no optimizer, in a model of"
+        " which an optimizer trains other parts, or none: then what optimizers have gets"
+        f" none, after {_MANY_STEPS} steps. A frozen or averaged copy has no gradients.",
+        certainty="likely",
+        gravity=70,
+        fix="Make the optimizer after the model is complete, or add_param_group what was replaced.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next=_PARAMETERS,
+        look=_no_optimizer,
+    ),
+    Rule(
+        name="two-optimizers",
+        group="numbers",
+        subject="parameters",
+        symptom="A shared part of a model is changed twice in each step.",
+        evidence="python.parameters: in more than one optimizer.",
+        certainty="likely",
+        gravity=62,
+        fix="Give shared parameters to one optimizer, or make one optimizer with several groups.",
+        next=_PARAMETERS,
+        look=_two_optimizers,
+    ),
+    Rule(
+        name="never-a-gradient",
+        group="numbers",
+        subject="parameters",
+        symptom="A part of the model does not learn, though it is to be trained.",
+        evidence=f"python.parameters after {_MANY_STEPS} steps: torch counts no change of them, and"
+        " many of the others; an optimizer that keeps state keeps none for them. Only possible of"
+        " modules that were never called while others of their list were, as experts are that"
+        " nothing is routed to.",
+        certainty="likely",
+        gravity=68,
+        fix="Look for a detach(), a no_grad, an argmax or a call of .item() or .numpy() between"
+        " them and the loss; freeze what is not to be trained.",
+        next=_PARAMETERS,
+        asks=(_CALLED,),
+        look=_never_trained,
+    ),
+    Rule(
+        name="frozen-state",
+        group="memory",
+        subject="memory",
+        symptom="Freezing a part of the model has freed no memory.",
+        evidence="python.parameters: no gradient is required, and 1 MiB or more of state is kept.",
+        certainty="certain",
+        gravity=44,
+        fix="Make the optimizer anew after freezing, or delete optimizer.state[parameter].",
+        next="probing ENDPOINT memory",
+        look=_frozen_state,
+    ),
+)

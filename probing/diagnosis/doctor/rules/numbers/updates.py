@@ -1,0 +1,254 @@
+"""Rules about what becomes of gradients: thrown away, without effect, or numbers too small to use.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. They look at
+the gradients of the same few steps as those of `gradients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...facts import WINDOW, Facts, Steps, percent
+from ...findings import Rule, Sign
+from ...series import last_change
+from .gradients import SAMPLING_S, Row, sampled
+
+_LEAST_THROWN = 1.5
+"""Backward passes per step, in the mean: fewer are a script that leaves out a bad one."""
+_DIVIDED = (
+    "SELECT median(s.first_loss / m.loss) AS times, avg((m.data_wait_s IS NOT NULL)::INT) AS waits"
+    " FROM python.micro_batches m JOIN python.steps s USING (step)"
+    " WHERE m.step BETWEEN {first} AND {last} AND m.loss <> 0"
+)
+_EACH = 0.9
+_SUBNORMAL = 0.05
+"""Fewer come about here and there, and cost nothing."""
+_STATE, _MOST_OF_STATE = "state_subnormal_share", 0.5
+_SLOWER = 1.3
+_KINDS = {
+    "state_subnormal_share": ("what the optimizer keeps", ("optimizer_s",)),
+    "weight_subnormal_share": ("the weights", ("forward_s", "backward_s")),
+    "subnormal_share": ("the gradients", ("backward_s", "optimizer_s")),
+}
+
+
+def _thrown(facts: Facts) -> Iterator[Sign]:
+    """Gradients of backward passes are thrown away before an optimizer uses them."""
+    now = facts.now()
+    passes = now.column("micro_batches", missing=1.0)
+    if float(passes.mean()) < _LEAST_THROWN:
+        return
+    lost = _lost_steps(sampled(facts))
+    if not lost:
+        return
+    row = lost[0]
+    rows = facts.rows(_DIVIDED.format(first=now.numbers[0], last=now.numbers[-1]))
+    is_irregular = passes.min() != passes.max()
+    is_divided = (rows[0]["times"] or 0) > _LEAST_THROWN
+    has_batches = (rows[0]["waits"] or 0) > _EACH
+    settled = facts.steps.settled()
+    change = last_change(settled.column("micro_batches", missing=1.0))
+    since = None if change is None or change.ratio < 1 else settled.numbers[change.place]
+    yield Sign(
+        certainty="likely" if is_irregular or is_divided or has_batches else "possible",
+        summary=_thrown_words(passes.mean(), passes.min(), passes.max()),
+        since_step=since,
+        evidence=(
+            f"in step {row['step']} {row['passes']} backward passes gave {row['parameter']} a"
+            f" gradient, and the optimizer used {row['kept_passes']} of them; so it is with all",
+            *(("each loss was divided by the number of passes: they were to add up",)
+              if is_divided else ()),
+        ),
+        weight=1 - 1 / float(passes.mean()),
+        fix=_CONDITION if is_irregular else "",
+    )  # fmt: skip
+
+
+def _thrown_words(mean: float, least: float, most: float) -> str:
+    if least == most:
+        return (
+            f"Gradients of micro-batches are thrown away: of the {mean:.0f} backward passes of a"
+            " step not all are in the gradients that the optimizer uses"
+        )
+    return (
+        f"The optimizer steps after one of {mean:.1f} backward passes only ({least:.0f} to"
+        f" {most:.0f} in a step), and the gradients of the others are thrown away: the script"
+        " leaves out its steps"
+    )
+
+
+def _lost_steps(rows: Sequence[Row]) -> list[Row]:
+    """A row of each step in which all gradients have lost passes; none if one has kept them."""
+    by_step: dict[int, list[Row]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(row)
+    found = []
+    for own in by_step.values():
+        if any(row["kept_passes"] is None for row in own):
+            return []
+        if all(row["passes"] < 2 for row in own):
+            continue  # there was nothing to lose
+        if not all(row["kept_passes"] < row["passes"] for row in own):
+            return []  # of one model of several, or of one that shares a pass with another loss
+        found.append(own[0])
+    return found
+
+
+_ROUNDED = 1e-6
+"""Of a weight: bfloat16 tells apart what differs by 1/256 of it, float16 by 1/2048."""
+_FULL_WEIGHTS = "Keep the weights in float32 and compute with torch.autocast, or raise the rate."
+_CONDITION = (
+    "Look at the condition under which optimizer.step() is called: a norm that is taken before"
+    " clipping, a threshold that is too low, a check that is true for other reasons."
+)
+
+
+def _no_update(facts: Facts) -> Iterator[Sign]:
+    """The optimizer steps and changes nothing."""
+    now = facts.now()
+    rows = [row for row in sampled(facts) if row["weight_norm"]]
+    known = [row for row in rows if row["update_ratio"] is not None]
+    rate = now.rows[-1]["lr"]
+    steps = {row["step"] for row in known}
+    if not rate or len(steps) < 2 or 2 * len(known) < len(rows):
+        return
+    types = {row["dtype"] for row in facts.live("parameters") if row["optimizers"]}
+    is_half = bool(types) and types <= {"bfloat16", "float16"}
+    moved = [row for row in known if row["norm"]]
+    still = [row for row in moved if row["update_ratio"] < _ROUNDED]
+    if moved and is_half and len(still) < len(moved) and 2 * len(still) >= len(moved):
+        yield _rounded(still, moved, sorted(types))
+    if any(row["update_ratio"] for row in known) or not moved:
+        return
+    yield Sign(
+        certainty="certain",
+        summary="The optimizer steps and changes nothing: no parameter was changed in steps"
+        f" {min(steps)} to {max(steps)}, though the rate is {rate:.3g} and there are gradients"
+        + (f"; each change is less than {', '.join(sorted(types))} can tell" if is_half else ""),
+        evidence=(f"{len(known)} changes of parameters were compared, bit by bit",),
+        weight=1.0,
+        fix=_FULL_WEIGHTS if is_half else "",
+    )
+
+
+def _rounded(still: Sequence[Row], moved: Sequence[Row], types: Sequence[str]) -> Sign:
+    """Most parameters are hardly changed, since their type cannot tell so little a change."""
+    return Sign(
+        certainty="likely",
+        summary=f"The optimizer changes hardly anything: {len(still)} of {len(moved)} changes of"
+        f" parameters that have gradients were less than a millionth of the weights; {types[0]}"
+        " rounds so little a change away",
+        evidence=(f"`update_ratio` of {still[0]['parameter']} is {still[0]['update_ratio']:.2g}",),
+        weight=len(still) / len(moved),
+        fix=_FULL_WEIGHTS,
+    )
+
+
+def _denormals(facts: Facts) -> Iterator[Sign]:
+    """The processor computes with numbers below the smallest normal one."""
+    rows = sampled(facts)
+    shares = {name: _share(rows, name) for name in _KINDS}
+    steps = facts.steps.settled()
+    paces = {  # others make phases longer, too
+        kind: 1.0 if facts.crowd else _slower(steps, phases) for kind, (_, phases) in _KINDS.items()
+    }
+    if shares[_STATE] < _MOST_OF_STATE and paces[_STATE] <= _SLOWER:
+        shares[_STATE] = 0.0
+    name = max(shares, key=lambda kind: shares[kind])
+    share, slower, (what, phases) = shares[name], paces[name], _KINDS[name]
+    if share < _SUBNORMAL:
+        return
+    worst = max(rows, key=lambda row: (row[name] or 0.0) * row["numel"])
+    change = last_change(steps.column("duration"), least_ratio=_SLOWER)
+    is_slower = slower > _SLOWER
+    yield Sign(
+        certainty="likely" if is_slower else "possible",
+        summary=f"{percent(share)} of {what} are denormal numbers, below the smallest normal one,"
+        f" most for {worst['parameter']}: a processor computes with them up to a hundred times as"
+        " slowly",
+        since_step=steps.numbers[change.place] if is_slower and change is not None else None,
+        evidence=(
+            *(f"{percent(part)} of {_KINDS[kind][0]}" for kind, part in shares.items() if part),
+            *((f"{' and '.join(phases)} have become {slower:.1f} times what they were at first",)
+              if is_slower else ()),
+        ),
+        weight=1 - 1 / max(slower, 1.01) if is_slower else 0.1,
+    )  # fmt: skip
+
+
+def _share(rows: Sequence[Row], name: str) -> float:
+    """What part of all numbers is subnormal."""
+    known = [row for row in rows if row[name] is not None]
+    total = sum(row["numel"] for row in known)
+    return sum(row[name] * row["numel"] for row in known) / total if total else 0.0
+
+
+def _slower(steps: Steps, phases: Sequence[str]) -> float:
+    """How much longer phases take than they did at first."""
+    took = sum(steps.column(phase, missing=0.0) for phase in phases)
+    count = min(WINDOW, len(steps) // 4)
+    if not isinstance(took, np.ndarray) or count < 2:
+        return 1.0
+    first, last = float(np.median(took[:count])), float(np.median(took[-count:]))
+    return last / first if first > 0 else 1.0
+
+
+_QUERY = (
+    'probing ENDPOINT query "SELECT step, parameter, {} FROM python.gradients'
+    ' ORDER BY step DESC LIMIT 20"'
+)
+
+
+RULES = (
+    Rule(
+        name="no-update",
+        group="numbers",
+        subject="optimizer",
+        symptom="The loss does not fall at all, though gradients and rate are as they should be.",
+        evidence="`update_ratio` of python.gradients over 3 steps: exactly 0 for all parameters,"
+        " with a rate that is not and gradients that are not.",
+        certainty="certain",
+        gravity=77,
+        fix="Look at what undoes the step: weights that are loaded again, an optimizer of copies.",
+        next=_QUERY.format("norm, update_ratio"),
+        look=_no_update,
+        cost_s=SAMPLING_S,
+    ),
+    Rule(
+        name="thrown-gradients",
+        group="numbers",
+        subject="optimizer",
+        symptom="Accumulation changes nothing, or the loss falls far more slowly than it should.",
+        evidence="`passes` and `kept_passes` of python.gradients over 3 steps: in each with several"
+        " backward passes all gradients have lost some before the optimizer used them. Likely where"
+        " the losses are divided by their number, each pass has a batch of its own, or their number"
+        " varies; else an attack on the inputs looks so.",
+        certainty="likely",
+        gravity=72,
+        fix="Call optimizer.zero_grad() once in each step, not in the loop over micro-batches.",
+        source="https://pytorch.org/docs/stable/optim.html",
+        next=_QUERY.format("passes, kept_passes"),
+        look=_thrown,
+        cost_s=SAMPLING_S,
+    ),
+    Rule(
+        name="denormals",
+        group="slow",
+        subject="numbers",
+        symptom="Steps become slower on a CPU as numbers become smaller.",
+        evidence="`subnormal_share`, `weight_subnormal_share` and `state_subnormal_share` of"
+        f" python.gradients over 3 steps: {percent(_SUBNORMAL)} of one of them; likely where the"
+        " phases that compute with them have become slower, and nobody else uses the machine. Adam"
+        " squares small gradients: of the state it takes half, where nothing has become slower.",
+        certainty="likely",
+        gravity=50,
+        fix="torch.set_flush_denormal(True) at the start, in each thread that computes; or find"
+        " what decays for ever: momentum of what has no gradient, weights, hidden states.",
+        source="https://pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
+        next=_QUERY.format("subnormal_share, weight_subnormal_share, state_subnormal_share"),
+        look=_denormals,
+        cost_s=SAMPLING_S,
+    ),
+)

@@ -1,0 +1,391 @@
+"""Rules about what takes most of the time.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ....units import duration
+from ..facts import WINDOW, Facts, percent
+from ..findings import Rule, Sign
+from ..hot_lines import HotLine
+from .speed import MOST, STEPS_QUERY, hot_lines_of, in_words, processor_share
+
+_LARGE = 0.25
+_HEAVY = 0.6
+_LOOPED = 0.1
+_SLEEPS = re.compile(r"\bsleep$")
+_SMALL_BYTES = 1 << 16
+_MANY_CALLS = 30
+_OVERHEAD_S = 0.01
+_LEAST_OBJECTS = 0.2
+_OF_OBJECTS = re.compile(
+    r"all_gather_object|gather_object|scatter_object_list|broadcast_object_list"
+    r"|(?:send|recv)_object_list"
+)
+_EVALUATED = (
+    "SELECT count(*) AS number, sum(duration) AS total FROM python.evaluations"
+    " WHERE duration IS NOT NULL AND start_ns >= {begin}"
+)
+_SAVED = (
+    "SELECT count(*) AS number, sum(duration) AS total, any_value(caller) AS caller"
+    " FROM python.checkpoints WHERE duration IS NOT NULL AND start_ns >= {begin}"
+)
+_CALLED = (
+    "SELECT caller, op, count(*) AS calls, sum(wait_ns) / 1e9 AS total,"
+    " median(bytes) AS bytes FROM python.collectives WHERE duration IS NOT NULL"
+    " AND step BETWEEN {first} AND {last}"
+    " AND op NOT IN ('send', 'recv', 'barrier') AND wait_ns IS NOT NULL"
+    " GROUP BY ALL ORDER BY total DESC"
+)
+_MODULES = (
+    "SELECT model, module, class, root, max(depth) AS depth, count(*) AS calls,"
+    " sum(duration) AS total FROM python.torch_trace t"
+    " WHERE stage = 'forward' AND duration IS NOT NULL AND step BETWEEN {first} AND {last}"
+    " AND NOT EXISTS (FROM python.evaluations e WHERE t.start_ns BETWEEN e.start_ns"
+    " AND e.start_ns + coalesce(e.duration_ns, 9e18::BIGINT)) GROUP BY ALL"
+)
+
+
+def _evaluations(facts: Facts) -> Iterator[Sign]:
+    """Evaluations take most of the time."""
+    steps = facts.steps.last(10 * WINDOW)
+    if len(steps) < 2:
+        return
+    begin = steps.rows[0]["start_ns"]
+    rows = facts.rows(_EVALUATED.format(begin=begin))
+    number, total = rows[0]["number"], rows[0]["total"] or 0.0
+    share = total / (total + steps.total_s)
+    every = len(steps) / number if number else 0
+    if number < 3 or share < MOST:
+        return
+    yield Sign(
+        certainty="likely" if 2 < every <= 20 else "possible",
+        summary=f"Evaluations take {percent(share)} of the time: one after every {every:.0f} steps,"
+        f" {duration(total / number)} each",
+        evidence=(
+            f"{number} evaluations took {duration(total)}, {len(steps)} steps"
+            f" {duration(steps.total_s)}",
+        ),
+        weight=share,
+    )
+
+
+def _checkpoints(facts: Facts) -> Iterator[Sign]:
+    """Checkpoints take much of the time."""
+    steps = facts.steps.last(10 * WINDOW)
+    if len(steps) < 2:
+        return
+    rows = facts.rows(_SAVED.format(begin=steps.rows[0]["start_ns"]))
+    number, total = rows[0]["number"], rows[0]["total"] or 0.0
+    if number < 3:
+        return
+    every, share = len(steps) / number, total / (total + steps.total_s)
+    saves = [line for line in hot_lines_of(facts) if "save" in line.inner or "sync" in line.inner]
+    if every > 20 or (share < _LARGE and sum(line.share for line in saves) < _LARGE):
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"A checkpoint is written after every {every:.0f} steps, at {rows[0]['caller']}:"
+        f" {percent(share)} of the time",
+        evidence=(f"{number} checkpoints took {duration(total)}", *in_words(saves)),
+        weight=max(share, sum(line.share for line in saves)),
+    )
+
+
+def _garbage(facts: Facts) -> Iterator[Sign]:
+    """Python's garbage collector takes much of each step."""
+    now = facts.now()
+    collected = now.column("gc_s", missing=0.0)
+    share = float(collected.sum()) / now.total_s
+    if share < 0.1:
+        return
+    often = float(np.mean(collected > 0))
+    called = [line for line in hot_lines_of(facts) if line.inner == line.func]
+    yield Sign(
+        certainty="certain",
+        summary=f"Python's garbage collector takes {percent(share)} of the time,"
+        f" in {percent(often)} of the steps",
+        since_step=None,
+        evidence=(
+            f"{duration(float(collected.sum()) / len(now))} a step over {len(now)} steps",
+            *in_words(called[:1]),
+        ),
+        weight=share,
+    )
+
+
+def _collectives(facts: Facts) -> Iterator[Sign]:
+    """Collectives take much of each step."""
+    now = facts.now()
+    rows = facts.rows(_CALLED.format(first=now.numbers[0], last=now.numbers[-1]))
+    total = sum(row["total"] for row in rows)
+    share = min(1.0, total / now.total_s)
+    calls = sum(row["calls"] for row in rows) / len(now)
+    if not rows or share < _LARGE:
+        return
+    many = calls >= _MANY_CALLS and (rows[0]["bytes"] or 0) < _SMALL_BYTES
+    top = rows[0]
+    yield Sign(
+        certainty="likely" if many else "possible",
+        summary=f"Collectives take {percent(share)} of each step: {calls:.0f} calls, most of the"
+        f" time {top['op']} at {top['caller']}",
+        evidence=(
+            f"{duration(total / len(now))} a step;"
+            f" {top['calls'] / len(now):.0f} {top['op']} of {top['bytes'] or 0:.0f} bytes there",
+        ),
+        weight=share,
+        fix="Put small tensors into one: DistributedDataParallel does so in buckets."
+        if many
+        else "",
+    )
+
+
+def _object_collectives(facts: Facts) -> Iterator[Sign]:
+    """Ranks exchange pickled objects in each step."""
+    now = facts.now()
+    rows = facts.rows(_CALLED.format(first=now.numbers[0], last=now.numbers[-1]))
+    often = {row["caller"] for row in rows if row["calls"] >= len(now) / 2}
+    lines = [
+        (line, name)
+        for line in (facts.hot_lines() if often else [])
+        if line.place in often and (name := _object_call(line.below))
+    ]
+    share = sum(line.share for line, _ in lines)
+    if share < _LEAST_OBJECTS:
+        return
+    line, name = lines[0]
+    yield Sign(
+        certainty="likely",
+        summary="Objects are pickled, sent to other ranks and unpickled in each step, by"
+        f" {name} at {line.place} in {line.func}: {percent(share)} of the time",
+        evidence=in_words([one for one, _ in lines][:2]),
+        weight=share,
+    )
+
+
+def _object_call(names: tuple[str, ...]) -> str:
+    """The collective of objects that a line is in; empty for none."""
+    return next((name for name in names if _OF_OBJECTS.fullmatch(name)), "")
+
+
+def _own_code(facts: Facts) -> Iterator[Sign]:
+    """Code of the script between the phases takes most of each step."""
+    now = facts.now()
+    shares = now.shares()
+    phases = ("other", "loss", "gradients", "to_device")
+    share = sum(shares[phase] for phase in phases)
+    gc_share = now.seconds("gc") / now.total_s
+    if share - gc_share < MOST:
+        return
+    waits = processor_share(now) < 0.5 and not facts.crowd
+    lines = [line for line in hot_lines_of(facts) if line.share >= 0.1][:3]
+    sleeps = bool(lines) and bool(_SLEEPS.search(lines[0].inner))
+    where = f", most at {lines[0].place} in {lines[0].func}" if lines else ""
+    yield Sign(
+        certainty="possible",
+        summary=f"{percent(share)} of each step is code of the script outside of the model and the"
+        f" optimizer{where}" + (": it sleeps" if sleeps else ": it mostly waits" if waits else ""),
+        evidence=(*(f"{p}_s: {percent(shares[p])}" for p in phases if shares[p] >= 0.05),
+                  *in_words(lines)),
+        weight=share,
+    )  # fmt: skip
+
+
+def _one_module(facts: Facts) -> Iterator[Sign]:
+    """One module takes most of the forward pass."""
+    now = facts.now()
+    shares = now.shares()
+    if shares["forward"] + shares["backward"] < _LARGE:
+        return
+    rows = facts.rows(_MODULES.format(first=now.numbers[0], last=now.numbers[-1]))
+    whole = sum(row["total"] for row in rows if row["depth"] == 0)
+    found = _heaviest(rows, whole)
+    if found is None or not whole:
+        return
+    share = found["total"] / whole
+    lines = [line for line in facts.hot_lines() if _loops_in(line, found["class"])][:2]
+    if sum(line.share for line in lines) < _LOOPED:
+        return  # it computes: what one large operation takes is no fault
+    yield Sign(
+        certainty="possible",
+        summary=f"One module, {found['module']} ({found['class']}), loops in Python at"
+        f" {lines[0].place}: it takes {percent(share)} of the forward passes, which are"
+        f" {percent(shares['forward'])} of the time",
+        evidence=(
+            f"{duration(found['total'] / len(now))} of a step, {found['calls'] / len(now):.1f}"
+            " calls",
+            *in_words(lines),
+        ),
+        weight=share * shares["forward"],
+    )
+
+
+def _loops_in(line: HotLine, class_name: str) -> bool:
+    """Whether a line is in a loop of the program that a module of that class has called."""
+    forwards = {f"{class_name}.forward", "forward"}  # the latter on Python 3.10
+    is_own = bool(forwards & set(line.above)) or line.func.startswith(f"{class_name}.")
+    return is_own and line.in_loop
+
+
+def _heaviest(rows: list[dict[str, Any]], whole: float) -> dict[str, Any] | None:
+    """The module whose own code takes most of the time, where it is one of several."""
+    inner = [row for row in rows if row["depth"] > 0]
+    heavy = [row for row in inner if row["total"] > _HEAVY * whole]
+    if len(inner) < 3 or not heavy:
+        return None
+    found = max(heavy, key=lambda row: (row["depth"], row["total"]))
+    below = [
+        row["total"]
+        for row in inner
+        if row["model"] == found["model"]
+        and row["module"].startswith(f"{found['module']}.")
+        and row["depth"] == found["depth"] + 1
+    ]
+    return found if sum(below) < found["total"] / 2 else None
+
+
+def _small_batches(facts: Facts) -> Iterator[Sign]:
+    """Steps are so small that Python's overhead is most of them."""
+    now = facts.now(least=50)
+    samples = now.column("samples")
+    if np.isnan(samples).all() or float(np.nanmedian(samples)) > 1:
+        return
+    if now.median_s > _OVERHEAD_S or not np.isnan(now.column("tokens")).all():
+        return
+    yield Sign(
+        certainty="possible",
+        summary=f"Each step has one sample and takes {duration(now.median_s)}: most of that is the"
+        " overhead of Python and of launching operations",
+        evidence=(f"`samples` is 1 in {len(now)} steps",),
+        weight=0.5,
+    )
+
+
+RULES = (
+    Rule(
+        name="evaluations",
+        group="slow",
+        subject="evaluations",
+        symptom="Steps are fast, and the training gets on slowly all the same.",
+        evidence="python.evaluations beside python.steps: half of the time; likely where one comes"
+        " after every 3 to 20 steps (after each step it is part of the method, as in reinforcement"
+        " learning).",
+        certainty="likely",
+        gravity=40,
+        fix="Evaluate less often, or on a part of the data.",
+        next='probing ENDPOINT query "SELECT step, duration, calls, samples FROM python.evaluations'
+        ' ORDER BY step DESC LIMIT 10"',
+        look=_evaluations,
+    ),
+    Rule(
+        name="checkpoints",
+        group="slow",
+        subject="checkpoints",
+        symptom="The training pauses again and again while a file is written.",
+        evidence="python.checkpoints: one after every 20 steps or fewer, and a quarter of the time,"
+        " by their own duration or by samples of the line that saves.",
+        certainty="likely",
+        gravity=40,
+        fix="Write checkpoints less often, or with torch.distributed.checkpoint.async_save.",
+        source="https://pytorch.org/docs/stable/distributed.checkpoint.html",
+        next='probing ENDPOINT query "SELECT step, path, duration, bytes FROM python.checkpoints'
+        ' ORDER BY step DESC LIMIT 10"',
+        look=_checkpoints,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="garbage-collector",
+        group="slow",
+        subject="speed",
+        symptom="Steps take longer the more Python objects there are.",
+        evidence="`gc_s` of python.steps: a tenth of the time of the last 100 steps.",
+        certainty="certain",
+        gravity=41,
+        fix="Do not call gc.collect() in the loop; gc.freeze() once after the set-up, and collect"
+        " every few hundred steps.",
+        source="https://docs.python.org/3/library/gc.html",
+        next='probing ENDPOINT query "SELECT step, duration, gc_s FROM python.steps'
+        ' ORDER BY step DESC LIMIT 20"',
+        look=_garbage,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="collectives",
+        group="slow",
+        subject="ranks",
+        symptom="More ranks do not make the training faster.",
+        evidence="`wait_ns` of python.collectives: a quarter of each step; likely where there are"
+        f" {_MANY_CALLS} or more calls in a step, most below 64 KiB.",
+        certainty="likely",
+        gravity=39,
+        fix="Communicate less often or less: larger buckets, or only what is used.",
+        source="https://pytorch.org/docs/stable/notes/ddp.html",
+        next="probing ENDPOINT stragglers",
+        look=_collectives,
+    ),
+    Rule(
+        name="object-collectives",
+        group="slow",
+        subject="ranks",
+        symptom="Ranks spend their time on pickling, and Python's garbage collector on the rest.",
+        evidence="Samples of a line whose collective of objects (all_gather_object and its like) is"
+        f" on record in half of the steps: {percent(_LEAST_OBJECTS)} of the time.",
+        certainty="likely",
+        gravity=44,
+        fix="Send tensors: all_gather_into_tensor of what is needed, already reduced; and not in"
+        " each step.",
+        source="https://pytorch.org/docs/stable/distributed.html",
+        next="probing ENDPOINT stragglers",
+        look=_object_collectives,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="own-code",
+        group="slow",
+        subject="speed",
+        symptom="The model is small beside what surrounds it.",
+        evidence="`other_s`, `loss_s`, `gradients_s` and `to_device_s` of python.steps: half of the"
+        " time. It may be meant: an environment that is played, a deliberate pause.",
+        certainty="possible",
+        gravity=36,
+        fix="Do what needs no result of the step less often, or in another process.",
+        next="probing ENDPOINT profile --sampling 10",
+        look=_own_code,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="one-module",
+        group="slow",
+        subject="speed",
+        symptom="One part of the model holds up all others.",
+        evidence="python.torch_trace: the own code of one of several modules takes three fifths of"
+        f" all forward passes; and {percent(_LOOPED)} of the samples are in a loop of the program"
+        " within it. A layer that only computes may be the largest: that is no fault.",
+        certainty="possible",
+        gravity=32,
+        fix="Let one operation on a whole tensor do what the loop does.",
+        next="probing ENDPOINT profile --steps 1",
+        look=_one_module,
+        cost_s=2.0,
+    ),
+    Rule(
+        name="small-batches",
+        group="slow",
+        subject="speed",
+        symptom="Steps are fast, samples per second are few.",
+        evidence="`samples` of python.steps is 1 and a step takes less than 10 ms.",
+        certainty="possible",
+        gravity=31,
+        fix="Raise the batch size: a larger batch costs hardly more here.",
+        source="https://pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        next=STEPS_QUERY,
+        look=_small_batches,
+    ),
+)

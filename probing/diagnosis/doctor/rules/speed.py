@@ -1,0 +1,269 @@
+"""Rules about where the time goes, and since when.
+
+Rules of this file: pure functions of `Facts`; each is named by one `Rule` at the end. What only
+waits is told apart from what computes, and a step that takes longer because its batch is larger
+from one that takes longer without that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....tables import STEP_PHASES
+from ....units import duration
+from ...leaks.series import Point, Trend, classify
+from ...phase_words import PHASE_WORDS
+from ..facts import WINDOW, Facts, Steps, percent
+from ..findings import Rule, Sign
+from ..hot_lines import HotLine
+from ..not_looked_at import NotLookedAt
+from ..series import last_change
+
+_LEAST_SLOWER = 1.3
+_SURELY_SLOWER = 1.5
+_OWN = 3.0
+"""Caches and processors that others share make the same work longer, and not by so much."""
+_COMPUTED = frozenset({"forward", "backward", "loss", "gradients", "optimizer"})
+_LEAST_GROWTH = 0.3
+_SAME_WORK = 0.6
+"""A change is told by the batch where that explains this part of it."""
+_LARGER = 1.1
+MOST = 0.5
+_CHANGES = (
+    "SELECT name, arguments FROM probing.changes WHERE start_ns BETWEEN {begin} AND {end}"
+    " AND name <> 'attach'"
+)
+
+
+def _slower_since(facts: Facts) -> Iterator[Sign]:
+    """Steps take longer since one of them."""
+    steps = facts.undisturbed
+    change = last_change(steps.column("duration"), least_ratio=_LEAST_SLOWER)
+    if change is None or change.after <= change.before:
+        return
+    place, since = change.place, steps.numbers[change.place]
+    before, after = Steps(steps.rows[max(0, place - WINDOW) : place]), Steps(steps.rows[place:])
+    phase, share = _most_grown(before, after)
+    explained, words = _by_batch(before, after)
+    computes = phase in _COMPUTED
+    is_own = computes and _computes_more(before, after) >= _OWN
+    robbed = "" if is_own else _crowd_words(before, after)
+    crowd = robbed or ("" if is_own else facts.crowd)
+    if crowd and computes and not (robbed and change.ratio >= _OWN):
+        return  # it computes no more than it did: others on the machine make that longer
+    where = f", most of it in {PHASE_WORDS[phase]}" if share >= MOST else ""
+    yield Sign(
+        certainty="possible" if explained or crowd or change.ratio < _SURELY_SLOWER else "likely",
+        summary=f"Steps take {change.ratio:.1f} times as long since step {since}"
+        f" ({duration(change.before)} before, {duration(change.after)} since){where}"
+        + (f"; {words}" if explained else f"; {crowd}" if crowd else ""),
+        since_step=since,
+        evidence=(
+            f"{percent(share)} of the difference is in {phase}_s",
+            *((words,) if words else ()),
+            *((crowd,) if crowd else ()),
+            *_what_changed(facts, steps.rows[place]["start_ns"]),
+        ),
+        weight=min(1.0, 1 - 1 / change.ratio),
+        fix="Make the batches equally large again: sort samples by length, or bound it."
+        if explained
+        else "Give the training processors of its own, or end what else runs there."
+        if crowd
+        else "",
+    )
+
+
+def _computes_more(before: Steps, after: Steps) -> float:
+    """How many times the processor time of the training thread in a step is what it was.
+
+    Others on its processors make a step longer, and leave that as it was.
+    """
+    old, new = (part.column("cpu_s") for part in (before, after))
+    if np.isnan(old).all() or np.isnan(new).all() or not np.nanmedian(old):
+        return 1.0
+    return float(np.nanmedian(new) / np.nanmedian(old))
+
+
+def _slower_and_slower(facts: Facts) -> Iterator[Sign]:
+    """Each step takes longer than the one before."""
+    steps = facts.steps.settled()
+    found, measure = _trend(steps, is_crowded=bool(facts.crowd))
+    if not found.grows or found.first_step is None:
+        return
+    since = [row for row in steps.rows if row["step"] >= found.first_step]
+    quarter = max(2, len(since) // 4)
+    early, late = Steps(since[:quarter]), Steps(since[-quarter:])
+    growth = _median(late, measure) / _median(early, measure) - 1
+    if growth < _LEAST_GROWTH or (found.r2 or 0) < MOST:
+        return
+    phase, share = _most_grown(early, late)
+    explained, words = _by_batch(early, late)
+    yield Sign(
+        certainty="possible" if explained or measure == "cpu_s" else "likely",
+        summary=f"Steps take longer and longer: {duration(found.slope)} more with each since step"
+        f" {found.first_step}, now {duration(_median(late, measure))}, most of it in"
+        f" {PHASE_WORDS[phase]}",
+        since_step=found.first_step,
+        evidence=(
+            ("in processor time, as others use the machine: " if measure == "cpu_s" else "")
+            + f"{duration(_median(early, measure))} in the first quarter,"
+            f" {duration(_median(late, measure))} in the last",
+            f"{percent(share)} of the growth is in {phase}_s",
+            *((words,) if words else ()),
+            *(_line_words(facts) if phase in {"other", "loss", "gradients", "to_device"} else ()),
+        ),
+        weight=min(1.0, growth / (1 + growth)),
+        fix=_growth_fix(phase, explained=explained),
+    )
+
+
+def _trend(steps: Steps, *, is_crowded: bool) -> tuple[Trend, str]:
+    """Whether steps get longer, and the column that tells.
+
+    Others on the machine make steps longer by chance: what the thread computes in them is its own.
+    """
+    found = classify([Point(row["step"], row["duration"]) for row in steps.rows])
+    if not is_crowded or (found.grows and (found.r2 or 0) >= MOST):
+        return found, "duration"
+    known = [row for row in steps.rows if row["cpu_s"] is not None]
+    return classify([Point(row["step"], row["cpu_s"]) for row in known]), "cpu_s"
+
+
+def _median(steps: Steps, name: str) -> float:
+    """The median of a column; NaN where none is known."""
+    known = steps.column(name)
+    return float(np.nanmedian(known)) if not np.isnan(known).all() else math.nan
+
+
+def _growth_fix(phase: str, *, explained: bool) -> str:
+    if explained:
+        return "Nothing, if the batches are meant to grow."
+    if phase in {"forward", "backward"}:
+        return (
+            "Detach what is carried from step to step, such as a hidden state: h = h.detach()."
+            " Else each backward pass goes through all steps before."
+        )
+    return "Do not go through all of the past in each step: keep a running sum, or the last N."
+
+
+def _most_grown(before: Steps, after: Steps) -> tuple[str, float]:
+    """The phase in which most of the difference is, and its part of it."""
+    phases = (*STEP_PHASES, "gradient_sync")
+    grown = {p: after.seconds(p) / len(after) - before.seconds(p) / len(before) for p in phases}
+    phase = max(grown, key=lambda name: grown[name])
+    whole = after.total_s / len(after) - before.total_s / len(before)
+    return phase, min(1.0, grown[phase] / whole) if whole > 0 else 0.0
+
+
+def _by_batch(before: Steps, after: Steps) -> tuple[bool, str]:
+    """Whether the batches have grown as the steps have, and that in words."""
+    slower = after.median_s / before.median_s
+    for name in ("tokens", "samples"):
+        sizes = [part.column(name) for part in (before, after)]
+        if any(np.isnan(size).all() for size in sizes):
+            continue
+        old, new = (float(np.nanmedian(size)) for size in sizes)
+        if old and new > _LARGER * old and new / old - 1 >= _SAME_WORK * (slower - 1):
+            return True, f"a step has {new:.0f} {name} since, and had {old:.0f} before"
+    return False, ""
+
+
+def _crowd_words(before: Steps, after: Steps) -> str:
+    """That the training thread gets less of a processor than it did; empty where it does not."""
+    old, new = processor_share(before), processor_share(after)
+    columns = [part.column("involuntary_switches", missing=0.0) for part in (before, after)]
+    switched = [float(column.mean()) for column in columns]
+    if new < 0.9 * old and switched[1] > 2 * max(switched[0], 1.0):
+        return (
+            f"others use its cores: the training thread had a processor for {percent(old)} of the"
+            f" time and has it for {percent(new)}, and is preempted {switched[1]:.0f} times a step"
+        )
+    return ""
+
+
+def processor_share(steps: Steps) -> float:
+    """For what part of the phases in which it computes the training thread has a processor.
+
+    At most that: in the others it may wait or sleep of its own will, but what it computes in them
+    counts. 1 where that was not measured.
+    """
+    used = steps.column("cpu_s")
+    waits = sum(steps.seconds(phase) for phase in ("data_wait", "gradient_sync", "other"))
+    whole = steps.total_s - waits
+    if whole <= 0 or np.isnan(used).any():
+        return 1.0
+    return min(1.0, float(used.sum()) / whole)
+
+
+def _what_changed(facts: Facts, start_ns: int) -> tuple[str, ...]:
+    """What somebody has asked for around then."""
+    second = 1_000_000_000
+    try:
+        rows = facts.rows(_CHANGES.format(begin=start_ns - 10 * second, end=start_ns + second))
+    except NotLookedAt:
+        return ()
+    return tuple(f"somebody has asked for `{row['name']} {row['arguments']}` then" for row in rows)
+
+
+def hot_lines_of(facts: Facts) -> list[HotLine]:
+    """Lines of the program by their share of samples; none where it cannot be sampled."""
+    try:
+        return facts.hot_lines()
+    except NotLookedAt:
+        return []
+
+
+def in_words(lines: list[HotLine]) -> tuple[str, ...]:
+    """Lines in words."""
+    return tuple(
+        f"{percent(line.share)} of the samples were at {line.place} in {line.func}"
+        + (f", in {line.inner}" if line.inner != line.func else "")
+        for line in lines
+    )
+
+
+def _line_words(facts: Facts) -> tuple[str, ...]:
+    return in_words([line for line in hot_lines_of(facts) if line.share >= 0.1][:2])
+
+
+STEPS_QUERY = (
+    'probing ENDPOINT query "SELECT step, duration, data_wait_s, forward_s, backward_s,'
+    ' optimizer_s, other_s FROM python.steps ORDER BY step DESC LIMIT 20"'
+)
+
+
+RULES = (
+    Rule(
+        name="slower-since",
+        group="slow",
+        subject="speed",
+        symptom="The same training makes fewer steps an hour than it did.",
+        evidence="A change point in `duration` of python.steps: levels that differ by 1.3, told by"
+        " ranks (4.5 standard deviations). Only possible below 1.5, where the batches have grown as"
+        " much, or where other programs use the machine. What others make longer is not told: the"
+        f" phases that compute, where the thread's own processor time is not {_OWN:.0f} times what"
+        " it was.",
+        certainty="likely",
+        gravity=42,
+        fix="Look at what began then: another process, a longer batch, a thread, an action.",
+        next=STEPS_QUERY,
+        look=_slower_since,
+    ),
+    Rule(
+        name="slower-and-slower",
+        group="slow",
+        subject="speed",
+        symptom="An epoch takes longer than the one before, and the next one longer again.",
+        evidence="`duration` of python.steps grows over all of a span that ends now (Mann and"
+        " Kendall), by 30 % or more; only possible where the batches grow as much. Where others use"
+        " the machine, `cpu_s`, and only possible.",
+        certainty="likely",
+        gravity=46,
+        fix="Find what grows: a list that is gone through in each step, a graph that is kept.",
+        next=STEPS_QUERY,
+        look=_slower_and_slower,
+    ),
+)

@@ -1,0 +1,225 @@
+"""Rules about what does not go on, or has ended: the verdict of `hang`, and how it ended.
+
+Rules of this file: nothing is judged here that `hang` judges: its verdict is told with its reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..facts import Facts, may_hang
+from ..findings import Certainty, Rule, Sign
+from ..not_looked_at import NotLookedAt
+
+if TYPE_CHECKING:
+    from ...hang.evidence import Verdict
+
+_SURE: dict[str, Certainty] = {"high": "certain", "medium": "likely", "low": "possible"}
+
+
+_WAITS = re.compile(r"\bwait(?:s|ing) |holds the interpreter lock \((?!running)")
+"""Who runs Python code and so holds that lock need not wait for anything."""
+
+
+def _sureness(confidence: str) -> Certainty:
+    return _SURE.get(confidence.partition(":")[0], "likely")
+
+
+def _hangs(facts: Facts) -> Iterator[Sign]:
+    """The job hangs."""
+    told = list(_told(facts, "hang"))
+    yield from told
+    if not told:
+        _need_progress(facts)
+
+
+def _slow(facts: Facts) -> Iterator[Sign]:
+    """It stands still, and those that are waited for get on."""
+    yield from _told(facts, "slow")
+
+
+def _need_progress(facts: Facts) -> None:
+    """Make sure that steps tell whether it gets on: of what makes none, nothing is known.
+
+    Raises:
+        NotLookedAt: None has ended.
+    """
+    verdict = facts.verdict
+    if verdict is None or verdict.has_ended or len(facts.steps):
+        return
+    does = next((f": it {cause.what}" for cause in verdict.causes), "")
+    raise NotLookedAt(f"no step has ended that would tell whether it gets on{does}")
+
+
+def _told(facts: Facts, outcome: str) -> Iterator[Sign]:
+    verdict = facts.verdict
+    if verdict is None or verdict.has_ended:
+        return
+    is_early = outcome == "hang" and may_hang(verdict)
+    if verdict.outcome != outcome and not is_early:
+        return
+    causes = verdict.causes
+    ahead = is_early or (outcome == "hang" and not verdict.is_hang)
+    certainty: Certainty = "possible" if ahead else _sureness(verdict.confidence)
+    if verdict.is_hang and certainty == "possible":
+        certainty = "likely"  # that it stands still is measured: only why is not known
+    yield Sign(
+        certainty=certainty,
+        summary=verdict.headline,
+        since_step=_step(facts),
+        evidence=tuple(
+            dict.fromkeys(
+                [
+                    *(line for cause in causes for line in cause.evidence[:4]),
+                    *((f"confidence {verdict.confidence}",) if verdict.confidence else ()),
+                ]
+            )
+        ),
+        weight=1.0,
+        fix=_advice(verdict),
+    )
+
+
+def _advice(verdict: Verdict) -> str:
+    """The first thing to do that is no look at it: those are in `hang`."""
+    return next((step for step in verdict.next_steps if not step.startswith("`probing")), "")
+
+
+def _waits(facts: Facts) -> Iterator[Sign]:
+    """It waits, and nothing on record tells for how long."""
+    verdict = facts.verdict
+    if verdict is None or verdict.kind != "process" or verdict.outcome != "fine":
+        return
+    words = [cause.what for cause in verdict.causes if _WAITS.search(cause.what)]
+    if not words or _step(facts) is not None:
+        return
+    yield Sign(
+        certainty="possible",
+        summary=verdict.headline,
+        evidence=tuple(line for cause in verdict.causes for line in cause.evidence[:4]),
+        weight=1.0,
+        fix="Look again in some seconds: the same place is a hang.",
+    )
+
+
+def _ended(facts: Facts) -> Iterator[Sign]:
+    """The process, or the job, has ended before it should."""
+    verdict = facts.verdict
+    if verdict is None or not verdict.has_ended or verdict.ended_well:
+        return
+    yield Sign(
+        certainty=_ended_certainty(facts),
+        summary=verdict.headline,
+        since_step=_step(facts),
+        evidence=tuple(line for cause in verdict.causes for line in cause.evidence[:4]),
+        weight=1.0,
+        fix=_advice(verdict),
+    )
+
+
+def _ended_certainty(facts: Facts) -> Certainty:
+    """That it has ended is certain; what of may be less so, and the headline says so."""
+    verdict = facts.verdict
+    assert verdict is not None
+    return "likely" if "most likely" in verdict.headline.lower() else "certain"
+
+
+def _quiet_end(facts: Facts) -> Iterator[Sign]:
+    """It has ended in an orderly way with a loss that is not finite."""
+    verdict = facts.verdict
+    if verdict is None or not (verdict.has_ended and verdict.ended_well) or not len(facts.steps):
+        return
+    bad = [row["step"] for row in facts.steps.rows if row["loss_finite"] is False]
+    newest = facts.steps.numbers[-1]
+    if not bad or bad[-1] < newest - 5:
+        return
+    yield Sign(
+        certainty="likely",
+        summary=f"It ended by itself after step {newest}, in an orderly way, though its loss was"
+        f" not finite since step {bad[0]}: something in the script took that for an end",
+        since_step=bad[0],
+        evidence=(verdict.headline,),
+        weight=1.0,
+    )
+
+
+def _step(facts: Facts) -> int | None:
+    """The step in progress, or the last one on record; None without any."""
+    try:
+        steps = facts.steps
+    except NotLookedAt:
+        return None
+    if steps.open is not None:
+        return int(steps.open["step"])
+    return steps.numbers[-1] if len(steps) else None
+
+
+RULES = (
+    Rule(
+        name="ended",
+        group="crashed",
+        subject="process",
+        symptom="There is no process any more, and its output does not say why.",
+        evidence="The crash record, exit words, and counts of the kernel, as `hang` and `backtrace`"
+        " tell them.",
+        certainty="certain",
+        gravity=98,
+        fix="",
+        next="probing ENDPOINT backtrace",
+        look=_ended,
+    ),
+    Rule(
+        name="ended-quietly",
+        group="crashed",
+        subject="process",
+        symptom="It has ended with exit code 0, long before its last step.",
+        evidence="An orderly end, and a loss that was not finite in the last steps.",
+        certainty="likely",
+        gravity=97,
+        fix="Find what ends the loop without an error: early stopping that compares with NaN, an"
+        " except around the loop.",
+        next='probing ENDPOINT query "SELECT step, loss FROM python.steps ORDER BY step DESC'
+        ' LIMIT 10"',
+        look=_quiet_end,
+    ),
+    Rule(
+        name="hang",
+        group="stops",
+        subject="progress",
+        symptom="No step ends; the log is silent.",
+        evidence="The verdict of `hang`: two looks at the record a second apart, and the stacks.",
+        certainty="certain",
+        gravity=100,
+        fix="",
+        next="probing ENDPOINT hang",
+        look=_hangs,
+    ),
+    Rule(
+        name="waits",
+        group="stops",
+        subject="progress",
+        symptom="It was attached to, and has made no step since.",
+        evidence="The verdict of `hang` where no step is on record: it waits for something, or"
+        " holds the interpreter lock in code that is no Python's.",
+        certainty="possible",
+        gravity=91,
+        fix="Look again in some seconds: the same place is a hang.",
+        next="probing ENDPOINT hang",
+        look=_waits,
+    ),
+    Rule(
+        name="stands-still",
+        group="stops",
+        subject="progress",
+        symptom="No step ends, though something is being done.",
+        evidence="The verdict of `hang`: longer than a hang takes, and the kernel counts what it"
+        " reads, writes or computes.",
+        certainty="certain",
+        gravity=92,
+        fix="",
+        next="probing ENDPOINT hang",
+        look=_slow,
+    ),
+)

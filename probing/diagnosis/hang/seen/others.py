@@ -1,0 +1,148 @@
+"""What the processes do that a rank waits for: those that it has started, or who has a file's lock.
+
+Rules of this file: looks from outside, at a few of them, each for a limited time; nothing here asks
+an agent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....errors import ProbingError
+from ....linux import process
+from ....linux.kernel_files import read_text
+from ....messages.common import Backtrace
+from ....reach import ladder
+from ....stacks import waits
+from ....stacks.thread_waits import own_line
+from ....stacks.work_done import children_of
+from .doings import awaited_worker, training_thread
+
+_AWAITS = re.compile(
+    r"child process|worker process|process pool|between processes|another process to|for a pool"
+    r"|waiting for a future"
+)
+"""What a thread waits for that a process may be to bring."""
+_CHILD = "child process"
+_FILE_LOCK = "waiting for a file lock"
+_DEEPEST = 2
+_HELPERS = ("resource_tracker", "semaphore_tracker", "sql_worker_main")
+_MOST = 3
+_MOST_COMMAND = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """The processes that one waits for.
+
+    Attributes:
+        worker: What the DataLoader's worker does that it waits for; None where that is not known.
+        others: What other processes do, a clause each.
+        lock_pid: The process that has the lock of a file that it waits for.
+    """
+
+    worker: str | None = None
+    others: tuple[str, ...] = ()
+    lock_pid: int | None = None
+
+
+def others_of(trace: Backtrace) -> Others:
+    """What the processes do that a process of this machine waits for."""
+    holder = _awaited_holder(trace)
+    if holder is not None:
+        return Others(others=(f"the lock is held by {_named(holder)}",), lock_pid=holder)
+    return Others(worker=_worker_does(trace), others=_awaited_processes(trace))
+
+
+def awaits_others(trace: Backtrace) -> bool:
+    """Whether it waits for another process, as far as its stack tells."""
+    thread = training_thread(trace.threads)
+    words = (thread.waiting if thread is not None else None) or ""
+    is_for_others = words.startswith(_FILE_LOCK) or _AWAITS.search(words) is not None
+    return is_for_others or awaited_worker(trace) is not None
+
+
+def _awaited_holder(trace: Backtrace) -> int | None:
+    """The process that has the lock of a file that one of this machine waits for."""
+    thread = training_thread(trace.threads)
+    words = (thread.waiting if thread is not None else None) or ""
+    if not words.startswith(_FILE_LOCK):
+        return None
+    return _lock_holder(read_text("/proc/locks"), trace.pid)
+
+
+def _awaited_processes(trace: Backtrace) -> tuple[str, ...]:
+    """A sentence on each of the first processes that a process of this machine waits for."""
+    thread = training_thread(trace.threads)
+    words = (thread.waiting if thread is not None else None) or ""
+    if not _AWAITS.search(words):
+        return ()
+    found = list(_job_children(trace.pid))
+    texts = [f"its {_named(pid)} {_does(pid)}" for pid in found[:_MOST]]
+    more = len(found) - len(texts)
+    return (*texts, f"and {more} more processes of its own") if more > 0 else tuple(texts)
+
+
+def _lock_holder(locks: str, waiter: int) -> int | None:
+    """The process that has the lock of a file, by the kernel's list of all."""
+    holders: dict[str, int] = {}
+    for line in locks.splitlines():
+        number, *words = line.split()
+        pids = [int(word) for word in words[3:5] if word.isdecimal()]
+        if not pids:
+            continue
+        if words[0] != "->":
+            holders[number] = pids[0]
+        elif pids[0] == waiter:
+            return holders.get(number)
+    return None
+
+
+def _worker_does(trace: Backtrace) -> str | None:
+    """What the worker of a DataLoader does that a process of this machine waits for."""
+    pid = awaited_worker(trace)
+    return None if pid is None else _does(pid)
+
+
+def _job_children(pid: int) -> Iterator[int]:
+    """Those that are the job's; who asks may have been started by it, too."""
+    for child in sorted(children_of(pid)):
+        words = process.command(child)
+        is_helper = any(name in word for word in words for name in _HELPERS)
+        if child != os.getpid() and not is_helper:
+            yield child
+
+
+def _named(pid: int) -> str:
+    """What people call a process."""
+    first, *rest = process.command(pid) or ("",)
+    text = " ".join((os.path.basename(first), *rest))
+    shown = text if len(text) <= _MOST_COMMAND else f"{text[: _MOST_COMMAND - 3]}..."
+    return f"process {pid}" + (f" ({shown})" if text else "")
+
+
+def _does(pid: int, *, depth: int = 0) -> str:
+    """What a process does and where, in words that fit behind its name."""
+    started = process.start_time(pid)
+    if started is None:
+        return "has ended"
+    notes: list[str] = []
+    if not process.is_python(pid):
+        fact = process.threads(pid, {pid}).get(pid)
+        words = waits.describe(waits.Sight(frames=(), facts=fact)) if fact is not None else None
+        awaited = _job_children(pid) if depth < _DEEPEST and _CHILD in (words or "") else iter(())
+        child = next(awaited, None)
+        if child is not None:
+            return f"is {words}: {_named(child)}, which {_does(child, depth=depth + 1)}"
+        return f"is {words or 'there'}"
+    try:
+        thread = training_thread(ladder.backtrace_of_stranger(pid, notes).threads)
+    except ProbingError:
+        return "cannot be looked at"
+    if thread is None:
+        return "has no main thread that could be seen"
+    line = own_line(thread.frames)
+    return f"is {thread.waiting or 'running'}" + (f" at {line}" if line else "")

@@ -1,0 +1,103 @@
+"""How a rank has ended, and whether for a reason of its own or because another was gone.
+
+Rules of this file: reads what a process has left; nothing here waits for a rank.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ....errors import ProbingError
+from ....messages.common import Backtrace
+from ....postmortem.crashes import THREAD_EXCEPTION, CrashRecord, describe, read_crash
+from ....postmortem.endings import LAST_MEMORY, Ending, ending_of
+from ..evidence import State
+
+if TYPE_CHECKING:
+    from ....client.base import Process
+
+_OF_PEERS = re.compile(
+    r"(?i)connection (was )?(likely )?(reset|closed|refused)|closed by peer|broken pipe"
+    r"|timed out waiting \d+ ?ms|wait timeout after \d+|socket timeout|gloo/transport"
+    r"|nccl communicator was aborted|remote process (exited|has)|watchdog caught collective"
+    r"|collective operation timeout|monitoredBarrier|failed to recv, got 0 bytes"
+    r"|Dist(Backend|Network|Store)Error|SIGTERM"
+)
+"""What errors say whose reason is that another rank is gone, or does not come."""
+_OF_CODE = re.compile(r"\b(Timeout|Connection\w*|BrokenPipe|OS)Error\b")
+"""Errors of Python itself: they are of whatever the code talks to, unless torch's code does."""
+_BY_LAUNCHER = re.compile(r"exit status, which .*, is signal SIGTERM")
+"""What launchers end the other ranks with once one has failed."""
+_OF_TORCH = re.compile(r"torch/distributed/|torch/nn/parallel/")
+
+
+def how_ended(
+    process: Process, state: State, trace: Backtrace | None, notes: list[str]
+) -> tuple[str | None, int | None, bool]:
+    """How it ended or is about to, when, and whether for a reason of its own."""
+    if process.folder is not None:
+        crash = read_crash(process.folder)
+        if crash is not None and (state != "dead" or crash.kind != THREAD_EXCEPTION):
+            text = describe(crash)
+            if state != "dead":
+                text = _of_living(crash)
+            return text, crash.when_ns, not _is_of_peers(crash)
+        if state == "dead":
+            found = ending_of(process.folder, _last_memory(process, notes))
+            return _told_end(found, crash)
+    if state == "dead":
+        note = trace.note if trace is not None else None
+        return note, None, not (note and says_of_peers(note))
+    return None, None, True
+
+
+def _of_living(crash: CrashRecord) -> str:
+    """How a thread of a living process has ended, and where."""
+    text = describe(crash).replace("it ended with", "its main thread ended with")
+    frame = next(iter(crash.threads[0].frames), None) if crash.threads else None
+    at = f", at {frame.file.rpartition('/')[2]}:{frame.lineno} in {frame.func}" if frame else ""
+    return text.removesuffix(", which by itself does not end a process") + at
+
+
+def _told_end(
+    found: Ending | None, lost: CrashRecord | None
+) -> tuple[str | None, int | None, bool]:
+    """The same of one without a crash of its own.
+
+    Args:
+        lost: The exception of a thread, which it has outlived.
+    """
+    if found is None:
+        return None, None, True
+    words = " ".join((*found.certain, *found.likely))
+    is_of_others = _BY_LAUNCHER.search(words) or (found.ended_ns and says_of_peers(words))
+    before = f"; before that {describe(lost)}" if lost is not None else ""
+    return f"{_clause(words)}{before}", found.ended_ns, not is_of_others
+
+
+def _is_of_peers(crash: CrashRecord) -> bool:
+    """Whether a crash is one of a rank that another was gone from."""
+    frames = crash.threads[0].frames if crash.threads else ()
+    if any(_OF_TORCH.search(frame.file) for frame in frames):
+        return bool(_OF_PEERS.search(f"{crash.type} {crash.message}"))
+    return says_of_peers(f"{crash.type} {crash.message}")
+
+
+def says_of_peers(text: str) -> bool:
+    """The same, where nothing but its words is known."""
+    return bool(_OF_PEERS.search(text)) and not _OF_CODE.search(text)
+
+
+def _clause(text: str) -> str:
+    """Sentences as they fit behind a colon."""
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _last_memory(process: Process, notes: list[str]) -> list[dict[str, Any]]:
+    """What its memory was when it was looked at last; none, and a note, where that is not known."""
+    try:
+        return process.query(LAST_MEMORY).to_pylist()
+    except ProbingError as error:
+        notes.append(error.message)
+        return []

@@ -1,0 +1,1 @@
+"""The sentences of verdicts, and what to do about them."""

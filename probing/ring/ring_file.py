@@ -1,0 +1,163 @@
+"""An open ring file: its header, and single readings of its slots.
+
+Rules of this file: `pread` only, never a mapping (a file that shrinks would kill the reader). It
+trusts no length and no marker. What a whole reading of all rows is made of, `reader` knows.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import RingError
+from ..linux.foreign_files import open_file
+from .format import DONE, FAILED, HEADER_SIZE, MARKER, MOST_BYTES, RingHeader, decode_header
+
+ATTEMPTS = 3
+"""How often a row is read until two readings agree."""
+NEWER = 4
+"""How many rows behind one are asked whether they are newer: some may be in the making."""
+_NEAR = 64
+"""How many rows before the newest are asked whether it can be: some may not be written yet."""
+
+_NUMPY_CODES = {"q": "<i8", "d": "<f8", "I": "<u4", "B": "u1"}
+_CODES_OF_TYPE = {
+    "int64": "qIB", "time": "q", "float64": "d", "text": "I", "bool": "B", "enum": "B"
+}  # fmt: skip
+
+
+class RingFile:
+    """An open ring file: its header, and readings of its slots."""
+
+    def __init__(self, path: Path) -> None:
+        self._source = path.name
+        self._fd = open_file(path)
+        try:
+            self.header = decode_header(self._pread(HEADER_SIZE, 0), source=self._source)
+            self.dtype = _dtype_of(self.header, self._source)
+            size = self._size()
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self.slots = min(self.header.capacity, (size - HEADER_SIZE) // self.header.row_size)
+
+    def __enter__(self) -> RingFile:  # noqa: PYI034 - `Self` is newer than Python 3.10
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        os.close(self._fd)
+
+    def _size(self) -> int:
+        size = os.fstat(self._fd).st_size
+        if size > MOST_BYTES:
+            raise RingError(self._source, f"it has more than {MOST_BYTES:,} bytes")
+        return size
+
+    def _pread(self, length: int, offset: int) -> bytes:
+        try:
+            return os.pread(self._fd, length, offset)
+        except OSError as error:
+            raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
+
+    def fill(self, buffer: npt.NDArray[np.uint8], slot: int) -> int:
+        """Read slots into a buffer, from `slot` on; returns how many bytes there were."""
+        view = buffer.data
+        offset, done = HEADER_SIZE + slot * self.header.row_size, 0
+        while done < len(view):
+            try:
+                got = os.preadv(self._fd, [view[done:]], offset + done)
+            except OSError as error:
+                raise RingError(self._source, f"it cannot be read ({error.strerror})") from error
+            if got == 0:
+                break
+            done += got
+        return done
+
+    def read_row(self, slot: int) -> bytes | None:
+        """The bytes of a slot that holds a whole row; None when it holds none."""
+        size = self.header.row_size
+        for _ in range(ATTEMPTS):
+            offset = HEADER_SIZE + slot * size
+            row = self._pread(size, offset)
+            if len(row) == size and row == self._pread(size, offset):
+                begin, end = _markers(row)
+                number = begin >> 2
+                whole = not begin & 3 and end - begin in (0, DONE, FAILED)
+                if whole and number and number % self.header.capacity == slot:
+                    return row
+        return None
+
+    def newest(self) -> int:
+        """About the newest number, by halving; 0 when there is none or damage hides it.
+
+        It is only where to start reading: nothing breaks when it is wrong.
+        """
+        if self.slots < 1:
+            return 0
+        generation = self._number(0) // self.header.capacity
+        low, high = 0, self.slots - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            number = self._number(middle)
+            if number and number // self.header.capacity >= generation:
+                low = middle
+            else:
+                high = middle - 1
+        return self._number(low)
+
+    def can_hold(self, newest: int) -> bool:
+        """Whether the rows before it do not all say that a number is nonsense.
+
+        Damage can give both markers of a row the same number, and one that is far too large would
+        make all the others look as if they had been overwritten.
+        """
+        is_contradicted = False
+        for number in range(newest - 1, newest - 2 - min(_NEAR, self.slots // 4), -1):
+            slot = number % self.header.capacity
+            held = self._number(slot) if slot < self.slots else 0
+            if held >= number:
+                return True
+            is_contradicted |= held > 0
+        return not is_contradicted
+
+    def has_begun(self, number: int) -> bool:
+        """Whether a number has been given, by its slot and the rows behind it as they are now."""
+        slot = number % self.header.capacity
+        begin = self._pread(MARKER.size, HEADER_SIZE + slot * self.header.row_size)
+        held = MARKER.unpack(begin)[0] if len(begin) == MARKER.size else 0
+        if not held & 3 and held >> 2 >= number and (held >> 2) % self.header.capacity == slot:
+            return True
+        return any(
+            self._number(later % self.header.capacity) >= later
+            for later in range(number + 1, number + 1 + min(NEWER, self.slots // 4))
+            if later % self.header.capacity < self.slots
+        )
+
+    def _number(self, slot: int) -> int:
+        row = self.read_row(slot)
+        return _markers(row)[0] >> 2 if row else 0
+
+
+def _dtype_of(header: RingHeader, source: str) -> np.dtype[Any]:
+    """The layout of a row for numpy."""
+    names = ["begin", *(f.name for f in header.fields), "end"]
+    known = all(f.code in _CODES_OF_TYPE[f.type] for f in header.fields)
+    if header.row_size % 8 or not known or len(set(names)) < len(names):
+        raise RingError(source, "its header describes rows that cannot be")
+    return np.dtype(
+        {
+            "names": names,
+            "formats": ["<u8", *(_NUMPY_CODES[f.code] for f in header.fields), "<u8"],
+            "offsets": [0, *(f.offset for f in header.fields), header.row_size - 8],
+            "itemsize": header.row_size,
+        }
+    )
+
+
+def _markers(row: bytes) -> tuple[int, int]:
+    """The begin and the end marker."""
+    return MARKER.unpack_from(row, 0)[0], MARKER.unpack_from(row, len(row) - 8)[0]

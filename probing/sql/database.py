@@ -1,0 +1,40 @@
+"""The database of one query: in memory, without threads and files, and locked before SQL is run.
+
+Rules of this file: what a statement could do to the machine is taken away here, for good.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+
+def locked_database() -> duckdb.DuckDBPyConnection:
+    """A database without tables, in which only constants can be computed and SQL be parsed."""
+    connection = fresh_database(64)
+    lock(connection)
+    return connection
+
+
+def fresh_database(memory_mib: int) -> duckdb.DuckDBPyConnection:
+    """A fresh database in memory that starts no thread and writes no file."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": f"{memory_mib}MiB",
+        "temp_directory": "",
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+        "errors_as_json": True,
+    }
+    if not duckdb.__version__.startswith("1."):
+        config["async_threads"] = 0
+    return duckdb.connect(":memory:", config=config)
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Take away files, network, the caller's variables, settings and writing, for good."""
+    connection.execute(
+        "SET enable_external_access = false; SET python_enable_replacements = false;"
+        " SET lock_configuration = true; BEGIN TRANSACTION READ ONLY"
+    )

@@ -1,0 +1,124 @@
+"""Tables as DuckDB sees them: views that read a table only when a scan of it begins.
+
+Rules of this file: a table is loaded at most once for each query, so that a self-join sees one
+moment, and only the columns that the statement reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from ..errors import InternalError
+from ..ring.arrow_tables import schema_of
+from ..tables import OWN_SCHEMA, SCHEMA, Table
+
+_CATALOGUE_WORDS = re.compile(r"comment|duckdb_(?:columns|views)", re.IGNORECASE)
+_MAY_READ_ANY = re.compile(
+    r"information_schema|duckdb_|sqlite_|pg_|regclass|query|pragma|\b(?:show|desc|describe|summarize)",
+    re.IGNORECASE,
+)
+"""What a statement has in it that asks which tables there are, or hides which it reads."""
+
+
+class TableProvider(Protocol):
+    """One table that SQL can name.
+
+    One whose columns are not the declared ones has an attribute `arrow_schema` that says them.
+    """
+
+    table: Table
+
+    def load(self, columns: frozenset[str] | None) -> pa.Table:
+        """All rows, by `arrow_tables.schema_of`; called at most once per query.
+
+        Args:
+            columns: The columns that are read; the others may come as NULL. None for all.
+
+        Raises:
+            ProbingError: The rows cannot be had; the query ends with this error.
+        """
+
+
+class Scan:
+    """A provider as DuckDB sees it: a schema for the planner, rows when a scan begins.
+
+    Its columns are called ``table.column``, so that a plan tells which table they are of.
+
+    Attributes:
+        columns: What the statement reads of it; None for everything.
+        error: What the provider raised.
+    """
+
+    def __init__(self, provider: TableProvider) -> None:
+        self._provider = provider
+        self.name = provider.table.name
+        self.schema = provider.table.schema
+        self.columns: frozenset[str] | None = None
+        self.error: BaseException | None = None
+        self._declared = getattr(provider, "arrow_schema", None) or schema_of(provider.table)
+        self._fields = [f"{self.name}.{name}" for name in self._declared.names]
+        self._loaded: pa.Table | None = None
+
+    @property
+    def projection(self) -> str:
+        """The select list that gives the columns their own names back."""
+        names = zip(self._fields, self._declared.names, strict=True)
+        return ", ".join(f'"{field}" AS "{name}"' for field, name in names)
+
+    def comments(self) -> str:
+        """The statements that tell the catalogue what table and columns mean."""
+        table = self._provider.table
+        texts = [f"VIEW {table.name} IS {_quoted(table.doc)}"]
+        texts += [f'COLUMN {table.name}."{c.name}" IS {_quoted(c.doc)}' for c in table.columns]
+        return "; ".join(f"COMMENT ON {text}" for text in texts)
+
+    def __arrow_c_schema__(self) -> Any:
+        fields = zip(self._fields, self._declared, strict=True)
+        return pa.schema([field.with_name(name) for name, field in fields]).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        if self._loaded is None:
+            try:
+                self._loaded = self._load()
+            except BaseException as error:
+                self.error = error
+                raise
+        return self._loaded.__arrow_c_stream__()
+
+    def _load(self) -> pa.Table:
+        table = self._provider.load(self.columns)
+        if not table.schema.equals(self._declared):
+            raise InternalError(f"the table {self.name} was not loaded as it is declared")
+        return table.rename_columns(self._fields)
+
+
+def named_in(scans: Sequence[Scan], sql: str) -> Sequence[Scan]:
+    """The tables that a statement may read without an error, by the words in it."""
+    if _MAY_READ_ANY.search(sql):
+        return scans
+    words = set(re.findall(r"\w+", sql.lower()))
+    return [scan for scan in scans if scan.name.lower() in words]
+
+
+def create_views(connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan], sql: str) -> None:
+    """One view for each table, in its schema; both are looked through for a bare name."""
+    with_comments = bool(_CATALOGUE_WORDS.search(sql))
+    for schema in (SCHEMA, OWN_SCHEMA):
+        connection.execute(f"CREATE SCHEMA {schema}")
+    for scan in scans:
+        connection.execute(f"USE {scan.schema}")
+        relation = connection.from_arrow(scan)
+        relation.project(scan.projection).create_view(scan.name)
+        if with_comments:
+            connection.execute(scan.comments())
+    connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
+
+
+def _quoted(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,149 @@
+"""What programs rely on: the keys of every command's JSON, and the exit codes, as promised."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import probing
+from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
+from probing.cli.main import run
+from probing.cli.tasks import COMMANDS
+from probing.errors import error_classes
+from tests.harness.targets import Target, clean_env, run_command, wait_until
+
+ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "doctor": ("--timeout", "4"),
+    "profile": ("--steps", "1"),
+    "leak": ("--steps", "2"),
+    "fit": ("--batch", "4"),
+    "memory": ("-n", "1"),
+    "query": ("SELECT max(step) AS step, 1 AS one FROM steps",),
+    "eval": ("6 * 7",),
+    "act lr": ("--scale", "1.0"),
+}
+"""What a command is given beside its name."""
+NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
+"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
+ORDER = sorted(OUTPUTS, key=lambda name: (name == "act undo", name == "act list"))
+"""What an action has done is listed and undone after it."""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", [name for name in ORDER if name != "jobs"])
+def test_json_has_the_promised_keys(name: str, training: Target) -> None:
+    """One value on stdout, whole and nothing else, with each key and no other."""
+    words = [*name.split(), *ARGUMENTS.get(name, ())]
+    if name == "diff":
+        words += [str(training.pid), str(training.pid)]
+    elif name != "list":
+        words.insert(0, str(training.pid))
+    done = training.run(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    _verify(name, json.loads(done.stdout))
+
+
+@pytest.mark.torch
+def test_json_of_jobs_has_the_promised_keys(
+    training: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An eval that runs is listed."""
+    monkeypatch.setenv("PROBING_HOME", str(training.home))
+    process = probing.connect(training.pid)
+    code = "import time\nfor _ in range(6000): time.sleep(0.01)"
+    asks = threading.Thread(target=lambda: process.eval(code, now=True, timeout_s=100))
+    asks.start()
+    try:
+        wait_until(lambda: process.jobs().jobs, "a running eval")
+        done = training.run(str(training.pid), "jobs", "--json")
+    finally:
+        for job in process.jobs().jobs:
+            process.cancel(job.number)
+        asks.join()
+    assert done.returncode == 0, done.stderr
+    _verify("jobs", json.loads(done.stdout))
+
+
+def _verify(name: str, answer: Any) -> None:
+    """The answer is of the promised shape."""
+    output = OUTPUTS[name]
+    if output.shape == "object":
+        assert set(answer) == set(output.all_keys())
+        return
+    assert isinstance(answer, list)
+    assert answer
+    wanted = {"step", "one"} if output.shape == "rows" else set(output.all_keys())
+    assert all(set(one) == wanted for one in answer)
+
+
+@pytest.mark.anypython
+def test_every_command_is_promised() -> None:
+    """No command is missing on the page, and none is there that is gone."""
+    assert {name.partition(" ")[0] for name in OUTPUTS} | NO_JSON == set(COMMANDS)
+    assert set(OWN_CODES) <= set(COMMANDS)
+
+
+@pytest.mark.anypython
+def test_every_error_has_an_exit_code_of_the_page() -> None:
+    """Each class of the tree ends with a code that is explained."""
+    assert {cls.exit_code for cls in error_classes()} <= set(EXIT_CODES)
+
+
+_ELSEWHERE = {"query"}
+"""Commands that go on in a forked child, as a process with threads cannot."""
+ASKING = sorted(
+    set(COMMANDS)
+    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top"}
+    - _ELSEWHERE
+)
+NEEDS = {"eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs a command in this process, in a run directory of its own."""
+    monkeypatch.setenv("PROBING_HOME", str(tmp_path / "home"))
+    return lambda *words: run(words)
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("name", [*ASKING, "act lr", "attach", "detach"])
+def test_no_such_process_ends_with_3(
+    name: str, here: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence on stderr, nothing on stdout, whatever the command is."""
+    needs = ["1e-3"] if name == "act lr" else NEEDS.get(name, [])
+    pid = str(2**22 + 1)  # the kernel gives no such number
+    before = [] if name in {"attach", "detach"} else [pid]
+    after = [pid] if name in {"attach", "detach"} else []
+    assert here(*before, *name.split(), *needs, *after) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+
+
+@pytest.mark.anypython
+def test_a_query_of_no_process_ends_with_3(tmp_path: Path) -> None:
+    """The same of the command that asks by SQL."""
+    env = clean_env(tmp_path / "home")
+    done = run_command(str(2**22 + 1), "query", "SELECT 1", cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.anypython
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_an_unknown_option_ends_with_2(
+    name: str, here: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is asked of anybody."""
+    words = {"file": ["file", "memory-viz"], "act": ["4242", "act", "lr"]}.get(name, ["4242", name])
+    assert here(*words, "--no-such-option") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "--no-such-option" in shown.err

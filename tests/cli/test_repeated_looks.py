@@ -1,0 +1,129 @@
+"""`--watch SECONDS`: a command again and again, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.harness.targets import DEADLINE_S, Target
+from tests.harness.terminals import Terminal
+
+pytestmark = pytest.mark.torch
+
+STAMP = re.compile(r"== \d{4}-\d\d-\d\d \d\d:\d\d:\d\d ==\n")
+CTRL_C = "\x03"
+STEP = "SELECT max(step) AS step FROM steps"
+
+
+@contextlib.contextmanager
+def piped(target: Target, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command whose output goes into a pipe."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "probing", *words],
+        env=target.env,
+        cwd=target.cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
+    """The lines as they come."""
+    assert process.stdout is not None
+    return iter(process.stdout.readline, "")
+
+
+def test_looks_follow_each_other_in_a_pipe(training: Target) -> None:
+    """Each stands under the time of day; Ctrl-C ends it with 130 and without a word."""
+    with piped(training, str(training.pid), "query", STEP, "--watch", "0.2") as process:
+        seen: list[int] = []
+        stamps = 0
+        for line in lines_of(process):
+            stamps += bool(STAMP.fullmatch(line))
+            seen += [int(line)] if line.strip().isdecimal() else []
+            if len(set(seen)) > 2:
+                break
+        assert stamps == len(seen)
+        assert seen == sorted(seen)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, err) == (130, "")
+
+
+def test_json_is_an_object_on_a_line(training: Target) -> None:
+    """A program reads the time and the answer of each look."""
+    with piped(training, "list", "--json", "--watch", "0.2") as process:
+        looks = [json.loads(line) for line, _ in zip(lines_of(process), range(3), strict=False)]
+    assert [set(look) for look in looks] == [{"time", "answer"}] * 3
+    assert all(training.pid in [p["pid"] for p in look["answer"]] for look in looks)
+    assert looks[0]["time"] < looks[2]["time"]
+
+
+def test_it_ends_with_the_process(program: Callable[..., Target]) -> None:
+    """Once the process has ended, one more look is the last, and the exit code is 0."""
+    target = program("hung", "sleep")
+    target.wait_for_output("ready")
+    with piped(target, str(target.pid), "status", "--watch", "0.2") as process:
+        assert STAMP.fullmatch(next(lines_of(process)))
+        target.kill(signal.SIGKILL)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0
+        assert f"{target.pid} has ended: nothing changes any more" in err
+
+
+def test_the_first_look_may_fail(training: Target) -> None:
+    """What can never be answered is not asked again; what cannot be repeated is said."""
+    done = training.run(str(training.pid), "query", "SELEC 1", "--watch", "1")
+    assert done.returncode == 1
+    assert "syntax error" in done.stderr
+    for words, sentence in (
+        (["query", STEP, "--format", "csv"], "--watch repeats a table or JSON, and no csv."),
+        (["status", "-o", "x.txt"], "-o writes one answer, and --watch goes on"),
+        (["memory", "--record", "on"], "memory is recorded once"),
+    ):
+        done = training.run(str(training.pid), *words, "--watch", "1")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert sentence in done.stderr
+        assert not (training.cwd / "x.txt").exists()
+
+
+def test_a_terminal_is_drawn_anew(training: Target) -> None:
+    """One look takes the place of the other, in any size; the last stays after Ctrl-C."""
+
+    def step(lines: list[str]) -> int:
+        numbers = [int(line) for line in lines if line.strip().isdecimal()]
+        return numbers[0] if len(numbers) == 1 else -1
+
+    words = [str(training.pid), "query", STEP, "--watch", "0.2"]
+    with Terminal(*words, env=training.env, cwd=training.cwd) as terminal:
+        seen = step(terminal.wait_for(lambda lines: step(lines) > 0, "a look"))
+        assert "every 0.2 s: probing" in terminal.screen[0]
+        terminal.resize(40, 10)
+        lines = terminal.wait_for(lambda lines: step(lines) > seen + 1, "a later look")
+        assert max(map(len, lines)) <= 40
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+        assert step(terminal.screen) > seen
+        assert terminal.is_restored
+
+
+def test_what_does_not_fit_is_counted(training: Target) -> None:
+    """A low screen shows the begin of a look and how many lines there are beside it."""
+    words = [str(training.pid), "--watch", "0.2"]
+    with Terminal(*words, env=training.env, cwd=training.cwd, lines=8) as terminal:
+        lines = terminal.wait_for("more lines, for which the screen is too low")
+        assert lines[2].startswith(f"process {training.pid} ")
+        assert len(lines) <= 8
