@@ -88,7 +88,7 @@ class PassRoots:
     def _meet(self, root: Module, ids: bytes) -> None:
         """Prepare what is hooked."""
         plain = unwrap(self._names.root_of(root))
-        name = self._recording.models.name_of(self._names.root_of(root))
+        name = self._recording.objects.models.name_of(self._names.root_of(root))
         self._words[ids] = class_name(plain), name
         reached = self._reached
 
