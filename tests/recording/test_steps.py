@@ -217,6 +217,18 @@ def test_heads_are_models_of_the_step_that_trains_them(runs: Runs) -> None:
     assert [row["model"] for row in rows] == ["enc, first, second"] * 4 + ["enc, first, late"] * 2
 
 
+def test_a_whole_backward_pass_is_of_all_models_that_it_goes_through(runs: Runs) -> None:
+    """Not of the one called last; from the second on, since several are known by then."""
+    sql = (
+        "SELECT model FROM python.torch_trace WHERE stage = 'backward' AND depth = 0 AND step > 0"
+        " ORDER BY start_ns"
+    )
+    rows = [row["model"] for row in runs("heads").ask(sql)]
+    assert rows == ["enc, first, second"] * 3 + ["enc, first, late"] * 2
+    rows = [row["model"] for row in runs("gan").ask(sql)]
+    assert rows == ["critic", "gen, critic"] * 9
+
+
 def test_a_micro_batch_whose_backward_pass_failed_says_so(runs: Runs) -> None:
     """Also where the script catches the error and goes on; the others did not fail."""
     run = runs("retried")

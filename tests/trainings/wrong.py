@@ -11,10 +11,7 @@ from collections.abc import Mapping
 
 WRONG: Mapping[str, Mapping[str, str]] = {
     "optimizer_in_backward": {
-        "fit": "All gradients are taken to be there at once; fit says what was measured beside it.",
-    },
-    "asyncio_models": {
-        "fit": "A look at one step sees what the other task holds meanwhile: 16.5 for 15.1 MB.",
+        "fit": "All gradients are taken to be there at once; fit shows what was measured, too.",
     },
     "warmup_inference": {
         "steps": "Before an optimizer is made, a call is a step of inference; status counts them.",
@@ -31,5 +28,6 @@ WRONG: Mapping[str, Mapping[str, str]] = {
         "steps": "Without backward passes nothing shows a step; status says so, and what helps.",
         "loss": "Without a backward pass no loss is known.",
         "attach": "As steps.",
+        "fit": "Without backward passes no step is seen, which is said when the time is up.",
     },
 }

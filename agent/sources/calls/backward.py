@@ -47,6 +47,7 @@ class _Pass:
         word: Its open row; None for one within another one, or without any module.
         is_counted: Whether it is told of as part of the training thread's step.
         has_phase: Whether the phase of the step is its.
+        ids: The numbers of the roots that it goes through, packed.
         creates_graph: Whether its results are to be differentiated again.
         trains: Whether gradients of parameters come of it, as far as is known.
     """
@@ -56,6 +57,7 @@ class _Pass:
         "creates_graph",
         "floor",
         "has_phase",
+        "ids",
         "is_counted",
         "start_ns",
         "thread",
@@ -67,6 +69,7 @@ class _Pass:
         self.thread = thread
         self.around, self.floor = thread.passes, thread.floor
         self.start_ns = 0
+        self.ids = b""
         self.word: int | None = None
         self.is_counted = self.has_phase = self.creates_graph = self.trains = False
 
@@ -161,15 +164,21 @@ class BackwardPasses:
             recording.rows.phases.enter(BACKWARD, begun.start_ns)
             begun.has_phase = True
         if is_outermost and thread.root_ids:
-            ids = IDS.unpack(thread.root_ids)
-            begun.word = recording.trace.open_row(
-                begun.start_ns, recording.step, *ids, thread.native_id, BACKWARD_STAGE, 0, 0, 1
-            )
+            usual = self._modules.roots.pass_begins() if counts else None
+            begun.ids = usual or thread.root_ids
+            begun.word = recording.trace.open_row(*self._opening(begun))
             if self._timer is not None:
-                self._timer.entered(begun.word, thread.root_ids, DEVICE_BACKWARD, 0)
+                self._timer.entered(begun.word, begun.ids, DEVICE_BACKWARD, 0)
         recording.spent_ns += time.perf_counter_ns() - entered
         thread.floor = self._modules.count(thread)
         thread.passes += 1
+
+    def _opening(self, begun: _Pass) -> tuple[int, ...]:
+        """The opening columns of a pass's row."""
+        ids, thread_id = IDS.unpack(begun.ids), begun.thread.native_id
+        return (
+            begun.start_ns, self._recording.step, *ids, thread_id, BACKWARD_STAGE, 0, 0, 1,
+        )  # fmt: skip
 
     def _begin_counted(
         self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]
@@ -259,6 +268,10 @@ class BackwardPasses:
             if self._timer is not None:
                 self._timer.left(word)
             took = now - begun.start_ns
+            ids = self._modules.roots.pass_ended() if begun.is_counted else None
+            if ids is not None and ids != begun.ids:
+                begun.ids = ids
+                recording.trace.reopen_row(word, *self._opening(begun))
             recording.trace.close_row(word, state, took, self._memory.bytes)
         is_counted, begun.is_counted = begun.is_counted, False
         has_ended = is_counted and self._progress.pass_ended(

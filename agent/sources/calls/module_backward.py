@@ -33,6 +33,7 @@ from . import dynamo
 from .device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
 from .graph_nodes import nodes_of, sequence_nr
 from .module_names import ModuleNames
+from .pass_roots import PassRoots
 
 Hook = Callable[[Any], None]
 
@@ -94,6 +95,7 @@ class ModuleBackward:
             meets; None for one whose backward is the whole pass.
         in_c: The C part, once graphs are hooked by it.
         spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
+        roots: Which roots a whole pass goes through.
         timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
             the wrapper does once the module has returned, for the rest could not be timed without
             another look at the clock in every call.
@@ -111,6 +113,7 @@ class ModuleBackward:
         self._recording = recording
         self._memory = memory
         self._names = names
+        self.roots = PassRoots(recording, names, self)
         self._carriers = _Carriers()
         self._is_on = False
         self._timer: DeviceTimes | None = None
@@ -207,6 +210,16 @@ class ModuleBackward:
         else:
             self._attach(hooked, args, kwargs, result, depth)
             self.spent_ns += time.perf_counter_ns() - start
+
+    def watch(self, hooks: dict[int, Hook], nodes: list[Any]) -> None:
+        """Have nodes of autograd's graph call hooks that are no module's."""
+        carrier = self._carriers.tensor
+        if carrier is None:
+            carrier = self._carriers.tensor = self._take_carrier()
+        with self._unseen():
+            carrier._backward_hooks = hooks
+            for node in nodes:
+                node._register_hook_dict(carrier)
 
     def _attach_unseen(
         self,

@@ -231,7 +231,7 @@ class ModuleCalls:
                     if hooked and (mine := hooked.get(id(self))) is not None:
                         hook(mine, args, kwargs, result, depth, now)
                     if not depth:
-                        leave_root(self, thread)
+                        leave_root(self, thread, result)
                 except Exception:  # noqa: BLE001 - never harm the host
                     fault()
             except BaseException:  # the module's own, or an interrupt in the midst of the above
@@ -319,13 +319,15 @@ class ModuleCalls:
         rows.given(shape)
         self._recording.objects.inputs.root_called(args, kwargs)
 
-    def _leave_root(self, module: Module, thread: ThreadState) -> None:
+    def _leave_root(self, module: Module, thread: ThreadState, result: object) -> None:
         """The call of a root has ended."""
         start = time.perf_counter_ns()
         thread.root = None
         if self._recording.looks.modules is not None:
             self._recording.looks.modules.root_left(module)
         if not (thread.recomputing or thread.is_agents):
+            if thread.native_id == self._recording.training_thread and not thread.is_evaluating:
+                self._backward.roots.root_left(module, result)
             self._leave_phase(thread)
             self._progress.root_left(module)
             if self._recording.collectives is not None:

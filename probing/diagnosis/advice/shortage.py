@@ -232,6 +232,7 @@ def _accumulate(seen: Shortage, held: int) -> Iterator[Advice]:
     enough = next((pair for pair in chain[1:] if _fits(seen, held, pair[0] / seen.samples)), None)
     if enough is not None and seen.phase == "backward":  # before that, more would be asked for
         action += f" {enough[0]}x{enough[1]} is the first that leaves room for what was refused."
+    action += _as_settings(*(enough or chain[1]))
     unknown = "" if seen.micro_batches else "; how many make a step is not on record, 1 is assumed"
     grows = f"{size(held)} of {size(seen.tensors)} in tensors grow with the batch, of"
     yield Advice(
@@ -239,6 +240,15 @@ def _accumulate(seen: Shortage, held: int) -> Iterator[Advice]:
         action=action,
         evidence=f"{grows if seen.tensors else 'what a pass needs grows with the batch, of'}"
         f" {seen.samples:,} samples{unknown}",
+    )
+
+
+def _as_settings(samples: int, count: int) -> str:
+    """The same pair in the words of the two trainers that most configurations are of."""
+    return (
+        f" As settings: per_device_train_batch_size={samples},"
+        f" gradient_accumulation_steps={count} (transformers), accumulate_grad_batches={count}"
+        " (Lightning)."
     )
 
 
@@ -275,7 +285,8 @@ def _mixed_precision(seen: Shortage) -> Iterator[Advice]:
         yield Advice(
             rule="mixed precision",
             action=f'Run the forward pass under torch.autocast("{device}", torch.bfloat16): half'
-            " the bytes for most activations.",
+            " the bytes for most activations. As a setting: bf16=True (transformers),"
+            ' precision="bf16-mixed" (Lightning).',
             evidence=f"{_of_tensors(seen, 'activations')}, most of them float32",
         )
 

@@ -119,6 +119,8 @@ def test_pairs_of_samples_and_micro_batches_keep_the_product() -> None:
     advice = the("smaller batch")
     assert "64x1 -> 32x2 -> 16x4" in advice.action
     assert "32x2 is the first" in advice.action
+    assert "per_device_train_batch_size=32, gradient_accumulation_steps=2 " in advice.action
+    assert "accumulate_grad_batches=2 " in advice.action
     assert "of 64 samples" in advice.evidence
     tight = the("smaller batch", requested=40 * GIB, free=0)
     assert "32x2 is the first" in tight.action  # half of 40 fits into half of 60
