@@ -113,7 +113,7 @@ class ModuleBackward:
         self._recording = recording
         self._memory = memory
         self._names = names
-        self.roots = PassRoots(recording, names, self)
+        self.roots = PassRoots(recording, names, self.watch)
         self._carriers = _Carriers()
         self._is_on = False
         self._timer: DeviceTimes | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..model.given_names import joined
+from ....ring.names import joined
 from ..steps.recording import Recording
 from ..torch_types import Module
 from . import dynamo
@@ -19,21 +19,24 @@ from .class_names import class_name, unwrap
 from .graph_nodes import nodes_of
 from .module_names import IDS, ModuleNames
 
-if TYPE_CHECKING:
-    from .module_backward import ModuleBackward
-
 _MOST = 64
 """So many roots, and so many ways to call them together, are told apart."""
 
 
 class PassRoots:
-    """Names whole passes by all roots that they go through."""
+    """Names whole passes by all roots that they go through.
 
-    def __init__(self, recording: Recording, names: ModuleNames, modules: ModuleBackward) -> None:
+    Args:
+        watch: Hooks nodes of the graph, see `ModuleBackward.watch`.
+    """
+
+    def __init__(
+        self, recording: Recording, names: ModuleNames, watch: Callable[..., None]
+    ) -> None:
         self._torch: Any = sys.modules["torch"]
         self._recording = recording
         self._names = names
-        self._modules = modules
+        self._watch = watch
         self._words: dict[bytes, tuple[str, str]] = {}
         self._hooks: dict[bytes, dict[int, Callable[[Any], None]]] = {}
         self._groups: dict[tuple[bytes, ...], bytes] = {}
@@ -59,7 +62,7 @@ class PassRoots:
             return
         if ids not in self._hooks:
             self._meet(root, ids)
-        self._modules.watch(self._hooks[ids], nodes)
+        self._watch(self._hooks[ids], nodes)
 
     def pass_begins(self) -> bytes | None:
         """The numbers of the roots that it will go through, by those before it; None: the last."""

@@ -6,8 +6,10 @@ advice carries the figures that it follows from; nothing is advised for what was
 
 from __future__ import annotations
 
+from .batch import batch_pairs
 from .record import Advice
-from .shortage import Shortage, Trend, advise, batch_pairs
+from .seen import Shortage, Trend
+from .shortage import advise
 from .usage import Usage, advise_on_usage
 
 __all__ = [

@@ -7,14 +7,13 @@ memory was used for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 
 from ...units import percent, size
+from .batch import smaller_batch
 from .record import Advice
+from .seen import LARGE, Shortage
 
-LARGE = 0.25
-"""A category of at least this part of all tensors is worth a suggestion."""
 FRAGMENTED = 0.1
 """Memory that the allocator holds and cannot hand out, as a part of the device."""
 FOREIGN = 0.1
@@ -26,74 +25,6 @@ GREW = 0.1
 FEWEST_STEPS = 20
 NOT_TENSORS = 0.5
 """The part of the resident set that is no tensors, from which on it is worth a look."""
-_OF_BATCH = ("activations", "inputs", "temporary")
-"""What grows with the batch."""
-_MOST_PAIRS = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
-    """The memory at the ends of the last steps.
-
-    Attributes:
-        steps: How many of them.
-        per_step: By how many bytes it grew from one to the next.
-        fit: How well a straight line fits it, from 0 to 1.
-    """
-
-    steps: int
-    per_step: float
-    fit: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """What was seen as memory ran out; None for what was not measured.
-
-    Attributes:
-        is_host: Whether it was the host's memory.
-        is_kill: Whether the kernel has killed the process, which then leaves no list of tensors.
-        phase: As in python.ooms.
-        bounded_by: As in python.ooms, or ``cgroup``.
-        categories: Bytes of the tensors on the device, by category.
-        dtypes: What most of those bytes are, by category.
-        samples: Samples of the micro-batch.
-        length: Tokens of each, where the batch is a matrix.
-        micro_batches: Micro-batches of the last complete step.
-        world_size: Processes of the job.
-    """
-
-    is_host: bool
-    phase: str
-    is_kill: bool = False
-    bounded_by: str | None = None
-    requested: int | None = None
-    free: int | None = None
-    total: int | None = None
-    allocated: int | None = None
-    reserved: int | None = None
-    resident: int | None = None
-    categories: Mapping[str, int] = field(default_factory=dict)
-    dtypes: Mapping[str, str] = field(default_factory=dict)
-    samples: int | None = None
-    length: int | None = None
-    micro_batches: int | None = None
-    world_size: int | None = None
-    error: str = ""
-    trend: Trend | None = None
-
-    @property
-    def tensors(self) -> int:
-        """Bytes of all tensors on the device."""
-        return sum(self.categories.values())
-
-    def share(self, category: str) -> float:
-        """The part of the tensors' bytes that is of a category."""
-        return self.categories.get(category, 0) / self.tensors if self.tensors else 0.0
-
-    def is_large(self, category: str) -> bool:
-        """Whether a category is worth a suggestion."""
-        return self.share(category) >= LARGE
 
 
 def advise(seen: Shortage) -> tuple[Advice, ...]:
@@ -105,14 +36,6 @@ def advise(seen: Shortage) -> tuple[Advice, ...]:
         for advice in rule(seen):
             found.setdefault(advice.rule, advice)
     return tuple(found.values())
-
-
-def batch_pairs(samples: int, micro_batches: int) -> list[tuple[int, int]]:
-    """Smaller micro-batches, with as many of them as keep the product: `64x1, 32x2, ...`."""
-    pairs = [(samples, micro_batches)]
-    while pairs[-1][0] % 2 == 0 and len(pairs) < _MOST_PAIRS:
-        pairs.append((pairs[-1][0] // 2, pairs[-1][1] * 2))
-    return pairs
 
 
 def _too_large(seen: Shortage) -> Iterator[Advice]:
@@ -207,64 +130,6 @@ def _look_earlier(seen: Shortage) -> Iterator[Advice]:
             action="Ask the next run before it gets there: `probing PID memory` says what its"
             " tensors are for, python.host_memory what it and its data workers hold beside them.",
             evidence="the kernel kills without a word, so what was in memory is not on record",
-        )
-
-
-def _smaller_batch(seen: Shortage) -> Iterator[Advice]:
-    if seen.phase in {"optimizer", "data", "other"} or not seen.samples:
-        return
-    held = sum(seen.categories.get(name, 0) for name in _OF_BATCH)
-    if held < LARGE * seen.tensors:
-        return
-    yield from _shorter(seen) if seen.samples == 1 else _accumulate(seen, held)
-
-
-def _accumulate(seen: Shortage, held: int) -> Iterator[Advice]:
-    """A smaller micro-batch, more of them per step."""
-    assert seen.samples is not None
-    chain = batch_pairs(seen.samples, seen.micro_batches or 1)
-    if len(chain) == 1:
-        return
-    shown = " -> ".join(f"{samples}x{count}" for samples, count in chain)
-    action = (
-        f"Use smaller micro-batches and accumulate more of them: {shown} (samples x micro-batches)."
-    )
-    enough = next((pair for pair in chain[1:] if _fits(seen, held, pair[0] / seen.samples)), None)
-    if enough is not None and seen.phase == "backward":  # before that, more would be asked for
-        action += f" {enough[0]}x{enough[1]} is the first that leaves room for what was refused."
-    action += _as_settings(*(enough or chain[1]))
-    unknown = "" if seen.micro_batches else "; how many make a step is not on record, 1 is assumed"
-    grows = f"{size(held)} of {size(seen.tensors)} in tensors grow with the batch, of"
-    yield Advice(
-        rule="smaller batch",
-        action=action,
-        evidence=f"{grows if seen.tensors else 'what a pass needs grows with the batch, of'}"
-        f" {seen.samples:,} samples{unknown}",
-    )
-
-
-def _as_settings(samples: int, count: int) -> str:
-    """The same pair in the words of the two trainers that most configurations are of."""
-    return (
-        f" As settings: per_device_train_batch_size={samples},"
-        f" gradient_accumulation_steps={count} (transformers), accumulate_grad_batches={count}"
-        " (Lightning)."
-    )
-
-
-def _fits(seen: Shortage, held: int, part: float) -> bool:
-    """Whether what was refused would fit with this part of the batch, all else being equal."""
-    if seen.requested is None or seen.free is None:
-        return False
-    return seen.requested * part <= seen.free + held * (1 - part)
-
-
-def _shorter(seen: Shortage) -> Iterator[Advice]:
-    if seen.length is not None:
-        yield Advice(
-            rule="shorter sequences",
-            action="Use shorter sequences: the batch is a single sample already.",
-            evidence=f"the sample has {seen.length:,} tokens",
         )
 
 
@@ -398,12 +263,12 @@ _FIRST: tuple[Rule, ...] = (
     _first_step,
 )
 _OF_CATEGORY: dict[str, tuple[Rule, ...]] = {
-    "activations": (_smaller_batch, _checkpointing, _mixed_precision),
-    "inputs": (_smaller_batch,),
-    "temporary": (_smaller_batch, _kept),
+    "activations": (smaller_batch, _checkpointing, _mixed_precision),
+    "inputs": (smaller_batch,),
+    "temporary": (smaller_batch, _kept),
     "optimizer_state": (_optimizer_state,),
     "gradients": (_gradients,),
     "parameters": (_parameters,),
     "other": (_kept,),
 }
-_LAST: tuple[Rule, ...] = (_smaller_batch, _not_tensors, _address_space, _cgroup, _look_earlier)
+_LAST: tuple[Rule, ...] = (smaller_batch, _not_tensors, _address_space, _cgroup, _look_earlier)
