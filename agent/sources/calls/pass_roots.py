@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..model.given_names import joined
+from ....ring.names import joined
 from ..steps.recording import Recording
 from ..torch_types import Module
 from . import dynamo
