@@ -188,7 +188,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         from .._version import VERSION
         from ..ring.native import IN_C
 
-        way = "in C" if IN_C else "in Python: the C extension is not built"
+        way = "in C" if IN_C else "in Python: the C extension is not built for this version"
         click.echo(f"probing {VERSION} (module calls are recorded {way})")
         ctx.exit()
 

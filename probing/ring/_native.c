@@ -592,6 +592,9 @@ static PyType_Spec thread_spec = {
     "probing.ring._native.Thread", sizeof(Thread), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, thread_slots};
 
+/* Of what this module offers, as native.py has it: raised with each change of it. */
+enum { VERSION = 2 };
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "probing.ring._native", "The hot path of the recorder in C.", -1,
     functions, NULL, NULL, NULL, NULL};
@@ -617,7 +620,8 @@ PyMODINIT_FUNC PyInit__native(void)
         || add_type(module, &moment_spec, &moment_type) != 0
         || add_type(module, &thread_spec, &thread_type) != 0
         || add_type(module, &rows_spec, &rows_type) != 0
-        || add_type(module, &phases_spec, &phases_type) != 0) {
+        || add_type(module, &phases_spec, &phases_type) != 0
+        || PyModule_AddIntConstant(module, "VERSION", VERSION) != 0) {
         Py_XDECREF(module);
         return NULL;
     }

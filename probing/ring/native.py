@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from .format import NULL_INT
 
+_VERSION = 2
+"""Of what the C part offers, as `_native.c` has it: raised with each change of it."""
 IN_C: Any
-"""The C part; None where it was not built for this Python."""
+"""The C part; None where it was not built for this Python, or is of another version than this."""
 
 try:
     from . import _native as IN_C  # type: ignore[no-redef,attr-defined,unused-ignore]  # noqa: N812
 except ImportError:
+    IN_C = None
+if getattr(IN_C, "VERSION", None) != _VERSION:  # as where sources were updated and not built anew
     IN_C = None
 
 
