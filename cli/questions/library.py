@@ -14,7 +14,8 @@ from .records import SavedQuestion
 
 OWN_TIMES = """
     WITH last AS (
-        SELECT step FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps
+        SELECT step, duration FROM python.steps WHERE duration IS NOT NULL
+        ORDER BY seq DESC LIMIT $steps
     ), calls AS (
         SELECT t.seq, t.thread_id, t.module, t.class, t.depth, t.start_ns, t.duration_ns
         FROM python.torch_trace t
@@ -29,12 +30,13 @@ OWN_TIMES = """
         GROUP BY p.seq
     )
     SELECT module, any_value(class) AS class, count(*) AS calls,
-      sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s
+      sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s,
+      own_s / (SELECT avg(duration) FROM last) AS share
     FROM calls LEFT JOIN inner_calls USING (seq)
     GROUP BY module ORDER BY own_s DESC
 """
 """What each module's own code takes of a step, without the modules that it calls: forwards, by the
-host's clock, over the last steps that have ended."""
+host's clock, over the last steps that have ended; and its share of them."""
 
 _LAST = "(FROM python.steps WHERE duration IS NOT NULL ORDER BY seq DESC LIMIT $steps)"
 
@@ -49,7 +51,7 @@ QUESTIONS: tuple[SavedQuestion, ...] = (
         doc="Which modules' own code takes most of a step, forwards?",
         sql=f"""
 SELECT module, class, calls, round(own_s * 1e3, 3) AS own_ms,
-  round(100 * own_s / (SELECT avg(duration) FROM {_LAST}), 1) AS percent_of_step
+  round(100 * share, 1) AS percent_of_step
 FROM ({OWN_TIMES})
 """,  # noqa: S608 - our own words are all that is put in
         parameters={"steps": "20"},

@@ -27,6 +27,7 @@ RECORDED = """
     SELECT (SELECT max(step) FROM python.steps) AS step,
       (SELECT avg(duration) FROM (FROM ended ORDER BY step DESC LIMIT 100)) AS mean_s,
       (SELECT avg(forward_s) FROM (FROM ended ORDER BY step DESC LIMIT 20)) AS forward_s,
+      (SELECT avg(duration) FROM (FROM ended ORDER BY step DESC LIMIT 20)) AS last_s,
       (SELECT arg_max(loss, step) FROM ended) AS loss
 """
 
@@ -108,6 +109,9 @@ def test_the_figures_are_those_of_the_record(training: Target) -> None:
     assert 3 <= len(found["modules"]) <= 5
     own_s = sum(row["own_s"] for row in found["modules"])
     assert 0 < own_s <= recorded["forward_s"]
+    assert sum(row["share"] for row in found["modules"]) == pytest.approx(
+        own_s / recorded["last_s"]
+    )
     assert found["memory"]["resident"] > 50 << 20
 
 

@@ -191,14 +191,13 @@ def _ranks(ranks: RankStates) -> str:
 
 def _modules(overview: Overview, room: int) -> Iterator[str]:
     """The slowest modules, the share of a step behind each."""
-    step_s = None if overview.pace is None else overview.pace.step_s
     if not overview.modules:
         return
     name_room = room - _LABEL - 1 - 12 - 8 - 18
     head = f"{'own code of modules, forward':{name_room + 16}}  {'each step':>10}  {'of it':>6}"
     yield _named("slowest", head)
     for row in overview.modules:
-        share = f"{100 * row['own_s'] / step_s:.1f} %" if step_s else ""
+        share = f"{100 * row['share']:.1f} %"
         name = cut_middle(escape_controls(row["module"] or ""), name_room)
         kind = cut_middle(escape_controls(row["class"] or ""), 15)
         line = f"{name:{name_room}} {kind:15}  {duration(row['own_s']):>10}  {share:>6}"

@@ -51,7 +51,7 @@ PACE = Pace(
 )
 MODULES = tuple(
     {"module": f"transformer.h.{n}.attn.very_long_name.c_proj", "class": "Linear", "calls": 20,
-     "own_s": 0.01 / (n + 1)}
+     "own_s": 0.01 / (n + 1), "share": 0.04 / (n + 1)}
     for n in range(5)
 )  # fmt: skip
 HEALTHY = Overview(
