@@ -31,7 +31,7 @@ OWN_TIMES = """
     )
     SELECT module, any_value(class) AS class, count(*) AS calls,
       sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT count(*) FROM last) AS own_s,
-      own_s / (SELECT avg(duration) FROM last) AS share
+      sum(duration_ns - coalesce(inner_ns, 0)) / 1e9 / (SELECT sum(duration) FROM last) AS share
     FROM calls LEFT JOIN inner_calls USING (seq)
     GROUP BY module ORDER BY own_s DESC
 """

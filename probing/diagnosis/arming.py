@@ -26,6 +26,7 @@ Tell = Callable[[wire.Armed], None]
 
 _POLL_S = 0.1
 _ENDED = {"over", "failed"}
+_FEW_STEPS = 8
 FINDINGS = "FROM python.numerics WHERE arming = {number} ORDER BY seq"
 GRADIENTS = (
     "SELECT step, parameter, norm, max_abs, nan_count, inf_count, zero_share, weight_norm,"
@@ -108,7 +109,12 @@ def arm_and_wait(
     addresses: tuple[int, ...] = (),
     cleaning: tuple[str, ...] = (),
 ) -> wire.Armed:
-    """Arm something, and wait for its end, or for Ctrl-C; see `watch_numbers`."""
+    """Arm something, and wait for its end, or for Ctrl-C; see `watch_numbers`.
+
+    What somebody has armed of its kind is waited for where it is about to end, as when `doctor` has
+    looked for a leak and was over before that was.
+    """
+    _wait_for_turn(process, what, timeout_s)
     armed = _one(process.arm(what, steps, addresses=addresses, cleaning=cleaning), what)
     try:
         while armed.state not in _ENDED:
@@ -128,6 +134,22 @@ def arm_and_wait(
             process.arm(what, 0)
         raise
     return armed
+
+
+def _wait_for_turn(process: Process, what: str, timeout_s: float) -> None:
+    """Wait while the same is about to end for somebody else, as long as its steps end.
+
+    Raises:
+        ArmTimedOut: None has for too long.
+    """
+    while earlier := [one for one in process.armed().armed if one.what == what and _ends(one)]:
+        _check_time(earlier[0], timeout_s)
+        time.sleep(_POLL_S)
+
+
+def _ends(armed: wire.Armed) -> bool:
+    """Whether something is in hand that has no more than a few steps to go."""
+    return armed.state not in _ENDED and armed.steps - armed.done <= _FEW_STEPS
 
 
 def _check_time(armed: wire.Armed, timeout_s: float) -> None:

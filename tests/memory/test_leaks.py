@@ -62,6 +62,13 @@ def test_a_healthy_training_has_no_leak(keeping: Target, way: str) -> None:
     assert report.live.kind == "flat"
 
 
+def test_a_watch_that_is_about_to_end_is_waited_for(keeping: Target) -> None:
+    """Whoever asks as another one's watch has a few steps to go gets an answer, too."""
+    probing.connect(keeping.pid).arm("leak", 8)
+    report = watch(keeping, "plain")
+    assert (report.failure, report.steps) == (None, 8)
+
+
 def test_a_history_with_a_limit_is_no_leak_while_it_fills(keeping: Target) -> None:
     """A deque that still fills up is told as what it is, with its limit."""
     process = probing.connect(keeping.pid)
