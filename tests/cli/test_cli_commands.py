@@ -24,6 +24,7 @@ from probing.settings import SETTINGS
 from probing.tables import TABLES
 from tests.harness.sql_attacks import UNSTOPPABLE
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
+from tests.harness.terminals import without_waiting
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b"
 
@@ -534,7 +535,7 @@ def on_a_terminal(training: Target, *words: str, columns: int = 60, **extra: str
         pass
     os.close(main)
     process.wait(DEADLINE_S)
-    return shown.decode().replace("\r\n", "\n")
+    return without_waiting(shown.decode().replace("\r\n", "\n"))
 
 
 HOSTILE = "a\x1b]0;title\x07b\x9b2Jc\u202ed"

@@ -19,6 +19,7 @@ import pytest
 
 from tests.harness.jobs import Job, start_job
 from tests.harness.targets import DEADLINE_S, Target, clean_env, run_command, wait_until
+from tests.harness.terminals import without_waiting
 
 pytestmark = pytest.mark.torch
 
@@ -66,7 +67,7 @@ def screen_of(target: Target, *words: str, lines: int = 24, columns: int = 80) -
     finally:
         os.close(main)
         assert command.wait(DEADLINE_S) == 0
-    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    text = re.sub(r"\x1b\[[0-9;]*m", "", without_waiting(shown.decode()))
     return text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 

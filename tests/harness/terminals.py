@@ -35,6 +35,14 @@ _SEQUENCE = re.compile(
 )
 
 
+_SIGN_OF_LIFE = re.compile(r"(?:\r\x1b\[K[^\r\n]*)*\r\x1b\[K")
+
+
+def without_waiting(shown: str) -> str:
+    """What a terminal was sent, without the line that says what is waited for and goes again."""
+    return _SIGN_OF_LIFE.sub("", shown)
+
+
 class Terminal:
     """A probing command on a terminal of its own; use as a context manager.
 
