@@ -126,6 +126,10 @@ class MadeProcess:
         """Where its threads were."""
         return _Sampled(self._stacks or ())
 
+    def armed(self) -> ArmedAnswer:
+        """Nothing is in hand for anybody else."""
+        return ArmedAnswer(armed=())
+
     def arm(self, what: str, steps: int, **_: object) -> ArmedAnswer:
         """What is armed is over at once: its rows are in the record."""
         found = self.query("SELECT min(step) AS first, max(step) AS last FROM python.gradients")
