@@ -2,7 +2,7 @@
 
 ``fork_storm.py FORKS``: each child logs, imports, starts a thread and looks for what it has of the
 agent; the last line but one is how the children ended, as JSON: exit code 0 is well, a negative
-one a signal, 9 something of the agent; None a child that did not end. ``fork_storm.py METHOD
+one a signal, 9 something of the agent, which is told. ``fork_storm.py METHOD
 ROUNDS``: so many DataLoaders with workers by that start method, one after the other.
 """
 
@@ -63,7 +63,7 @@ def child(number: int, model: nn.Module) -> int:
     thread.start()
     thread.join()
     if traces_of_agent() or files_of_agent() or not done:
-        os.write(2, f"{traces_of_agent()} {files_of_agent()}\n".encode())
+        os.write(1, f"found in a child: {traces_of_agent()} {files_of_agent()} {done}\n".encode())
         return 9
     return 0
 
