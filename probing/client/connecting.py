@@ -23,19 +23,10 @@ def connect(
     tls_ca: str | None = None,
     tls_fingerprint: str | None = None,
 ) -> Process:
-    """Find a process by what the user calls it; nothing is sent to it yet.
-
-    Args:
-        endpoint: A pid, ``host:port``, ``[v6]:port``, an http(s) URL, a socket path, ``rank:N``,
-            a process name, or the run folder of a process.
-        token: The token of a TCP listener; see also PROBING_TOKEN.
-        timeout_s: The time limit of each question that names none, in seconds.
-        tls_ca: A PEM file of the certificates that are trusted; see also PROBING_TLS_CA.
-        tls_fingerprint: SHA-256 of the only certificate that is, instead; see also
-            PROBING_TLS_FINGERPRINT.
+    """Find a process without the verdicts and reports of `api.process.connect`, which see.
 
     Raises:
-        BadEndpoint: The endpoint is none of these, or fits several processes.
+        BadEndpoint: The endpoint is of no kind that is known, or fits several processes.
         NoSuchProcess: Nothing matches it.
     """
     transport = transport_to(endpoint, token=token, tls_ca=tls_ca, tls_fingerprint=tls_fingerprint)
