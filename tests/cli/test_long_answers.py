@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.harness.targets import DEADLINE_S, Target
-from tests.harness.terminals import IN_FRONT, Terminal
+from tests.harness.terminals import Terminal, piped
 
 pytestmark = pytest.mark.torch
 
@@ -127,29 +124,11 @@ def test_the_steps_until_ctrl_c_are_shown(training: Target) -> None:
         assert "all together: norm" in terminal.text
 
 
-@contextlib.contextmanager
-def writing(target: Target, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command in a group of processes of its own, as a shell starts one."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_FRONT, *words],
-        env=target.env,
-        cwd=target.cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("is_group", [True, False], ids=["Ctrl-C", "kill -INT"])
 def test_rows_without_an_end_are_whole_at_ctrl_c(is_group: bool, training: Target) -> None:
     """JSON is closed after the rows that had come, whoever of parent and child is told to end."""
     words = [str(training.pid), "query", "FROM range(100000000000)", "--json"]
-    with writing(training, *words) as process:
+    with piped(training, *words) as process:
         assert process.stdout is not None
         begin = os.read(process.stdout.fileno(), 1000)
         (os.killpg if is_group else os.kill)(process.pid, signal.SIGINT)

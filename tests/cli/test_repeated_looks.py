@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.harness.targets import DEADLINE_S, Target
-from tests.harness.terminals import IN_FRONT, Terminal
+from tests.harness.terminals import Terminal, piped
 
 pytestmark = pytest.mark.torch
 
 STAMP = re.compile(r"== \d{4}-\d\d-\d\d \d\d:\d\d:\d\d ==\n")
 CTRL_C = "\x03"
 STEP = "SELECT max(step) AS step FROM steps"
-
-
-@contextlib.contextmanager
-def piped(target: Target, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A command whose output goes into a pipe."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_FRONT, *words],
-        env=target.env,
-        cwd=target.cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
@@ -48,7 +28,7 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 
 def test_looks_follow_each_other_in_a_pipe(training: Target) -> None:
     """Each stands under the time of day; Ctrl-C ends it with 130 and without a word."""
-    with piped(training, str(training.pid), "query", STEP, "--watch", "0.2") as process:
+    with piped(training, str(training.pid), "query", STEP, "--watch", "0.2", text=True) as process:
         seen: list[int] = []
         stamps = 0
         for line in lines_of(process):
@@ -65,7 +45,7 @@ def test_looks_follow_each_other_in_a_pipe(training: Target) -> None:
 
 def test_json_is_an_object_on_a_line(training: Target) -> None:
     """A program reads the time and the answer of each look."""
-    with piped(training, "list", "--json", "--watch", "0.2") as process:
+    with piped(training, "list", "--json", "--watch", "0.2", text=True) as process:
         looks = [json.loads(line) for line, _ in zip(lines_of(process), range(3), strict=False)]
     assert [set(look) for look in looks] == [{"time", "answer"}] * 3
     assert all(training.pid in [p["pid"] for p in look["answer"]] for look in looks)
@@ -76,7 +56,7 @@ def test_it_ends_with_the_process(program: Callable[..., Target]) -> None:
     """Once the process has ended, one more look is the last, and the exit code is 0."""
     target = program("hung", "sleep")
     target.wait_for_output("ready")
-    with piped(target, str(target.pid), "status", "--watch", "0.2") as process:
+    with piped(target, str(target.pid), "status", "--watch", "0.2", text=True) as process:
         assert STAMP.fullmatch(next(lines_of(process)))
         target.kill(signal.SIGKILL)
         _, err = process.communicate(timeout=DEADLINE_S)

@@ -16,11 +16,11 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.harness.targets import DEADLINE_S, wait_until
+from tests.harness.targets import DEADLINE_S, Target, wait_until
 
 IN_FRONT = (  # who runs the tests in the background of a shell has Ctrl-C switched off
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
@@ -215,3 +215,22 @@ class Terminal:
                 del rows[other]
         else:
             assert letter == "m" or numbers in {"?25", "?2026"}, f"sent: {numbers}{letter}"
+
+
+@contextlib.contextmanager
+def piped(target: Target, *words: str, text: bool = False) -> Iterator[subprocess.Popen[Any]]:
+    """A command whose output goes into a pipe, in a group of processes of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_FRONT, *words],
+        env=target.env,
+        cwd=target.cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=text,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()

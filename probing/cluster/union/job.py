@@ -1,14 +1,11 @@
 """Many processes that are asked as one, from Python.
 
-Rules of this file: the way in for people; what it does is in `query`.
+Rules of this file: `probing.connect_many` makes one; what it does is in `query`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...messages.limits import DEFAULT_TIMEOUT_S
-from ..job.members import Membership, find_members
+from ..job.members import Membership
 from .budget import DEFAULT_BUDGET_MIB
 from .query import Union, UnionAnswer
 from .statements.leaves import Plan
@@ -54,20 +51,3 @@ class Job:
             ProbingError: The statement cannot be run.
         """
         return Union(self.membership.members).explain(sql)
-
-
-def connect_many(
-    endpoints: Sequence[str], *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> Job:
-    """Find all processes that the endpoints mean.
-
-    Args:
-        endpoints: What `probing.connect` takes, and ``all``, ``job:NAME``, ``rank:0-63``,
-            ``@hostfile`` and the addresses of node servers.
-        token: The token of TCP requests.
-        timeout_s: The time limit of each statement that names none, in seconds.
-
-    Raises:
-        ProbingError: Nothing at all was found.
-    """
-    return Job(find_members(endpoints, token=token), token=token, timeout_s=timeout_s)
