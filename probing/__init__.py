@@ -74,7 +74,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'probing' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    try:
+        home = import_module(f".{_HOMES[name]}", __name__)
+    except ImportError as error:
+        from .errors.querying import missing_library
+
+        missing = missing_library(error)
+        if missing is not None:
+            raise missing from None
+        raise
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

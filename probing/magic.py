@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .client.connecting import connect
 from .errors import ProbingError
+from .sql.libraries import require_libraries
 
 if TYPE_CHECKING:
     from .sql.answer import Answer
@@ -46,6 +47,7 @@ def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
     """
     options, code = _parse(line, cell)
     try:
+        require_libraries()
         if options.sql:
             answer = connect(options.endpoint).query(code, timeout_s=options.timeout)
             answer.to_arrow()
