@@ -61,7 +61,8 @@ def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
             session=_SESSION,
         )
     except ProbingError as error:
-        _refuse(f"{error.message} {error.help}".strip())
+        way_out = error.help.replace("probing ENDPOINT ", f"probing {options.endpoint} ")
+        _refuse(f"{error.message} {way_out}".strip())
     sys.stdout.write(result.output)
     if result.error:
         sys.stderr.write(result.error)

@@ -10,7 +10,9 @@ import click
 from ...errors import UsageError
 from .. import terminal
 from ..command import AskCommand
+from ..completion import complete_endpoint_option
 from ..options import style_option, watch_option
+from ..preferences import endpoints_named
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 
 
 @click.command("diff", cls=AskCommand)
-@click.argument("runs", nargs=-1, metavar="[RUN] [RUN]")
+@click.argument("runs", nargs=-1, metavar="[RUN] [RUN]", shell_complete=complete_endpoint_option)
 @target_options
 @click.option(
     "--parameters/--no-parameters", default=True, show_default=True,
@@ -58,7 +60,7 @@ def _two_runs(target: Target, runs: tuple[str, ...]) -> tuple[str, str]:
     Raises:
         UsageError: They are not two.
     """
-    words = (*target.endpoints, *runs)
+    words = (*target.endpoints, *(word for run in runs for word in endpoints_named(run)))
     if len(words) != 2:
         named = f"{len(words)} {'was' if len(words) == 1 else 'were'}"
         raise UsageError(

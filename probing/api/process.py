@@ -39,6 +39,9 @@ class Process(base.Process):
 
     _token: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<probing.Process {self.label}>"
+
     def memory(
         self,
         *,

@@ -30,6 +30,9 @@ class Job(job.Job):
     asked = "-t all"
     """How a command names them."""
 
+    def __repr__(self) -> str:
+        return f"<probing.Job {self.asked}: {len(self.membership.members)} processes>"
+
     def hang(self, *, timeout_s: float | None = None) -> tuple[Verdict, ...]:
         """Why a job does not go on, and which rank is the cause: a verdict for each job.
 

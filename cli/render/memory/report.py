@@ -239,7 +239,7 @@ def _tensors(report: MemoryReport) -> Section:
         title="Largest tensors",
         headings=tuple(compress(headings, known)),
         rows=tuple(tuple(compress(row, known)) for row in rows),
-        note="age: how many steps ago it came" if any(row[5] for row in rows) else "",
+        note="age: steps since it was allocated" if any(row[5] for row in rows) else "",
     )
 
 
@@ -300,8 +300,8 @@ def _ratio(measured: int, formula: int) -> str:
 def _suggestions(report: MemoryReport) -> list[str]:
     if not report.suggestions:
         known = any(room_of(name, row) for name, row in report.newest.items())
-        why = "nothing takes a large part of the memory there is"
-        return [f"suggestions: none; {why if known else 'how much memory there is is not known'}"]
+        why = "memory use is low" if known else "how much memory there is is not known"
+        return [f"no suggestions: {why}"]
     return [f"suggestion: {one.action} [{one.evidence}]" for one in report.suggestions]
 
 
