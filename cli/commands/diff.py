@@ -13,6 +13,7 @@ from ..command import AskCommand
 from ..completion import complete_endpoint_option
 from ..options import style_option, watch_option
 from ..preferences import endpoints_named
+from ..render.text import wrap_lines
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -90,9 +91,8 @@ def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
         terminal.write(markdown_comparison(compared, findings))
     else:
         screen = terminal.screen()
-        terminal.write(
-            render_comparison(compared, findings, width=screen.width, color=screen.color)
-        )
+        drawn = render_comparison(compared, findings, width=screen.width, color=screen.color)
+        terminal.write(wrap_lines(drawn, screen.width))
     terminal.flush()
 
 
@@ -123,7 +123,8 @@ def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> N
     if style == "json":
         terminal.write_json({"odd": compared.odd, **dataclasses.asdict(compared)})
     else:
-        terminal.write(render_differences(compared, color=terminal.screen().color))
+        screen = terminal.screen()
+        terminal.write(wrap_lines(render_differences(compared, color=screen.color), screen.width))
     tell_outcomes(outcomes)
     terminal.flush()
     context.exit(exit_code(outcomes))

@@ -17,6 +17,7 @@ from .process import Process, connect
 
 if TYPE_CHECKING:
     from ..cluster.ranks.slow.stragglers import StragglerReport
+    from ..cluster.union.query import UnionAnswer
     from ..diagnosis.doctor.report import Report
     from ..diagnosis.hang.evidence import Verdict
     from ..messages.common import EvalResult
@@ -133,10 +134,10 @@ class AsyncJob:
 
     async def query(
         self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
-    ) -> Answer:
+    ) -> UnionAnswer:
         """Run one read-only SQL statement over all ranks; its rows are here when it is back."""
 
-        def ask() -> Answer:
+        def ask() -> UnionAnswer:
             answer = self.job.query(sql, timeout_s=timeout_s, max_rows=max_rows)
             answer.to_arrow()
             return answer
