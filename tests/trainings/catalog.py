@@ -121,6 +121,7 @@ TRAININGS = (
     Training(name="style_transfer"),
     Training(name="forward_forward"),
     Training(name="grad_cache"),
+    Training(name="cached_contrastive"),
     Training(name="mezo", rates=_NO_OPTIMIZER, backward=False),
     Training(name="swa"),
     Training(name="word2vec"),

@@ -10,19 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WRONG: Mapping[str, Mapping[str, str]] = {
-    "optimizer_in_backward": {
-        "fit": "All gradients are taken to be there at once; fit shows what was measured, too.",
-    },
     "warmup_inference": {
         "steps": "Before an optimizer is made, a call is a step of inference; status counts them.",
     },
     "style_transfer": {
         "steps": "The same.",
-    },
-    "grad_cache": {
-        "loss": "The mean of the loss and of surrogates of later passes; first_loss is the loss.",
-        "phases": "What is called without gradients, again and again, counts as evaluation.",
-        "attach": "As loss.",
     },
     "mezo": {
         "steps": "Without backward passes nothing shows a step; status says so, and what helps.",

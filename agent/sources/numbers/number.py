@@ -102,7 +102,7 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
         kind = node.name() if node is not None else ""
         if kind not in {"DivBackward0", "MulBackward0"}:
             break
-        other = _saved(node, "other")
+        other = saved_by(node, "other")
         if other is None or other.dim() != 0:
             break
         if other.device.type == "cpu":
@@ -130,10 +130,10 @@ def _summed_tokens(node: Any) -> Any:
     """By how much a cross entropy that was summed would have been divided for its mean."""
     kind = node.name() if node is not None else ""
     is_sum = kind.startswith("NllLoss") and node._saved_reduction == _SUM
-    return _saved(node, "total_weight") if is_sum else None
+    return saved_by(node, "total_weight") if is_sum else None
 
 
-def _saved(node: Node, name: str) -> Any:
+def saved_by(node: Node, name: str) -> Any:
     """A tensor that a node has saved; None for one that is with hooks of somebody's."""
     raw = getattr(node, f"_raw_saved_{name}")
     is_hooked = getattr(raw, "unpack_hook", None) is not None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE
 from ....ring.writer import RingWriter
 from ..torch_types import Module
+from .carried_gradients import CarriedGradients
 
 _NS = 1e-9
 _MOST_WAITS = 4
@@ -47,12 +48,15 @@ class Evaluations:
         is_on: Whether the training has not gone on since a call that was evaluation.
     """
 
-    def __init__(self, ring: RingWriter, is_trained: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, ring: RingWriter, carried: CarriedGradients, is_trained: Callable[[Any], bool]
+    ) -> None:
         """Begin with none.
 
         Args:
             is_trained: Whether an optimizer steps parameters of a root module.
         """
+        self._carried = carried
         self._ring = ring
         self._at = _Places(*ring.places_of(*_Places._fields))
         self._is_trained = is_trained
@@ -75,11 +79,14 @@ class Evaluations:
         what makes samples for another model are called once before the training goes on: only what
         is called again and again, by itself or in turn with others, is evaluated. In training mode
         what comes with more samples than all before it is something else: a step's own batch behind
-        those few that a policy acted on.
+        those few that a policy acted on. A call whose results the step is known to be trained by is
+        none.
 
         Args:
             samples: How many it is given, where that is known.
         """
+        if root.training and self._carried.called(root):
+            return False
         is_larger = root.training and _is_more(samples, self._largest)
         if samples is not None:
             self._largest = max(samples, self._largest or 0)

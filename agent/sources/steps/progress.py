@@ -376,6 +376,7 @@ class Progress:
         self._is_inference = False
         training = self._trainings.now
         training.has_stepped = True
+        recording.carried.step_ended()
         rows = self._rows
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(list(training.trained.values()))

@@ -368,6 +368,12 @@ class StepRows:
         """The gradients of all passes of the step so far were thrown away."""
         self._dropped = len(self._losses)
 
+    def replace_losses(self) -> None:
+        """The losses of the step so far were parts of the one that comes now."""
+        self.drop_losses()
+        if self._batch is not None:
+            self._batch.losses.clear()
+
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""
         if self._due_memory is not None:
