@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
-    *("clipped", "forward", "heads", "penalty", "bare", "turns"),
+    *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -123,6 +123,20 @@ def test_what_looks_like_inference_is_told(runs: Runs) -> None:
     note = runs("by_forward").ends["note"]
     assert "each call of a model is a step, unless the script calls probing.step()" in note
     assert "a step ends where the script calls" in runs("marked_by_forward").ends["note"]
+
+
+def test_calls_whose_gradients_are_carried_on_are_no_evaluation(runs: Runs) -> None:
+    """The first step has to show it; what is called in evaluation mode stays one.
+
+    Where nothing is carried on any more, the next step knows.
+    """
+    run = runs("cached")
+    rows = run.ask("SELECT step, calls FROM python.evaluations ORDER BY step")
+    assert [(row["step"], row["calls"]) for row in rows] == [(0, 3), (3, 3), (7, 3), (8, 3)]
+    (shown,) = run.ask(
+        "SELECT count(*) AS passes, count(loss) AS losses FROM python.micro_batches WHERE step = 2"
+    )
+    assert shown == {"passes": 5, "losses": 1}
 
 
 @pytest.mark.parametrize("way", ["teacher", "policy"])

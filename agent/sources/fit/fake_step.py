@@ -211,9 +211,8 @@ def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
         _enter(live, "backward", step)
         loss.backward()
         _enter(live, "optimizer", step)
-        for optimizer in step.optimizers:
-            if not any(optimizer is one for one in step.in_pass.optimizers):
-                _plain_step(optimizer)
+        for optimizer in step.in_pass.others(step.optimizers):
+            _plain_step(optimizer)
         del result, loss
     finally:
         for hook in hooks:

@@ -55,6 +55,11 @@ class InPass(NamedTuple):
     optimizers: Sequence[Any]
     lets_go: bool
 
+    def others(self, optimizers: Sequence[Any]) -> list[Any]:
+        """Those of some optimizers that are none of these."""
+        own = set(map(id, self.optimizers))
+        return [optimizer for optimizer in optimizers if id(optimizer) not in own]
+
     def watch(self, step: Callable[[Any], None]) -> list[Any]:
         """Have each step as the last of its gradients is there.
 

@@ -287,6 +287,40 @@ def turns() -> dict[str, Any]:
     return {"steps": 6, "losses": losses, "samples": [8] * 6}
 
 
+def cached() -> dict[str, Any]:
+    """Gradients cached as GradCache does, with an evaluation; then plain steps with another one."""
+    encoder = net(4)
+    optimizer = sgd(encoder)
+    losses = []
+    for step in range(6):
+        if step == 3:
+            encoder.eval()
+            with torch.no_grad():
+                for _ in range(3):
+                    encoder(X)
+            encoder.train()
+        with torch.no_grad():
+            reps = torch.cat([encoder(part) for part in X.split(2)])
+        reps.requires_grad_()
+        loss = (reps @ reps.T).square().mean()
+        loss.backward()
+        optimizer.zero_grad()
+        for part, gradient in zip(X.split(2), reps.grad.split(2), strict=True):
+            torch.dot(encoder(part).flatten(), gradient.flatten()).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    for _ in range(3):
+        with torch.no_grad():
+            for part in X.split(2):
+                encoder(part)
+        loss = encoder(X).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 9, "losses": losses}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -597,6 +631,7 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "attacked": attacked,
     "policy": policy,
     "turns": turns,
+    "cached": cached,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),
