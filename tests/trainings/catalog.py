@@ -135,6 +135,14 @@ TRAININGS = (
     Training(name="wgan_gp"),
     Training(name="late_heads"),
     Training(name="bare_tensors", rates=_NO_OPTIMIZER),
+    Training(name="muon_adamw"),
+    Training(name="federated"),
+    Training(name="vqgan"),
+    Training(name="energy"),
+    Training(name="fixmatch"),
+    Training(name="grpo"),
+    Training(name="moco", rates=_HAND),
+    Training(name="gradnorm"),
 )  # fmt: skip
 
 BY_NAME = {training.name: training for training in TRAININGS}

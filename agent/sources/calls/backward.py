@@ -282,7 +282,7 @@ class BackwardPasses:
             recording.trace.close_row(word, state, took, self._memory.bytes)
         is_counted, begun.is_counted = begun.is_counted, False
         has_ended = is_counted and self._progress.pass_ended(
-            thread, creates_graph=begun.creates_graph
+            thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
         recording.spent_ns += time.perf_counter_ns() - entered
         if has_ended:

@@ -23,13 +23,12 @@ _MOST_DIVISIONS = 3
 class Number:
     """A number that is here, or on its way."""
 
-    __slots__ = ("_more", "_pending", "_scale", "_value")
+    __slots__ = ("_pending", "_scale", "_value")
 
     def __init__(self, value: float, pending: PendingNumber | None = None) -> None:
         self._value = value
         self._pending = pending
         self._scale: Number | None = None
-        self._more: Number | None = None
 
     def read(self) -> float | None:
         """The number; None while it is on its way, which is asked without waiting."""
@@ -43,19 +42,11 @@ class Number:
             if scale is None:
                 return None
             value = value / scale if scale else math.nan
-        if self._more is not None:
-            more = self._more.read()
-            return None if more is None else value + more
         return value
 
     def over(self, scale: Number) -> Number:
         """This number, divided by another one; the same object."""
         self._scale = scale
-        return self
-
-    def plus(self, other: Number) -> Number:
-        """This number and another one; the same object."""
-        self._more = other if self._more is None else self._more.plus(other)
         return self
 
 

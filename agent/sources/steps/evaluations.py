@@ -66,6 +66,7 @@ class Evaluations:
     def forget(self) -> None:
         """The training goes on, or a step has ended: nothing has been evaluated since."""
         self._called: dict[int, weakref.ref[Any]] = {}
+        self._in_evaluation_mode: weakref.ref[Any] | None = None
         self._largest: int | None = None
         self._before: list[Wait] = []
         self._after: list[Wait] = []
@@ -79,8 +80,8 @@ class Evaluations:
         what makes samples for another model are called once before the training goes on: only what
         is called again and again, by itself or in turn with others, is evaluated. In training mode
         what comes with more samples than all before it is something else: a step's own batch behind
-        those few that a policy acted on. A call whose results the step is known to be trained by is
-        none.
+        those few that a policy acted on. So is what comes in training mode behind a validation, as
+        pseudo labels do, and a call whose results the step is known to be trained by.
 
         Args:
             samples: How many it is given, where that is known.
@@ -91,11 +92,19 @@ class Evaluations:
         if samples is not None:
             self._largest = max(samples, self._largest or 0)
         if self.is_on:
-            return not is_larger
+            return not (is_larger or self._trains_again(root))
         known = self._called.get(id(root))
         is_again = known is not None and known() is root and not is_larger
         self._called[id(root)] = weakref.ref(root)
-        return is_again or (not root.training and self._is_trained(root))
+        is_evaluated = not root.training and self._is_trained(root)
+        if is_evaluated:
+            self._in_evaluation_mode = weakref.ref(root)
+        return is_again or is_evaluated
+
+    def _trains_again(self, root: Module) -> bool:
+        """Whether a model that was evaluated in evaluation mode is in training mode again."""
+        evaluated = self._in_evaluation_mode
+        return evaluated is not None and evaluated() is root and root.training
 
     def call_begins(
         self, now_ns: int, step: int, thread_id: int, model: int, samples: int | None

@@ -321,6 +321,54 @@ def cached() -> dict[str, Any]:
     return {"steps": 9, "losses": losses}
 
 
+def sampled() -> dict[str, Any]:
+    """An energy: passes of samples through the frozen model before each step, and two losses."""
+    model = net()
+    optimizer = sgd(model)
+    losses, firsts, lasts = [], [], []
+    for _ in range(5):
+        model.requires_grad_(requires_grad=False)
+        x = torch.rand(2, 4, requires_grad=True)
+        for _ in range(3):
+            energy = model(x).sum()
+            energy.backward()
+            firsts += [energy.item()] if len(firsts) == len(losses) else []
+            with torch.no_grad():
+                x -= 0.1 * x.grad
+            x.grad = None
+        model.requires_grad_(requires_grad=True)
+        out = model(torch.cat([X, x.detach()]))
+        optimizer.zero_grad()
+        first, last = out.square().mean(), out.mean()
+        first.backward(retain_graph=True)
+        last.backward()
+        optimizer.step()
+        losses.append((first + last).item())
+        lasts.append(last.item())
+    return {"steps": 5, "losses": losses, "firsts": firsts, "lasts": lasts, "samples": 10}
+
+
+def labelled() -> dict[str, Any]:
+    """Pseudo labels in training mode, behind a validation in evaluation mode."""
+    model = net()
+    optimizer = sgd(model)
+    losses = []
+    for step in range(6):
+        if step in {2, 4}:
+            model.eval()
+            with torch.no_grad():
+                model(X)
+            model.train()
+        with torch.no_grad():
+            labels = model(X)
+        loss = (model(X + 0.1) - labels).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -632,6 +680,8 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "policy": policy,
     "turns": turns,
     "cached": cached,
+    "sampled": sampled,
+    "labelled": labelled,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),
