@@ -253,7 +253,7 @@ class BackwardPasses:
             recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
             recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
+    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: object) -> None:
         """A pass has ended; what an interrupt has left of that is done when it is called again."""
         thread, recording = begun.thread, self._recording
         if not begun.start_ns:

@@ -305,6 +305,7 @@ def cached() -> dict[str, Any]:
         loss = (reps @ reps.T).square().mean()
         loss.backward()
         optimizer.zero_grad()
+        assert reps.grad is not None
         for part, gradient in zip(X.split(2), reps.grad.split(2), strict=True):
             torch.dot(encoder(part).flatten(), gradient.flatten()).backward()
         optimizer.step()
@@ -325,7 +326,7 @@ def sampled() -> dict[str, Any]:
     """An energy: passes of samples through the frozen model before each step, and two losses."""
     model = net()
     optimizer = sgd(model)
-    losses, firsts, lasts = [], [], []
+    losses, firsts, lasts = list[float](), list[float](), list[float]()
     for _ in range(5):
         model.requires_grad_(requires_grad=False)
         x = torch.rand(2, 4, requires_grad=True)
@@ -333,6 +334,7 @@ def sampled() -> dict[str, Any]:
             energy = model(x).sum()
             energy.backward()
             firsts += [energy.item()] if len(firsts) == len(losses) else []
+            assert x.grad is not None
             with torch.no_grad():
                 x -= 0.1 * x.grad
             x.grad = None

@@ -13,7 +13,7 @@ net = nn.Sequential(
 )  # fmt: skip
 truth = Truth(net=net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9, nesterov=True)
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10_000)
 val_x, val_y = torch.randn(32, 3, 16, 16), torch.randint(0, 10, (32,))
 for step in range(planned(16)):
     x, y = torch.randn(8, 3, 16, 16), torch.randint(0, 10, (8,))
