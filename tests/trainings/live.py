@@ -12,7 +12,7 @@ from typing import Any
 from tests.trainings.catalog import Training
 from tests.trainings.cells import Cell, declined, not_asked, right, wrong
 from tests.trainings.recorded import ask, judge_late
-from tests.trainings.running import Running, Said, ScriptFailedError, command, running
+from tests.trainings.running import DEADLINE_S, Running, Said, ScriptFailedError, command, running
 from tests.trainings.truths import Account, Step
 
 _FOR_EVER = 1_000_000
@@ -49,7 +49,7 @@ def _peaks_of(training: Training, folder: Path) -> Sequence[int]:
 
 def _judge_attach(script: Running) -> list[Cell]:
     script.wait_steps(4)
-    said = command("attach", *_targets(script))
+    said = command("attach", "--timeout", f"{DEADLINE_S:.0f}", *_targets(script))
     if said.code:
         return [wrong("attach", said.text, "a training that runs"), not_asked("number")]
     try:
@@ -199,6 +199,8 @@ def _judge_act(changes: Mapping[str, Sequence[float]], acted: Said, *, by_hand: 
         was_in_force = any(_SCALE * 0.9 < v < _SCALE * 1.1 for was in changes.values() for v in was)
         if was_in_force or "--hold" in acted.out + acted.err:
             return right("act lr")
+    if "has made another optimizer since" in acted.out + acted.err:
+        return declined("act lr")
     text = f"{acted.text}\nrates, times what they were: {_told(changes)}"
     return wrong("act lr", text, "0.5 each")
 

@@ -50,7 +50,7 @@ for update in range(planned(16) // 2):
     advantages = ((rewards - rewards.mean()) / (rewards.std() + 1e-4))[:, None]
     with torch.no_grad():
         ref = logps(reference, ids, "rollout")
-        old = logps(policy, ids, "rollout")
+        old = logps(policy, ids, "forward")
     for _ in range(2):
         new = logps(policy, ids, "forward")
         ratio = (new - old).exp()

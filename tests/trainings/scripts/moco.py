@@ -41,7 +41,7 @@ optimizer = torch.optim.SGD(
 )
 for epoch in range(-(-planned(16) // 4)):
     for group in optimizer.param_groups:
-        group["lr"] = 0.03 * 0.9**epoch
+        group["lr"] = 0.03 * 0.9999**epoch
     for _ in range(4):
         x = torch.randn(64, 512)
         with truth.timed("forward"):
