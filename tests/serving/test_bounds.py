@@ -21,7 +21,7 @@ from probing.errors import RemoteError
 from probing.messages import common as wire
 from probing.reach.transport import Address, ask
 from probing.rundir.folders import short_path
-from probing.server.rates import Rates
+from probing.server.access.rates import Rates
 from probing.settings import Settings
 from probing.sql.answer import Answer
 from tests.faults import Reached

@@ -20,7 +20,7 @@ from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
 from probing.messages import common as wire
 from probing.reach.transport import Address
 from probing.rundir.folders import ProcessFolder
-from probing.server.sql_worker import SqlWorker
+from probing.server.sql_worker.worker import SqlWorker
 from probing.settings import Settings
 from probing.sql.answer import Answer
 from probing.sql.engine import Engine

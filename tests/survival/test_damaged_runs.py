@@ -19,8 +19,7 @@ from probing.postmortem.crashes import CrashRecord, read_crash
 from probing.ring import format as ring, names
 from probing.ring.arrow_tables import RecordedTable, to_arrow
 from probing.ring.peek import table_status
-from probing.ring.reader import read_ring
-from probing.ring.snapshot import RingSnapshot
+from probing.ring.reader import RingSnapshot, read_ring
 from probing.rundir.folders import ProcessFolder, folder_at
 from probing.tables import STEPS, TORCH_TRACE, Table
 from tests import faults

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from probing.cli.ask import delivery
-from probing.cli.ask.delivery import Delivery, Receiver, user_command, webhook
+from probing.cli.watch import delivery
+from probing.cli.watch.delivery import Delivery, Receiver, user_command, webhook
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from probing.errors import UsageError
