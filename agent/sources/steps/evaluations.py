@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE
 from ....ring.writer import RingWriter
 from ..torch_types import Module
-from .carried_gradients import CarriedGradients
+from .ends.carried_gradients import CarriedGradients
 
 _NS = 1e-9
 _MOST_WAITS = 4

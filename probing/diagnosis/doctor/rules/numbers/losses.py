@@ -21,7 +21,7 @@ from .first_bad import first_bad
 from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
-    from .....messages.labels import LabelsAnswer
+    from .....messages.about.labels import LabelsAnswer
 
 
 FEW_STEPS = 50

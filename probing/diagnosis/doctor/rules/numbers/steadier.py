@@ -13,9 +13,7 @@ from ...facts import Steps
 _SLOWER = 0.1
 _MAX_NORM = 1.0
 _WARM_UP = 500
-STEADIER = (
-    f"Lower the learning rate to a tenth, warm it up, and clip the gradients to {_MAX_NORM}."
-)
+STEADIER = f"Lower the learning rate to a tenth, warm it up, and clip the gradients to {_MAX_NORM}."
 
 
 def steadier(steps: Steps) -> str:
