@@ -1,6 +1,7 @@
 """Federated averaging: in each round clients train copies of the model, with optimizers of their own."""
 
 import copy
+import gc
 
 import torch
 from torch import nn
@@ -40,6 +41,7 @@ def average(states):
 rounds = -(-planned(18) // (LOCAL * CLIENTS))
 for round_number in range(rounds):
     states = [train_client(number) for number in range(CLIENTS)]
+    gc.collect()
     global_model.load_state_dict(average(states))
     global_model.eval()
     with torch.no_grad(), truth.timed("evaluation"):
