@@ -7,10 +7,12 @@ nobody waiting: no more than `MOST_WAITING` events wait, and the oldest goes fir
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -123,10 +125,12 @@ class Delivery:
 
     def close(self, timeout_s: float) -> None:
         """Wait until all is delivered, or for so long."""
+        end = time.monotonic() + timeout_s
         for line in self._lines:
-            line.put(None) if not line.full() else self._stopping.set()
+            with contextlib.suppress(queue.Full):
+                line.put(None, timeout=max(0.0, end - time.monotonic()))
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(max(0.0, end - time.monotonic()))
         self._stopping.set()
 
     def _drop(self, line: queue.Queue[Any]) -> None:

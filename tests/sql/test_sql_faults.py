@@ -279,7 +279,7 @@ def fuzz(folder: ProcessFolder, fault: Reached, *, seed: int, seconds: float, le
 @pytest.mark.fault("Q4")
 def test_random_statements_are_all_answered(folder: ProcessFolder, fault: Reached) -> None:
     """Whatever a grammar makes, it ends in an answer or an error of SQL."""
-    fuzz(folder, fault, seed=7, seconds=0, least=40)
+    fuzz(folder, fault, seed=7, seconds=0, least=20)
 
 
 @pytest.mark.nightly

@@ -201,7 +201,7 @@ def test_damaged_names_lead_nowhere(damaged: ProcessFolder, fault: faults.Reache
     fault.equals("a damaged names file: readings that lost rows", 0, lost)
 
 
-MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 400, 500, 20
+MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 200, 500, 20
 """How many, in each of twenty tests by night, and one in how many is asked by a statement, which
 takes longer."""
 TABLES = (TORCH_TRACE, STEPS)

@@ -156,6 +156,7 @@ def test_a_dead_receiver_keeps_nobody_waiting(
         wait_until(lambda number=number: number in got, "the event")  # type: ignore[misc]
     blocked.set()
     made.close(10)
+    assert not any(thread.is_alive() for thread in made._threads), "it delivers what it has left"
     assert got == list(range(9))
     assert "the oldest was given up" in capsys.readouterr().err
 
