@@ -19,9 +19,9 @@ from ..sources.accelerator import Accelerator, Cuda, CudaHistory, PinnedMemory
 from ..sources.calls.at_work import TorchAtWork
 from ..sources.data.dataloaders import DataLoaders
 from ..sources.memory.memory_rows import MemoryRows
-from ..sources.steps.found import found_optimizers
-from ..sources.steps.recording import Recording
-from ..sources.steps.step_rows import StepRows
+from ..sources.shared.found import found_optimizers
+from ..sources.shared.recording import Recording
+from ..sources.steps.rows.step_rows import StepRows
 from .rings import make_rings
 from .safe_points import SafePoints
 from .source import SourceReport
@@ -31,7 +31,7 @@ from .training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..sources.configuration import Configuration
-    from ..sources.leaks.referrers import ReferrerSearch
+    from ..sources.leaks.references.referrers import ReferrerSearch
     from ..sources.leaks.watch import LeakWatch
     from ..sources.numbers.gradient_rows import GradientRows
 
@@ -169,7 +169,7 @@ class TorchTraining:
                 *(source.close for source in self._sources.all),
                 self._sources.memory.close,
                 *(kept.close for kept in self._recording.looks.kept()),
-                *(ring.close for ring in self._rings),
+                *(ring.close for ring in self._rings.all()),
                 self._recording.names.close,
             )
         )
@@ -188,7 +188,7 @@ class TorchTraining:
 
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
-        told = [self._recording.names.problem, *(ring.problem for ring in self._rings)]
+        told = [self._recording.names.problem, *(ring.problem for ring in self._rings.all())]
         told += [source.guard.problem for source in self._sources.all]
         told += [self._sources.calls.hooks.guard.problem, self._sources.calls.names.guard.problem]
         told.append(self._recording.rows.host.guard.problem)

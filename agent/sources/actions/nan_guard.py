@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import ActRefused
-from ....messages.act import GUARD_ACTIONS, Change, NanGuard
+from ....messages.about.act import GUARD_ACTIONS, Change, NanGuard
 from ....nan_guard import NonFiniteStep
 from ....ring.format import DONE
 from ....tables import NAN_OUTCOMES, NAN_STEPS
@@ -28,8 +28,8 @@ from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied, Undone
-from .scene import Scene
-from .step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange
+from .targets.scene import Scene
 
 KIND = "nan-guard"
 _WHAT = "a step that is not finite"
@@ -245,9 +245,7 @@ class _Guard:
             "action_id": self._number,
             "start_ns": time.perf_counter_ns(),
         }
-        fields = self._ring.layout.opening
-        word = self._ring.open_row(*(opening[field.column.name] for field in fields))
-        return _Row(self._ring, word, values)
+        return _Row(self._ring, self._ring.open_named(opening), values)
 
     def _name(self, parameters: list[Tensor], place: int) -> str:
         """What a parameter is called."""

@@ -11,9 +11,9 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from .... import units
-from ....diagnosis.activation_theory import FORMULA, bytes_of_layers
 from ....diagnosis.device_use import xid_lines
-from ....diagnosis.memory_report import room_of, scattered_bytes
+from ....diagnosis.memory.activation_theory import FORMULA, bytes_of_layers
+from ....diagnosis.memory.memory_report import room_of, scattered_bytes
 from ....tables import CATEGORIES, MOMENTS, PINNED
 from ..sections import Section, markdown_sections, render_sections
 from ..table import Heading
@@ -21,7 +21,7 @@ from ..text import escape_controls, plural
 from .holder import holder_text, short_file
 
 if TYPE_CHECKING:
-    from ....diagnosis.memory_report import Device, MemoryReport
+    from ....diagnosis.memory.memory_report import Device, MemoryReport
 
 Row = Mapping[str, Any]
 
@@ -59,6 +59,7 @@ def _head(report: MemoryReport) -> list[str]:
         lines += _accelerator(report, name)
     lines += _pinned(report)
     lines += _peak(report, row)
+    lines += _backward(report)
     return [escape_controls(line) for line in lines]
 
 
@@ -145,6 +146,22 @@ def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
     ratio = f", {size / now:.2f} x what is in use now" if now else ""
     where = f"{peak['module']} ({peak['stage']}, step {peak['step']})"
     yield f"peak     {units.size(size)} in {where}{ratio}"
+
+
+def _backward(report: MemoryReport) -> Iterator[str]:
+    """What backward passes add, and whether that is more than their gradients."""
+    for one in report.backward:
+        sign = "-" if one.growth_bytes < 0 else "+"
+        words = f"{sign}{units.size(abs(one.growth_bytes))} over a pass on {one.device}"
+        words += f" (median of {one.passes}), from {units.size(one.before_bytes)} before it"
+        if one.is_excessive is None:
+            verdict = "of the resident set, which is not judged"
+        else:
+            own = units.size(one.gradients_bytes or 0)
+            verdict = f"usual: the gradients take {own}"
+            if one.is_excessive:
+                verdict = f"more than the {own} that the gradients take"
+        yield f"backward {words}; {verdict}"
 
 
 def _sections(report: MemoryReport) -> list[Section]:
