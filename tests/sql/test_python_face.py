@@ -78,7 +78,7 @@ def test_questions_are_awaited_at_once(asked: probing.Process, training: Target)
     assert [row["n"] > 0 for row in counted] == [True]  # type: ignore[attr-defined]
     assert len(verdicts) == 1  # type: ignore[arg-type]
     assert sorted(set(steps)) == steps  # type: ignore[call-overload]
-    assert len(steps) == 2  # type: ignore[arg-type]
+    assert len(steps) == 2
     assert repr(asked) == f"<probing.Process {training.pid}>"
     assert list(rows) == [{"one": 1}]  # type: ignore[call-overload]
     assert value.value == "42"  # type: ignore[attr-defined]

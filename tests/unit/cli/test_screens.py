@@ -20,12 +20,12 @@ from probing.cli.render.process.catalog import render_tables
 from probing.cli.render.process.doctor import render_report
 from probing.cli.render.process.processes import render_processes
 from probing.cli.render.process.questions import render_questions
-from probing.cli.render.process.runs import render_comparison
 from probing.cli.render.process.settings import render_settings
 from probing.cli.render.process.stacks import render_backtrace
 from probing.cli.render.process.status import render_status
 from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.cli.render.ranks.members import render_members
+from probing.cli.render.ranks.runs import render_comparison
 from probing.cli.render.ranks.stragglers import render_stragglers
 from probing.cli.render.sections import render_sections
 from probing.cli.render.text import wrap_lines
