@@ -170,7 +170,7 @@ class Sources:
 def _progress(recording: Recording, memory: MemorySampler, rings: Rings) -> Progress:
     """What counts the steps."""
     members = Members(recording)
-    evaluations = Evaluations(rings.evaluations, members.is_trained)
+    evaluations = Evaluations(rings.evaluations, recording.carried, members.is_trained)
     progress = Progress(recording, memory, evaluations, members)
     recording.rows.before_wait = progress.data_waited
     return progress

@@ -17,6 +17,7 @@ from .fake_copy import FakeCopy
 from .fake_step import Peak, Step, fake_mode, run_step, tensors_in
 from .layers import Layers, check_layers, find_layers, resize_layers
 from .step_look import Given, SeenStep, plain_result
+from .stepped_in_pass import InPass
 
 
 class Simulation:
@@ -89,6 +90,8 @@ class Simulation:
         alive = [o for o in (reference() for reference in seen.optimizers) if o is not None]
         devices: set[str] = set()
         optimizers = [copies.optimizer(optimizer, devices) for optimizer in alive]
+        pairs = zip(alive, optimizers, strict=True)
+        inside = [copied for optimizer, copied in pairs if seen.in_pass.has(optimizer)]
         if self._blocks is not None and shape.layers != self._blocks.number:
             count = shape.layers or 1
             resize_layers(model, optimizers, self._blocks, count, copies, check=self._check)
@@ -100,6 +103,7 @@ class Simulation:
             Step(
                 model=model,
                 optimizers=optimizers,
+                in_pass=InPass(inside, seen.in_pass.lets_go),
                 arguments=arguments,
                 loss=self._make_loss,
                 kept_in_forward=seen.kept_in_forward,
