@@ -6,6 +6,7 @@ Rules of this file: as those of `generate`.
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterator
 
 import click
@@ -37,6 +38,7 @@ _CONTRACT_JSON = (
     ' infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Keys that end in `_s`,'
     " `_ns` or `_bytes` are in that unit. Actions beside `act lr` answer as it does."
 )
+_METAVAR = re.compile(r" [A-Z]+(?=`$)")  # said where the option is explained
 _WHICH_ERROR = "Errors and their codes: [Errors](errors.md)."
 
 
@@ -61,7 +63,7 @@ def cli_page() -> str:
         parts.append(bullets(own))
         examples = "\n".join(examples_of(context))
         parts += [f"```text\n{examples}\n```"] if examples else []
-        shared = ", ".join(row[0] for row in rows if row in common)
+        shared = ", ".join(_METAVAR.sub("", row[0]) for row in rows if row in common)
         parts += [f"Common: {shared}."] if shared else []
     return page([*parts, _WHICH_ERROR])
 

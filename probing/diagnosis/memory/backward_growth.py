@@ -7,7 +7,7 @@ allocator counts so exactly; the resident set also has what libc keeps, and is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ class BackwardGrowth:
     is_excessive: bool | None
 
 
-def growth_of(rows: list[Row], gradients: Mapping[str, int]) -> tuple[BackwardGrowth, ...]:
+def growth_of(rows: Sequence[Row], gradients: Mapping[str, int]) -> tuple[BackwardGrowth, ...]:
     """What the answer to `QUERY` says.
 
     Args:
