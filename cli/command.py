@@ -157,4 +157,5 @@ def _asks(words: Sequence[str]) -> bool:
         ["detach"],
         ["doctor"],
         ["top"],
+        ["web"],
     )

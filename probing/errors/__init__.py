@@ -52,7 +52,7 @@ _SUBJECTS = {
     ),
     "serving": (
         "BadHost BadOrigin BadRequest BadToken Busy EvalNotAllowed NoSuchRoute NoThread "
-        "ReadOnlyToken RequestTimedOut RequestTooLarge TooManyRequests Vetoed WritingNotAllowed "
+        "PageMissing ReadOnlyToken RequestTimedOut RequestTooLarge TooManyRequests Vetoed WritingNotAllowed "
         "WrongMethod"
     ),
 }

@@ -59,7 +59,7 @@ def build(hook: str, source: Path, into: Path) -> Path:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is needed to build, links kept as links."""
     target = tmp_path_factory.mktemp("source")
-    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
+    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "node_modules")
     for name in ("probing", "agent", "cli"):
         shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=junk)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", *HOOK_FILES):
