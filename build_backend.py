@@ -16,7 +16,6 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -28,12 +27,23 @@ from typing import Any
 
 from setuptools import build_meta
 from setuptools.build_meta import (
-    build_editable as build_editable,
-    build_sdist as build_sdist,
-    build_wheel as build_wheel,
-    prepare_metadata_for_build_editable as prepare_metadata_for_build_editable,
-    prepare_metadata_for_build_wheel as prepare_metadata_for_build_wheel,
+    build_editable,
+    build_sdist,
+    build_wheel,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
 )
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
 
 PAGE = Path(__file__).resolve().parent / "probing" / "page"
 SOURCES, STATIC, MODULES = PAGE / "src", PAGE / "static", PAGE / "node_modules"
@@ -74,8 +84,6 @@ def build_page() -> None:
     for old in STATIC.iterdir():
         old.unlink()
     try:
-        if not is_wanted():
-            raise NotBuilt(f"it was built with {OFF}=0")
         _fetch(is_production=True)
         _bundle()
     except (NotBuilt, OSError, subprocess.TimeoutExpired) as error:
@@ -100,7 +108,10 @@ def is_wanted() -> bool:
 
 def sources() -> list[Path]:
     """The files that the page is made of."""
-    return [*(PAGE / name for name in _PINNED), *sorted(p for p in SOURCES.rglob("*") if p.is_file())]
+    return [
+        *(PAGE / name for name in _PINNED),
+        *sorted(p for p in SOURCES.rglob("*") if p.is_file()),
+    ]
 
 
 def check_types() -> int:
@@ -131,6 +142,8 @@ def _fetch(*, is_production: bool) -> None:
     Raises:
         NotBuilt: They cannot be had.
     """
+    if not is_wanted():
+        raise NotBuilt(f"{OFF} is 0")
     lock = (PAGE / "package-lock.json").read_text("utf-8")
     stamp = MODULES / ".fetched"
     with contextlib.suppress(FileNotFoundError):
@@ -160,6 +173,16 @@ def _bundle() -> None:
     done = _run([str(program), *entries, *words], _BUILD_S)
     if done.returncode != 0:
         raise NotBuilt(f"esbuild refuses its sources:\n{done.stderr}")
+    (STATIC / "licenses.txt").write_text(_licenses(), "utf-8")
+
+
+def _licenses() -> str:
+    """The licenses of all that may be in the script, which ask to be handed on with it."""
+    found = sorted(MODULES.glob("*/LICENSE*")) + sorted(MODULES.glob("@*/*/LICENSE*"))
+    kept = [path for path in found if path.parent.name not in {"esbuild", "typescript"}]
+    return "\n".join(
+        f"== {path.parent.relative_to(MODULES)} ==\n\n{path.read_text('utf-8')}" for path in kept
+    )
 
 
 def _platform() -> str | None:

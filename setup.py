@@ -16,11 +16,9 @@ from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_py import build_py
-from setuptools.command.sdist import sdist
 
-ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))
-import build_backend  # noqa: E402 - it lies beside this file
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import build_backend
 
 
 class InstallBesidePackages(install_data):
@@ -49,17 +47,6 @@ class BuildWithPage(build_py):
         super().finalize_options()
 
 
-class SdistWithSources(sdist):
-    """A source distribution that holds what the page is made of, too."""
-
-    def add_defaults(self) -> None:
-        """Add what no package names."""
-        super().add_defaults()
-        more = [Path(build_backend.__file__), build_backend.PAGE / "tsconfig.json"]
-        more += build_backend.sources()
-        self.filelist.extend([str(path.relative_to(ROOT)) for path in more])
-
-
 IN_C = Extension(
     "probing.ring._native",
     [
@@ -76,7 +63,6 @@ setup(
     cmdclass={
         "build_py": BuildWithPage,
         "install_data": InstallBesidePackages,
-        "sdist": SdistWithSources,
     },
     ext_modules=[IN_C],
 )

@@ -48,9 +48,7 @@ class WebServer:
         self.token = secrets.token_hex(32)
         self.listen: str | None = None
         self._asking = Asking(processes, lambda: self.settings)
-        self._server = Server(
-            self, self._endpoints(), self._asking.close, admission=PageAdmission
-        )
+        self._server = Server(self, self._endpoints(), self._asking.close, admission=PageAdmission)
 
     def run(self, told: Callable[[str], None]) -> None:
         """Serve until stopped.

@@ -52,7 +52,9 @@ class Browser:
             start_new_session=True,
         )
         port = folder / "DevToolsActivePort"
-        wait_until(lambda: port.exists() and port.read_text().count("\n") > 0, "a browser", DEADLINE_S)
+        wait_until(
+            lambda: port.exists() and port.read_text().count("\n") > 0, "a browser", DEADLINE_S
+        )
         self._port = int(port.read_text().split()[0])
         self._loop.run_until_complete(self._connect())
 
@@ -83,9 +85,10 @@ class Browser:
         return str(self.evaluate("document.body ? document.body.innerText : ''"))
 
     def wait_for(self, code: str, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until an expression is true in the page."""
+        """Wait until an expression is true in the page; one that fails is not true yet."""
+        tried = f"(() => {{ try {{ return Boolean({code}) }} catch {{ return false }} }})()"
         try:
-            wait_until(lambda: self.evaluate(f"Boolean({code})"), code, deadline_s)
+            wait_until(lambda: self.evaluate(tried), code, deadline_s)
         except AssertionError as error:
             raise AssertionError(f"{code} in:\n{self.text()}\n{self.faults}") from error
 

@@ -68,7 +68,8 @@ def test_a_table_and_a_command_are_added_as_the_page_says(tmp_path: Path) -> Non
     """Two files make a live table, one file and its name a command; the rest follows."""
     copy = tmp_path / "copy"
     for name in ("probing", "agent", "cli"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True)
+        junk = shutil.ignore_patterns("node_modules")
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=junk)
     (copy / "probing/tables/weathers.py").write_text(TABLE)
     (copy / "agent/sources/weathers.py").write_text(SOURCE)
     (copy / "cli/commands/weather.py").write_text(COMMAND)

@@ -2,6 +2,10 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
+/** The part of the time that something is in hand for a view that is only looked at. */
+const SHARE = 0.02;
+const MOST_MS = 60_000;
+
 /**
  * @template T
  * @typedef {{value: T | null, error: Error | null, isBusy: boolean}} Polled
@@ -10,7 +14,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 /**
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} question
- * @param {number} everyMs How long after an answer the next is asked for; 0 for once.
+ * @param {number} everyMs How long after an answer the next is asked for, at least; 0 for once.
  * @param {unknown[]} key With another one, what was asked for the one before is given up.
  * @returns {Polled<T>} The last answer stays while the next is awaited, and beside an error.
  */
@@ -25,6 +29,7 @@ export function usePolled(question, everyMs, key) {
     /** @type {number | undefined} */
     let timer;
     const look = async () => {
+      const began = performance.now();
       if (!document.hidden) {
         try {
           const value = await asked.current(giveUp.signal);
@@ -35,7 +40,8 @@ export function usePolled(question, everyMs, key) {
           setState((before) => ({ ...before, error: seen, isBusy: false }));
         }
       }
-      if (everyMs && !giveUp.signal.aborted) timer = setTimeout(look, everyMs);
+      const costMs = Math.min(MOST_MS, (performance.now() - began) / SHARE);
+      if (everyMs && !giveUp.signal.aborted) timer = setTimeout(look, Math.max(everyMs, costMs));
     };
     setState((before) => ({ ...before, isBusy: true }));
     look();

@@ -54,7 +54,7 @@ export function Grid({ rows, name }) {
 
 /** @param {{value: any, isNumber: boolean}} properties */
 function Cell({ value, isNumber }) {
-  if (value === null || value === undefined) return html`<td class="null">NULL</td>`;
+  if (value === null || value === undefined) return html`<td class=${isNumber ? "null number" : "null"}>NULL</td>`;
   const text = cellText(value);
   const cut = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
   return html`<td class=${isNumber ? "number" : ""} title=${text.length > 40 ? text.slice(0, 4000) : undefined}>${cut}</td>`;

@@ -10,9 +10,12 @@ import { colorOf } from "../theme.js";
  *   low?: (number | null)[], high?: (number | null)[]}} Curve
  * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
  *   format?: (value: number | null) => string, xName?: string, group?: string,
- *   zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
+ *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
  *   theme: string}} Plotted
  */
+
+/** Distances of ticks that are round in bytes. */
+const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** @param {Plotted} plotted */
 export function Plot(plotted) {
@@ -87,7 +90,10 @@ function optionsFor(current, width) {
     },
     axes: [
       { stroke: ink, grid, ticks: grid, label: undefined },
-      { stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticks.map(format) },
+      {
+        stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticks.map(format),
+        ...(plotted.isBinary ? { incrs: POWERS } : {}),
+      },
     ],
     series: [{ label: plotted.xName ?? "step" }, ...seriesOf(current, format)],
     bands: bandsOf(plotted),

@@ -64,10 +64,10 @@ function List({ entries }) {
   const findings = usePolled((signal) => examine(asked, signal), FINDINGS_MS, [key]);
   return html`<table class="list">
     <thead><tr>
-      <th>process</th><th>state</th><th class="number">step</th><th class="number">step began</th>
-      <th class="number">loss</th><th>last losses</th><th class="number">time per step</th>
-      <th>last steps</th><th class="number">data wait</th><th class="number">memory</th>
-      <th>findings of its record</th><th></th>
+      <th>process</th><th>state</th><th class="number">step</th><th class="number">began</th>
+      <th class="number">loss</th><th></th><th class="number">time per step</th><th></th>
+      <th class="number">data wait</th><th class="number">memory</th>
+      <th>findings of its record</th>
     </tr></thead>
     <tbody>${entries.map((entry) => html`<${Line} key=${entry.endpoint} entry=${entry} found=${findings.value?.[entry.endpoint]} />`)}</tbody>
   </table>`;
@@ -94,11 +94,12 @@ async function examine(entries, signal) {
 
 /** @param {{entry: Entry, found: any}} properties */
 function Line({ entry, found }) {
-  const link = (/** @type {string} */ view, /** @type {string} */ word) =>
-    html`<a href=${linkTo({ view, of: entry.endpoint })}>${word}</a>`;
-  const who = entry.pid === null ? entry.host : `${entry.host} ${entry.pid}`;
+  const who = [entry.host, entry.rank === null ? null : entry.pid].filter(Boolean).join(" ");
   return html`<tr data-endpoint=${entry.endpoint}>
-    <td><strong>${entry.name}</strong> <span class="faint">${who}</span></td>
+    <td>${entry.state === "missing"
+      ? html`<strong>${entry.name}</strong>`
+      : html`<a href=${linkTo({ view: "steps", of: entry.endpoint })}><strong>${entry.name}</strong></a>`}
+      ${" "}<span class="faint">${who}</span></td>
     <td><span class=${`state ${kindOf(entry.state)}`}>${entry.state}</span></td>
     <td class="number">${numberText(entry.step)}</td>
     <td class="number">${entry.age_s === null ? "–" : `${secondsText(entry.age_s)} ago`}</td>
@@ -108,8 +109,7 @@ function Line({ entry, found }) {
     <td><${Sparkline} values=${entry.durations} name="durations of the last steps" /></td>
     <td class="number">${shareText(entry.data_wait_s, entry.duration_s)}</td>
     <td class="number">${bytesText(entry.memory_bytes)}</td>
-    <td><${Found} found=${found} endpoint=${entry.endpoint} /></td>
-    <td class="links">${entry.state === "missing" ? null : [link("steps", "steps"), " ", link("stacks", "stacks"), " ", link("sql", "SQL")]}</td>
+    <td class="found"><${Found} found=${found} endpoint=${entry.endpoint} /></td>
   </tr>`;
 }
 

@@ -27,9 +27,19 @@ function Threads({ trace }) {
     ${trace.note ? html`<p class="note">${trace.note}</p>` : null}
     ${trace.threads.map((/** @type {any} */ thread) => html`<article class="thread" key=${thread.thread_id}>
       <h3>${thread.name} ${thread.is_main ? html`<span class="state quiet">main</span>` : null}</h3>
+      <${Waiting} thread=${thread} />
       <ol>${thread.frames.map((/** @type {any} */ frame) => html`<li>
         <code>${frame.func}</code> <span class="faint">${frame.file}:${frame.lineno}</span>
       </li>`)}</ol>
     </article>`)}
   </div>`;
+}
+
+/** @param {{thread: any}} properties */
+function Waiting({ thread }) {
+  const { awaits, waiting } = thread;
+  const words = awaits ? [awaits.what, awaits.who].filter(Boolean).join(", ") : waiting;
+  if (!words) return null;
+  const doubt = awaits && !awaits.is_certain ? "it seems to wait for" : "waits for";
+  return html`<p>${awaits ? doubt : "waiting:"} ${words}</p>`;
 }

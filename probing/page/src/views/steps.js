@@ -101,15 +101,14 @@ function Drawn({ drawn, zoom, isWhole, theme }) {
   const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom(null, null), theme };
   const each = drawn.width > 1 ? `each point ${drawn.width.toLocaleString("en")} steps: mean, with least and most` : "each point a step";
   return html`<div>
-    <p class="summary">${drawn.steps.toLocaleString("en")} steps on record,
-      ${drawn.first.toLocaleString("en")} to ${drawn.last.toLocaleString("en")}; ${each}.
+    <p class="summary">${`${drawn.steps.toLocaleString("en")} steps on record, ${drawn.first.toLocaleString("en")} to ${drawn.last.toLocaleString("en")}; ${each}.`}
       ${drawn.lost ? html`<strong class="bad"> The loss was not finite in ${drawn.lost.toLocaleString("en")} of them.</strong>` : null}
       <button onClick=${() => zoom(null, null)} hidden=${isWhole}>Show all</button></p>
     <p class="faint no-print">Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
     <${Measure} ...${shared} drawn=${drawn} column="loss" name="Loss" color="#0072b2" format=${numberText} />
     <${Phases} ...${shared} drawn=${drawn} />
     <${Measure} ...${shared} drawn=${drawn} column="duration" name="Time per step" color="#009e73" format=${secondsText} />
-    <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} />
+    <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} isBinary=${true} />
     <${Measure} ...${shared} drawn=${drawn} column="grad_norm" name="Norm of the gradients" color="#8a6fb0" format=${numberText} />
     <${Throughput} ...${shared} drawn=${drawn} />
   </div>`;
