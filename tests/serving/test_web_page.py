@@ -127,6 +127,25 @@ def test_processes_and_steps(page: Browser) -> None:
     assert "FROM python.steps" in page.evaluate("document.querySelector('.ran pre').textContent")
 
 
+def test_one_step(page: Browser) -> None:
+    """The calls of a step are boxes; keys zoom, and the address says which step it is."""
+    view(page, "step")
+    page.wait_for("document.querySelector('.told').textContent.includes('are shown of')")
+    whole = page.evaluate("document.querySelector('.told').textContent")
+    page.evaluate("document.querySelector('.icicle canvas').focus()")
+    page.press("+")
+    page.wait_for(f"document.querySelector('.told').textContent !== {json.dumps(whole)}")
+    page.press("0")
+    page.wait_for(f"document.querySelector('.told').textContent === {json.dumps(whole)}")
+    stages = page.evaluate(
+        "[...document.querySelectorAll('td:nth-child(3)')].map(x => x.innerText)"
+    )
+    assert {"forward", "backward", "optimizer"} <= set(stages)
+    click(page, "← before")
+    page.wait_for("/step=\\d+/.test(location.hash)")
+    page.wait_for("document.querySelector('.ran pre').textContent.includes('WHERE step = ')")
+
+
 def test_questions_by_sql(page: Browser) -> None:
     """A million rows are a grid and a plot; what is wrong is marked at its place."""
     view(page, "sql", sql="SELECT range AS x, range * 2 AS y FROM range(1000000)")
@@ -164,15 +183,44 @@ def test_names_are_text(page: Browser) -> None:
     assert page.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
 
 
-def test_it_goes_on_with_the_record(page: Browser, target: Target) -> None:
+def test_it_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
     """When the process dies the page says so, and what was recorded can be asked."""
-    view(page, "steps")
-    page.wait_for(PLOTS)
-    target.kill()
-    page.wait_for("document.querySelector('[role=status]')?.textContent.includes('has ended')")
-    view(page, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
-    click(page, "Run")
-    page.wait_for("document.querySelector('.grid tbody')?.textContent.includes('true')")
+    target = start_program("hostile_names", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
+    try:
+        target.wait_for_step(50)
+        with web(tmp_path / "in", target.home) as started:
+            blank.open(started.link)
+            blank.wait_for("document.querySelector('tr[data-endpoint]')")
+            view(blank, "steps")
+            blank.wait_for(PLOTS)
+            target.kill()
+            ended = "document.querySelector('[role=status]')?.textContent.includes('has ended')"
+            blank.wait_for(ended)
+            view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
+            click(blank, "Run")
+            blank.wait_for("document.querySelector('.grid tbody')?.textContent.includes('true')")
+            assert blank.faults == []
+            blank.open("about:blank")
+    finally:
+        target.reap()
+
+
+def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path: Path) -> None:
+    """It draws steps, calls and environment, asks for nothing, and makes no markup of names."""
+    path = tmp_path / "run.html"
+    done = target.run(str(target.pid), "report", "-o", str(path))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    blank.open(path.as_uri())
+    blank.wait_for(PLOTS)
+    blank.wait_for("document.querySelector('.icicle canvas').height > 50")
+    assert "hit = 'module'" in blank.text()
+    assert "Findings" in blank.text()
+    assert blank.evaluate("window.hit") is None
+    assert blank.faults == []
+    assert {one for one in blank.requests if not one.startswith("data:")} <= {
+        path.as_uri(),
+        "about:blank",
+    }
 
 
 @pytest.mark.nightly

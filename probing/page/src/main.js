@@ -14,12 +14,13 @@ import { Findings } from "./views/findings.js";
 import { Processes } from "./views/processes.js";
 import { Sql } from "./views/sql.js";
 import { Stacks } from "./views/stacks.js";
+import { Step } from "./views/step.js";
 import { Steps } from "./views/steps.js";
 
 const EVERY_MS = 2000;
 /** The views of one process, in the order of the header. @type {[string, string, any][]} */
 const VIEWS = [
-  ["steps", "Steps", Steps], ["findings", "Findings", Findings], ["stacks", "Stacks", Stacks],
+  ["steps", "Steps", Steps], ["step", "One step", Step], ["findings", "Findings", Findings], ["stacks", "Stacks", Stacks],
   ["sql", "SQL", Sql],
 ];
 

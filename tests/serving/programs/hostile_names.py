@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,8 +18,9 @@ def wait() -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    named = [name for name in ("co_name", "co_qualname") if hasattr(wait.__code__, name)]
-    wait.__code__ = wait.__code__.replace(**dict.fromkeys(named, MARKUP.format("function")))
+    names = [name for name in ("co_name", "co_qualname") if hasattr(wait.__code__, name)]
+    named: dict[str, Any] = dict.fromkeys(names, MARKUP.format("function"))
+    wait.__code__ = wait.__code__.replace(**named)
     threading.Thread(target=wait, name=MARKUP.format("thread"), daemon=True).start()
     kind = type(MARKUP.format("class"), (nn.Linear,), {})
     model = nn.Sequential()

@@ -86,7 +86,7 @@ function optionsFor(current, width) {
     scales: { x: { time: false } },
     cursor: {
       sync: plotted.group ? { key: plotted.group } : undefined,
-      drag: { x: true, y: false, setScale: false },
+      drag: { x: true, y: false, setScale: !plotted.zoom },
     },
     axes: [
       { stroke: ink, grid, ticks: grid, label: undefined },
@@ -151,7 +151,7 @@ function bandsOf({ curves, isStacked }) {
  * @param {{current: Plotted}} current
  */
 function zoomTo(plot, current) {
-  if (plot.select.width < 4) return;
+  if (plot.select.width < 4 || !current.current.zoom) return;
   const from = plot.posToVal(plot.select.left, "x");
   const to = plot.posToVal(plot.select.left + plot.select.width, "x");
   plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);

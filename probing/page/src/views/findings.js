@@ -22,9 +22,9 @@ export function Findings({ place, isLive }) {
 }
 
 /** @param {{found: any}} properties */
-function Found({ found }) {
+export function Found({ found }) {
   if (found.findings.length === 0) {
-    return html`<p>The ${found.judged} rules that its record is enough for have found nothing.</p>`;
+    return html`<p>${found.judged} rules were judged by its record, and found nothing.</p>`;
   }
   return html`<ol class="findings">${found.findings.map((/** @type {any} */ one) => html`<li key=${one.rule}>
     <p><strong>${one.summary}</strong> <span class=${`certainty ${one.certainty}`}>${one.certainty}</span>

@@ -34,7 +34,7 @@ export function Steps({ place, isLive, theme }) {
   return html`<section>
     <h2>Steps</h2>
     <${Trouble} error=${error} />
-    ${drawn ? html`<${Drawn} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} />` : null}
+    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} />` : null}
     ${!drawn && isBusy ? html`<p class="faint">Reading its steps …</p>` : null}
     <${ShownSql} sql=${sql} of=${place.of} />
   </section>`;
@@ -85,26 +85,29 @@ function useKeys(drawn, from, to, zoom) {
  * @param {import("../asking/rows.js").Rows} rows
  * @returns {Drawn}
  */
-function curvesOf(rows) {
+export function curvesOf(rows) {
   const x = numbers(rows, "step");
   const sum = (/** @type {string} */ name) => numbers(rows, name).reduce((all, one) => (all ?? 0) + (one ?? 0), 0) ?? 0;
   const width = numbers(rows, "width")[0] ?? 1;
   return {
     x, rows, width, length: rows.length, steps: sum("steps"), lost: sum("not_finite"),
-    first: x[0] ?? 0, last: (x[x.length - 1] ?? 0) + width - 1,
+    first: x[0] ?? 0, last: numbers(rows, "last_step").pop() ?? 0,
   };
 }
 
-/** @param {{drawn: Drawn, zoom: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string}} properties */
-function Drawn({ drawn, zoom, isWhole, theme }) {
-  if (drawn.length === 0) return html`<p>No step that has ended is on record here. <button onClick=${() => zoom(null, null)} hidden=${isWhole}>Show all</button></p>`;
-  const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom(null, null), theme };
+/**
+ * The plots; without `zoom` each zooms into what is drawn.
+ * @param {{drawn: Drawn, zoom?: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string}} properties
+ */
+export function DrawnSteps({ drawn, zoom, isWhole, theme }) {
+  if (drawn.length === 0) return html`<p>No step that has ended is on record here. <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>`;
+  const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom?.(null, null), theme };
   const each = drawn.width > 1 ? `each point ${drawn.width.toLocaleString("en")} steps: mean, with least and most` : "each point a step";
   return html`<div>
     <p class="summary">${`${drawn.steps.toLocaleString("en")} steps on record, ${drawn.first.toLocaleString("en")} to ${drawn.last.toLocaleString("en")}; ${each}.`}
       ${drawn.lost ? html`<strong class="bad"> The loss was not finite in ${drawn.lost.toLocaleString("en")} of them.</strong>` : null}
-      <button onClick=${() => zoom(null, null)} hidden=${isWhole}>Show all</button></p>
-    <p class="faint no-print">Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
+      <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>
+    <p class="faint no-print" hidden=${!zoom}>Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
     <${Measure} ...${shared} drawn=${drawn} column="loss" name="Loss" color="#0072b2" format=${numberText} />
     <${Phases} ...${shared} drawn=${drawn} />
     <${Measure} ...${shared} drawn=${drawn} column="duration" name="Time per step" color="#009e73" format=${secondsText} />
