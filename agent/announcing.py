@@ -16,7 +16,7 @@ from pathlib import Path
 from ..cluster.registration import Registration, as_reached, register
 from ..linux import process
 from ..rundir import folders as rundir, node_card
-from ..server.sql_worker_process import places_of
+from ..server.sql_worker.worker_process import places_of
 from ..settings import Settings
 from .state import Agent
 

@@ -16,20 +16,20 @@ from aiohttp import web
 
 from .._version import VERSION
 from ..errors import InternalError
-from ..messages import (
+from ..messages import common as wire
+from ..messages.about import (
     act as act_wire,
     allocation as allocation_wire,
-    common as wire,
     eval as eval_wire,
     labels as labels_wire,
 )
-from ..messages.fit import FitRequest
+from ..messages.about.fit import FitRequest
 from ..messages.openapi import openapi
 from ..ring.peek import tables_answer
 from ..safety.guard import try_each
 from ..server.bodies import json_answer, read_body, send_arrow, send_file
 from ..server.parameters import flag, seconds
-from ..server.sql_worker import SqlWorker
+from ..server.sql_worker.worker import SqlWorker
 from ..settings import SETTINGS
 from .actions.actions import Actions
 from .actions.pending import PendingAction

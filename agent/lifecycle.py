@@ -121,7 +121,7 @@ class Running:
 
 def _listen_on_tcp(agent: Agent) -> socket.socket:
     """A TCP socket as the settings ask for, with the tokens in their files."""
-    from ..server.tokens import tokens_for  # not needed by most processes
+    from ..server.access.tokens import tokens_for  # not needed by most processes
 
     agent.token, agent.read_token = tokens_for(agent.settings)
     bound = bind_tcp(agent.settings, int_from_env("LOCAL_RANK") or 0)
@@ -135,8 +135,8 @@ def _make_server(agent: Agent) -> Serving:
     """The HTTP server; it and aiohttp are loaded only when somebody asks."""
     with forks.held_back(timeout_s=1.0):  # the agent may be about to leave
         from ..messages.routes import ROUTES
-        from ..server import sql_worker_process as worker_process
         from ..server.server import Server
+        from ..server.sql_worker import worker_process
         from .handlers import Handlers
 
         agent.asked()

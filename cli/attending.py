@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import click
 
-from . import terminal
+from .output import terminal
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def _paged() -> contextlib.AbstractContextManager[None]:
     """What shows a long answer; nothing where nobody looks, who need not pay for it."""
     if not sys.stdout.isatty():
         return contextlib.nullcontext()
-    from .pager import paged
+    from .output.pager import paged
 
     return paged()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from .examples import EXAMPLES
+from .help.examples import EXAMPLES
 from .options import given_by_user, has_file, repeated_every, wants_json
 from .target import Target
 
@@ -34,7 +34,7 @@ class AskCommand(click.Command):
                 _awaited(ctx),
                 in_parts=self.name in IN_PARTS,
             )
-        from .ask.repeating import Repeated, repeat
+        from .watch.repeating import Repeated, repeat
 
         what = Repeated(
             command=shlex.join(["probing", *sys.argv[1:]]),

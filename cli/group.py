@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
 from .completion import complete_endpoints
-from .examples import ANSWERS
+from .help.examples import ANSWERS
 from .preferences import default_map, endpoints_named
 from .target import Target, target_options
 from .tasks import COMMANDS, SHORT_FORMS, TASKS
@@ -199,7 +199,7 @@ not reachable, 4 refused, 5 timed out, 130 interrupted, 141 the reader of the ou
 Completion of commands, endpoints and tables: put into ~/.bashrc the line
 eval "$(_PROBING_COMPLETE=bash_source probing)"; zsh_source and fish_source serve those shells.
 
-Manual pages: `python -m probing.cli.manpages ~/.local/share/man`, then `man probing-query`.
+Manual pages: `python -m probing.cli.help.manpages ~/.local/share/man`, then `man probing-query`.
 """
 
 

@@ -21,10 +21,10 @@ from typing import NoReturn
 import click
 
 from ..errors import InternalError, ProbingError, UsageError
-from . import terminal
-from .any_text import accept_any_text
-from .ask import time_limit
+from . import time_limit
 from .group import COMPLETE_VARIABLE, probing
+from .output import terminal
+from .output.any_text import accept_any_text
 
 INTERRUPTED = 130
 READER_GONE = 141

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from ..errors import UsageError
-from . import terminal
+from .output import terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 

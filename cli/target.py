@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import ProbingError, UsageError
-from . import terminal
 from .completion import complete_endpoint_option
 from .options import is_overruled, verbosity_options
+from .output import terminal
 from .preferences import endpoints_named
 
 if TYPE_CHECKING:

@@ -25,19 +25,19 @@ from markdown_parts import anchor, bullets, docstring, first_paragraph, grid, pa
 
 import probing.cluster.union.errors  # noqa: F401 - that all errors are in the tree
 from probing.cli.command import examples_of, usage_path
-from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
-from probing.cli.examples import ANSWERS
 from probing.cli.group import probing as cli
+from probing.cli.help.contract import EXIT_CODES, OUTPUTS, OWN_CODES
+from probing.cli.help.examples import ANSWERS
 from probing.cli.render.process.catalog import sql_type
 from probing.cli.tasks import TASKS
 from probing.diagnosis.doctor.against import AGAINST_RULES
 from probing.diagnosis.doctor.findings import CERTAINTIES, GROUPS, Rule
 from probing.diagnosis.doctor.report import ALL_RULES
 from probing.errors import ProbingError, error_classes
-from probing.messages import (
+from probing.messages import common as wire
+from probing.messages.about import (
     act as act_wire,
     allocation as allocation_wire,
-    common as wire,
     eval as eval_wire,
     job as job_wire,
     labels as labels_wire,

@@ -1,11 +1,11 @@
 """What `Process.act` can be asked for, and what it answers: `probing.actions.Lr(scale=0.1)`.
 
-Rules of this file: names for people; what they are stands in `probing.messages.act`.
+Rules of this file: names for people; what they are stands in `probing.messages.about.act`.
 """
 
 from __future__ import annotations
 
-from .messages.act import (
+from .messages.about.act import (
     Act,
     Acts,
     Change,

@@ -134,7 +134,8 @@ def _start_late(
 
     if places:
         # They can be looked into as long as this lasts, and later no more.
-        from .server import server, sql_worker_process as worker_process  # noqa: F401
+        from .server import server  # noqa: F401
+        from .server.sql_worker import worker_process  # noqa: F401
 
     if lifecycle.current() is None:
         settings = Settings.from_env({**os.environ, "PROBING": "1", "PROBING_HOME": home})

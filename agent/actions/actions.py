@@ -22,10 +22,10 @@ from ...errors import (
     NoThread,
     ProbingError,
 )
-from ...messages.act import ActRequest, Acts, Commit, Undo, asked_of, describe
+from ...messages.about.act import ActRequest, Acts, Commit, Undo, asked_of, describe
+from ..agent_threads import start_thread
 from ..audit.audit import ask_hooks
 from ..audit.request_log import Sender
-from ..recording.agent_threads import start_thread
 from ..recording.no_training import watched
 from ..state import Agent
 from .pending import PendingAction, refuse_undoing_alone, why_not
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ..recording.training import TorchTraining
     from ..sources.actions.catalog import Action
     from ..sources.actions.ledger import Applied
-    from ..sources.actions.scene import Scene
-    from ..sources.actions.searches import Searches
-    from ..sources.actions.step_hooks import StepHooks
+    from ..sources.actions.moments.step_hooks import StepHooks
+    from ..sources.actions.targets.scene import Scene
+    from ..sources.actions.targets.searches import Searches
 
 DEFAULT_TIMEOUT_S = 30.0
 _LONGEST_S = 86_400.0
@@ -135,7 +135,7 @@ class Actions:
 
     def _take_hooks_off(self) -> None:
         """Have the training thread do it, if it comes to the end of a step soon."""
-        from ..sources.actions.step_start import StepStart
+        from ..sources.actions.moments.step_start import StepStart
 
         def take_off() -> None:
             for hooks in self._hooks.values():
@@ -221,8 +221,8 @@ class Actions:
 
     def _scene(self, training: TorchTraining, kept: PendingAction, until: float) -> Scene:
         """What an action acts on."""
-        from ..sources.actions.scene import Scene
-        from ..sources.actions.searches import Searches
+        from ..sources.actions.targets.scene import Scene
+        from ..sources.actions.targets.searches import Searches
 
         self._searches = self._searches or Searches()
         return Scene(

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import ActRefused
-from ...messages.act import Act, Asked, Prepared, Undo
+from ...messages.about.act import Act, Asked, Prepared, Undo
+from ..agent_threads import pending
 from ..audit.request_log import Sender
-from ..recording.agent_threads import pending
 from .record import Outcome
 
 if TYPE_CHECKING:
     from ..sources.actions.ledger import Undone
-    from ..sources.actions.rendezvous import Rendezvous
+    from ..sources.actions.moments.rendezvous import Rendezvous
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ActRefused, ActTimedOut
-from ...messages.act import MARKS, Prepared
+from ...messages.about.act import MARKS, Prepared
 from .pending import PendingAction
 
 if TYPE_CHECKING:
-    from ..sources.actions.scene import Scene
+    from ..sources.actions.targets.scene import Scene
 
 _POLL_S = 0.1
 
@@ -31,8 +31,8 @@ def wait_applied(
         ActTimedOut: The training did not reach the end of a step.
         ActRefused: Nobody wants it any more, or the work has refused.
     """
-    from ..sources.actions.rendezvous import Rendezvous
-    from ..sources.actions.step_start import StepStart
+    from ..sources.actions.moments.rendezvous import Rendezvous
+    from ..sources.actions.moments.step_start import StepStart
 
     began, training = time.monotonic(), scene.training
     mark, _ = scene.place() if kept.ranks is not None else ("", 0)

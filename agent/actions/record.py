@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...messages.act import Change
+from ...messages.about.act import Change
 from ...tables import ACTION_STATES, ACTIONS
 from ..audit.request_log import AskedRecord, Recorder, Sender
 

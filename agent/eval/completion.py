@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from ...messages.eval import Completions
+from ...messages.about.eval import Completions
 from .frame_names import Place
 from .namespace import Names
 

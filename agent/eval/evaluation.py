@@ -15,16 +15,16 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ...errors import EvalCancelled, EvalTimedOut
+from ...messages.about.eval import EvalCommit, EvalJob
 from ...messages.common import EVAL_INTERRUPTED, EvalRequest, EvalResult
-from ...messages.eval import EvalCommit, EvalJob
-from ..recording.agent_threads import pending
+from ..agent_threads import pending
 from ..recording.safe_points import Visit
 from ..recording.stillness import Stillness, Training
 from .record import Outcome
 from .run import Code, Moment, Run, Shared
 
 if TYPE_CHECKING:
-    from ..sources.actions.meeting import Meeting
+    from ..sources.actions.moments.meeting import Meeting
 
 _POLL_S = 0.05
 _PATIENCE_S = 5.0
@@ -138,7 +138,7 @@ class Evaluation:
         if self._together is None:
             return None
         from ..recording.training import TorchTraining
-        from ..sources.actions.meeting import Meeting
+        from ..sources.actions.moments.meeting import Meeting
 
         training = self._training
         if not (isinstance(training, TorchTraining) and training.is_recording()):

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from ...errors import BadRequest, Busy, NoSuchJob, NoThread, RequestTooLarge
+from ...messages.about.eval import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
 from ...messages.common import EvalRequest
-from ...messages.eval import MOST_TIMES, EvalCommit, EvalJob, EvalJobs, RepeatRequest
+from ..agent_threads import start_thread
 from ..audit.request_log import Sender
-from ..recording.agent_threads import start_thread
 from ..recording.safe_points import AGENT_THREAD_PREFIX
 from ..state import Agent
 from .evaluation import Evaluation

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 
 from ...errors import EvalCancelled, NoStepCame, ProbingError
+from ...messages.about.eval import RepeatRequest
 from ...messages.common import EVAL_INTERRUPTED, EvalResult
-from ...messages.eval import RepeatRequest
 from ..recording.safe_points import Visit
 from ..recording.stillness import Training
 from .evaluation import outcome_of

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from ...errors import ProbingError
 from ...messages import common as wire
+from ...messages.about.eval import LINES_TYPE, RepeatRequest
 from ...messages.common import EvalResult
-from ...messages.eval import LINES_TYPE, RepeatRequest
 from ..audit.request_log import Sender
 from .evaluator import Evaluator
 

@@ -13,7 +13,7 @@ from ...tables import PARAMETER_CHECKSUMS
 
 if TYPE_CHECKING:
     from ..sources.model.checksums import ChecksumLook
-    from ..sources.steps.recording import Recording
+    from ..sources.shared.recording import Recording
     from .question import LiveQuestion
 
 _HOLD_S = 60.0

@@ -39,7 +39,7 @@ from ...tables import (
     WARNINGS,
     Table,
 )
-from ..recording.agent_threads import in_thread
+from ..agent_threads import in_thread
 from ..sources.stacks.look import take_backtrace
 from .question import LiveQuestion
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...tables import ACTIVATIONS, MOMENTS
 
 if TYPE_CHECKING:
-    from ..sources.steps.recording import Recording
+    from ..sources.shared.recording import Recording
     from ..sources.storage.memory_look import MemoryLook, Moment
     from .question import LiveQuestion
 

@@ -14,7 +14,7 @@ from ..sources.calls.observation import Observation
 from ..sources.model.model_rows import module_rows
 
 if TYPE_CHECKING:
-    from ..sources.steps.recording import Recording
+    from ..sources.shared.recording import Recording
     from .question import LiveQuestion
 
 _waiting: dict[Observation, int] = {}

@@ -97,7 +97,7 @@ class Arming:
             )
             training.memory_rows.want_all(job)
         elif request.what == REFERRERS:
-            from ..sources.leaks.referrers import ReferrerSearch
+            from ..sources.leaks.references.referrers import ReferrerSearch
 
             job = ReferrerSearch(recording, request.addresses, self._count)
             training.referrers = job

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import BadRequest, FitRefused, FitTimedOut
-from ...messages.fit import FitAnswer, FitRequest
-from ..recording.agent_threads import OneAtATime, ThreadJob
+from ...messages.about.fit import FitAnswer, FitRequest
+from ..agent_threads import OneAtATime, ThreadJob
 from ..recording.no_training import NoTraining, watched
 from ..recording.safe_points import Visit
 from ..recording.stillness import Stillness
@@ -27,7 +27,7 @@ from ..recording.training import TorchTraining
 from ..sources.fit.fake_step import clean_cache
 from ..sources.fit.simulation import Simulation
 from ..sources.fit.step_look import SeenStep, StepLook
-from ..sources.steps.recording import Recording
+from ..sources.shared.recording import Recording
 
 DEFAULT_TIMEOUT_S = 30.0
 LONGEST_HOLD_S = 20.0

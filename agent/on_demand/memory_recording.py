@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import BadRequest, InternalError, ProfileRefused
-from ...messages.allocation import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
+from ...messages.about.allocation import MOST_ENTRIES, RecordRequest, RecordStatus, SnapshotRequest
 from ...messages.common import MOST_STEPS
 from ...rundir.folders import ProcessFolder
-from ..recording.agent_threads import in_thread
+from ..agent_threads import in_thread
 from ..recording.no_training import NoTraining, watched
 from ..recording.source import SourceReport
 from ..sources.accelerator import CudaHistory

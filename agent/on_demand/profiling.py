@@ -18,7 +18,7 @@ from pathlib import Path
 from ...errors import BadRequest, InternalError, ProfileRefused, ProfileTimedOut
 from ...messages.common import MOST_STEPS, ProfileProgress, ProfileRequest
 from ...rundir.folders import ProcessFolder
-from ..recording.agent_threads import OneAtATime, ThreadJob
+from ..agent_threads import OneAtATime, ThreadJob
 from ..recording.no_training import NoTraining, watched
 from ..recording.training import TorchTraining
 from ..sources.calls.profiler import StepsProfile

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..sources.accelerator import Accelerator
-from ..sources.calls.backward import BackwardPasses
+from ..sources.calls.backward.module_backward import ModuleBackward
+from ..sources.calls.backward.passes import BackwardPasses
 from ..sources.calls.budget import Budget
 from ..sources.calls.graphs import GraphReplays
-from ..sources.calls.module_backward import ModuleBackward
-from ..sources.calls.module_names import ModuleNames
 from ..sources.calls.modules import ModuleCalls
+from ..sources.calls.names.module_names import ModuleNames
 from ..sources.memory.sampler import MemorySampler
+from ..sources.shared.recording import Recording
 from ..sources.steps.boundary import Boundary
 from ..sources.steps.gradient_scaler import GradientScaler
 from ..sources.steps.progress import Progress
-from ..sources.steps.recording import Recording
 from .rings import Rings
 
 

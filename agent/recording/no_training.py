@@ -15,9 +15,9 @@ from .safe_points import SafePoints
 if TYPE_CHECKING:
     from ...errors import ProbingError
     from ..sources.data.dataloaders import DataLoaders
-    from ..sources.leaks.referrers import ReferrerSearch
+    from ..sources.leaks.references.referrers import ReferrerSearch
     from ..sources.leaks.watch import LeakWatch
-    from ..sources.steps.recording import Recording
+    from ..sources.shared.recording import Recording
     from .source import SourceReport
     from .training import TorchTraining
 

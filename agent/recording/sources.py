@@ -22,13 +22,13 @@ from ..sources.numbers.gradient_norms import GradientNorms
 from ..sources.out_of_memory.ooms import Ooms
 from ..sources.out_of_memory.rows import OomRings
 from ..sources.saves.checkpoints import Checkpoints
+from ..sources.shared.recording import Recording
 from ..sources.steps.boundary import Boundary
+from ..sources.steps.ends.members import Members
 from ..sources.steps.evaluations import Evaluations
 from ..sources.steps.marks import Marks
-from ..sources.steps.members import Members
 from ..sources.steps.optimizers import OptimizerSteps
 from ..sources.steps.progress import Progress
-from ..sources.steps.recording import Recording
 from .call_sources import CallSources
 from .rings import Rings
 from .source import Source

@@ -19,9 +19,9 @@ from ..sources.accelerator import Accelerator, Cuda, CudaHistory, PinnedMemory
 from ..sources.calls.at_work import TorchAtWork
 from ..sources.data.dataloaders import DataLoaders
 from ..sources.memory.memory_rows import MemoryRows
-from ..sources.steps.found import found_optimizers
-from ..sources.steps.recording import Recording
-from ..sources.steps.step_rows import StepRows
+from ..sources.shared.found import found_optimizers
+from ..sources.shared.recording import Recording
+from ..sources.steps.rows.step_rows import StepRows
 from .rings import make_rings
 from .safe_points import SafePoints
 from .source import SourceReport
@@ -31,7 +31,7 @@ from .training_thread import training_thread
 
 if TYPE_CHECKING:
     from ..sources.configuration import Configuration
-    from ..sources.leaks.referrers import ReferrerSearch
+    from ..sources.leaks.references.referrers import ReferrerSearch
     from ..sources.leaks.watch import LeakWatch
     from ..sources.numbers.gradient_rows import GradientRows
 

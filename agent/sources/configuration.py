@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .calls.class_names import class_name, unwrap
-from .calls.module_names import outermost
+from .calls.names.class_names import class_name, unwrap
+from .calls.names.module_names import outermost
 from .data.dataloaders import DataLoaders
 from .model.tensor_facts import name_of, sizes_of
-from .steps.recording import Recording
+from .shared.recording import Recording
 
 Facts = Iterator[tuple[str, object]]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...messages.common import LiveRows
 from ...tables import PARAMETERS
-from .calls.class_names import class_name, unwrap
-from .calls.module_names import outermost, walk
+from .calls.names.class_names import class_name, unwrap
+from .calls.names.module_names import outermost, walk
 from .model.tensor_facts import layout_of, name_of, sizes_of
-from .steps.found import found_optimizers, found_roots
+from .shared.found import found_optimizers, found_roots
 from .torch_types import Module, Optimizer
 
 if TYPE_CHECKING:
     from ..live.question import LiveQuestion
-    from .steps.recording import Recording
+    from .shared.recording import Recording
 
 Row = tuple[str | int | float | bool | None, ...]
 

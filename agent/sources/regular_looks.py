@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 
 from ...safety.guard import Guard
-from ..recording.agent_threads import start_thread
+from ..agent_threads import start_thread
 
 _END_S = 1.0
 

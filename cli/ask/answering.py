@@ -13,16 +13,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...messages.limits import grace_s
-from .. import terminal
+from ..output import terminal
+from ..output.files import write_file
+from ..output.terminal import Screen
 from ..render.cells import is_number, is_time, short_texts
 from ..render.rows import WRITERS, Writer, arrow_file_chunks
 from ..target import Target
-from ..terminal import Screen
+from ..time_limit import within
 from .cutting import as_far_as_they_come
 from .feed import Feed
-from .output import write_file
 from .replies import tell_notes
-from .time_limit import within
 
 _PLAN = ["explain_key", "explain_value"]
 """The columns of the answer to EXPLAIN: a drawing of many lines."""

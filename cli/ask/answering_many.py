@@ -16,7 +16,7 @@ from ...cluster.job.outcomes import Coverage, Outcome
 from ...cluster.union.budget import DEFAULT_BUDGET_MIB
 from ...cluster.union.query import Union, UnionAnswer
 from ...errors import Unreachable
-from .. import terminal
+from ..output import terminal
 from ..render.ranks.coverage import render_coverage
 from ..render.ranks.union import render_moved, render_plan
 from ..target import Target

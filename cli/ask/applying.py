@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from .. import terminal
+from ..output import terminal
 from ..render.process.actions import act_notes, render_act, render_together
 from .many import membership_of, tell_coverage
 from .replies import Replies, tell_notes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...client.base import Process
     from ...cluster.job.membership import Member
     from ...cluster.job.outcomes import Outcome
-    from ...messages.act import Act, Asked
+    from ...messages.about.act import Act, Asked
     from ..target import Target
 
 

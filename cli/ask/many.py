@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import terminal
+from ..output import terminal
 from ..target import FINDING_S, Target
 
 if TYPE_CHECKING:

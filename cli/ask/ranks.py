@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cluster.job.membership import names_of
-from .. import terminal
+from ..output import terminal
 from ..target import Target
 from .many import membership_of, tell_coverage
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ...cluster.job.interruption import ends_the_wait
 from ...errors import ProbingError
-from .. import terminal
+from ..output import terminal
 from ..render.text import wrap_lines
 from ..target import Target
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 T = TypeVar("T")
 

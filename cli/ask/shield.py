@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from ...errors import SqlWorkerDied
-from .. import terminal
+from ..output import terminal
 
 _ADDRESS_SPACE = 8 << 30
 """More than an answer needs, less than a machine has: some statements ignore every other limit."""

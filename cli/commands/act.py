@@ -14,7 +14,7 @@ from ..options import limit_option, style_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
-    from ...messages.act import Asked
+    from ...messages.about.act import Asked
 
 
 _optimizer_option = click.option(
@@ -65,7 +65,7 @@ def lr(
     found out at the next two steps; --hold overrides it. Undone, the rate is what it would be by
     now; one that the script has overwritten is left.
     """
-    from ...messages.act import Lr
+    from ...messages.about.act import Lr
 
     if (value is None) == (scale is None):
         raise UsageError("say a rate or --scale: `act lr 1e-5` or `act lr --scale 0.1`.")
@@ -84,7 +84,7 @@ def clip(context: click.Context, *, max_norm: str, optimizer: str | None, style:
     With a gradient scaler, that of the unscaled gradients. Gradients that are not finite are left
     as they are.
     """
-    from ...messages.act import Clip
+    from ...messages.about.act import Clip
 
     try:
         limit = None if max_norm == "off" else float(max_norm)
@@ -114,7 +114,7 @@ def checkpoint(
 
     Under DDP rank 0 writes. A sharded training (FSDP, DeepSpeed, tensor parallelism) is refused.
     """
-    from ...messages.act import Checkpoint
+    from ...messages.about.act import Checkpoint
 
     _act(context, Checkpoint(path=path, force=force, copy_first=copy_first), style)
 
@@ -128,7 +128,7 @@ def cleanup(context: click.Context, *, style: str) -> None:
 
     Says what each of these has freed.
     """
-    from ...messages.act import Cleanup
+    from ...messages.about.act import Cleanup
 
     _act(context, Cleanup(), style)
 
@@ -156,7 +156,7 @@ def nan_guard(
     Steps skipped by a gradient scaler do not come here. Under DDP all ranks must be asked by one
     command; skip is refused where each rank has a part of the gradients.
     """
-    from ...messages.act import NanGuard
+    from ...messages.about.act import NanGuard
 
     _act(context, NanGuard(do=do, consecutive=consecutive, optimizer=optimizer), style)
 
@@ -177,7 +177,7 @@ def keep_layers(
     copy of their input, refused unless a step showed equal shapes. Their parameters get no
     gradient, so torch's optimizers leave them.
     """
-    from ...messages.act import KeepLayers
+    from ...messages.about.act import KeepLayers
 
     _act(context, KeepLayers(count=count, inside=inside, model=model), style)
 
@@ -200,7 +200,7 @@ def skip_attention(
     What follows computes with meaningless values of the right shape, connected to the graph.
     Refused, and undone, as keep-layers is.
     """
-    from ...messages.act import SkipAttention
+    from ...messages.about.act import SkipAttention
 
     _act(context, SkipAttention(keep=keep, inside=inside, model=model), style)
 
@@ -213,7 +213,7 @@ def skip_attention(
 @click.pass_context
 def undo(context: click.Context, *, number: int | None, alone: bool, style: str) -> None:
     """Take back an action: the last that can be, or that of the number."""
-    from ...messages.act import Undo
+    from ...messages.about.act import Undo
 
     _act(context, Undo(number=number, alone=alone), style)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .. import terminal
 from ..command import AskCommand
+from ..output import terminal
 
 
 @click.command("(none)", cls=AskCommand)

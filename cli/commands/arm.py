@@ -9,17 +9,17 @@ import click
 
 from ...errors import UsageError
 from ...messages.common import ARMABLE, MOST_STEPS
-from .. import terminal
 from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import style_option
+from ..output import terminal
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
     from ...messages.common import ArmedAnswer
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 
 @click.command("arm", cls=AskCommand)

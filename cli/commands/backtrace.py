@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..ask.replies import Replies, show, tell_notes
 from ..command import AskCommand
 from ..options import style_option, watch_option
+from ..output import terminal
 from ..render.process.stacks import render_backtrace, render_folded
 from ..target import Target, asked_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import Backtrace
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 
 @click.command("backtrace", cls=AskCommand)

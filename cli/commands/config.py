@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
 from ..completion import complete_settings
 from ..options import limit_option, style_option, watch_option
+from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...messages.common import SettingsAnswer, SettingValue
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 _OTHER_LINES = 4
 

@@ -14,7 +14,7 @@ from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...diagnosis.dataloading import LoaderReport
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 
 @click.command("dataloaders", cls=AskCommand)

@@ -12,7 +12,7 @@ from ..target import target_options, target_with
 
 if TYPE_CHECKING:
     from ...messages.common import Detached
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 
 @click.command("detach", cls=AskCommand)

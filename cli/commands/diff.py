@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..command import AskCommand
 from ..options import style_option, watch_option
+from ..output import terminal
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
     """Compare two runs, and print it."""
     from ...diagnosis.doctor.against import findings_of
     from ...diagnosis.runs.reading import compare_members, find_run
-    from ..render.process.runs import markdown_comparison, render_comparison
+    from ..render.ranks.runs import markdown_comparison, render_comparison
 
     limit_s = min(FINDING_S, target.limit_s)
     before = find_run(names[0], token=target.token, timeout_s=limit_s)
@@ -95,7 +95,7 @@ def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
 
 
 def _write_json(compared: RunComparison, findings: tuple[Finding, ...]) -> None:
-    from ..render.process.runs import plain_comparison
+    from ..render.ranks.runs import plain_comparison
 
     told = [
         {name: value for name, value in dataclasses.asdict(finding).items() if name in _JSON}

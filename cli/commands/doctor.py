@@ -11,10 +11,10 @@ import click
 
 from ...diagnosis.doctor.findings import CERTAINTIES
 from ...errors import TimedOut, UsageError
-from .. import terminal
 from ..ask.many import membership_of
 from ..command import AskCommand
 from ..options import limit_option, style_option
+from ..output import terminal
 from ..target import FINDING_S, Target, target_options, target_with
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def command(
     too little could be looked at in time.
     """
     from ...diagnosis.doctor.examine import WHOLE_S, examine
-    from ..ask.watching import Wish, watch_and_tell
+    from ..watch.watching import Wish, watch_and_tell
 
     target = target_with(context, endpoint)
     if watch and against is not None:

@@ -10,12 +10,12 @@ import click
 
 from ...cluster.ranks.sent_code import Code
 from ...errors import EvalTimedOut, UsageError
+from ...messages.about.eval import MOST_TIMES
 from ...messages.common import EVAL_INTERRUPTED
-from ...messages.eval import MOST_TIMES
-from .. import terminal
 from ..ask.replies import Replies, tell_notes
 from ..ask.text_input import TextCommand, read_text
 from ..options import style_option
+from ..output import terminal
 from ..render.errors import render_failure
 from ..render.process.evaluation import eval_notes, lost_notes, render_repeated, render_result
 from ..render.text import escape_lines

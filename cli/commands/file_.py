@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..command import AskGroup
 from ..options import style_option
+from ..output import terminal
 from ..target import refuse_target, target_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def memory_viz(*, file: str, output: str | None) -> None:
     FILE is a snapshot of `memory --snapshot` or of torch. It is read as data; a file that would run
     code is refused.
     """
-    from ..ask.output import write_file
+    from ..output.files import write_file
     from ..render.memory.recording_page import render_page
 
     page = output or str(Path(file).with_suffix(".html"))

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import style_option
+from ..output import terminal
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...diagnosis.fit_measured import MeasuredFit
-    from ...messages.fit import FitAnswer, FitRequest, LargestFit
-    from ..terminal import Screen
+    from ...diagnosis.memory.fit_measured import MeasuredFit
+    from ...messages.about.fit import FitAnswer, FitRequest, LargestFit
+    from ..output.terminal import Screen
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -80,7 +80,7 @@ def command(
     limit = None if memory is None else parse_size(memory)
     if largest and batch is not None:
         raise UsageError("--max looks for the batch itself; leave out --batch.")
-    from ...messages.fit import FitRequest
+    from ...messages.about.fit import FitRequest
     from ..render.memory.fit import render_fit, render_largest
 
     request = FitRequest(batch=batch, seq=seq, layers=layers, timeout_s=target.timeout_s)
@@ -113,7 +113,7 @@ def _largest(
     margin: float,
 ) -> LargestFit:
     """The largest batch that fits."""
-    from ...messages.fit import find_largest
+    from ...messages.about.fit import find_largest
 
     def try_batch(size: int | None) -> FitAnswer:
         return predict(dataclasses.replace(request, batch=size))
@@ -125,7 +125,7 @@ def _predictor(
     process: Process, target: Target, *, from_measured: bool, checks: bool
 ) -> Callable[[FitRequest], FitAnswer]:
     """What predicts: the process itself, or what was measured of it once."""
-    from ...messages.fit import with_missing
+    from ...messages.about.fit import with_missing
 
     if from_measured:
         return _measured(process, target).answer
@@ -152,7 +152,7 @@ def _predictor(
 
 def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
     """A prediction beside what a real step takes, and meanwhile how far that is."""
-    from ...diagnosis.fit_measured import checked
+    from ...diagnosis.memory.fit_measured import checked
     from ..render.memory.recording import render_progress
 
     with telling(target, render_progress) as tell:
@@ -161,7 +161,7 @@ def _checked(process: Process, target: Target, answer: FitAnswer) -> FitAnswer:
 
 def _measured(process: Process, target: Target) -> MeasuredFit:
     """What steps of a process take, and meanwhile how far that is."""
-    from ...diagnosis.fit_measured import measure
+    from ...diagnosis.memory.fit_measured import measure
     from ..render.memory.recording import render_progress
 
     with telling(target, render_progress) as tell:

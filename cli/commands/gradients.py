@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from ...messages.common import MOST_STEPS
-from .. import terminal
 from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import limit_option, style_option
+from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.arming import Watch
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 _OTHER_LINES = 9
 """What stands above and below the rows."""

@@ -6,10 +6,10 @@ import dataclasses
 
 import click
 
-from .. import terminal
 from ..ask.many import membership_of
 from ..command import AskCommand
 from ..options import limit_option, style_option, watch_option
+from ..output import terminal
 from ..target import asked_target, target_options
 
 _CODES = {"fine": 0, "hang": 1, "crashed": 6, "slow": 7}

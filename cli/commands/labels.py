@@ -13,8 +13,8 @@ from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.labels import LabelsAnswer
-    from ..terminal import Screen
+    from ...messages.about.labels import LabelsAnswer
+    from ..output.terminal import Screen
 
 
 @click.command("labels", cls=AskCommand)

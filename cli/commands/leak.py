@@ -8,16 +8,16 @@ import click
 
 from ...diagnosis.leaks.growth import WAYS
 from ...messages.common import MOST_STEPS
-from .. import terminal
 from ..ask.replies import show, telling
 from ..command import AskCommand
 from ..options import style_option
+from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
     from ...diagnosis.leaks.report import LeakReport
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 
 @click.command("leak", cls=AskCommand)
@@ -44,7 +44,7 @@ def command(context: click.Context, *, steps: int, by: str, style: str) -> None:
     What is kept once in many steps takes more --steps. The training is held for a moment at each;
     Ctrl-C ends it.
     """
-    from ...diagnosis.leaking import find_leaks
+    from ...diagnosis.memory.leaking import find_leaks
     from ..render.memory.leak import render_leak
     from ..render.training.numerics import progress_of
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import click
 
-from .. import terminal
 from ..command import AskCommand
 from ..options import limit_option, style_option, watch_option
+from ..output import terminal
 from ..target import Target, refuse_target, target_options
 
 

@@ -16,7 +16,7 @@ from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...diagnosis.memory_report import MemoryReport
+    from ...diagnosis.memory.memory_report import MemoryReport
 
 _SHARE_OF_LIMIT = 0.4
 """How much of the time that the user gives is spent on waiting for the model's next step; twice
@@ -156,7 +156,7 @@ def _clean(target: Target, wanted: tuple[str, ...], *, line: bool, watch: float 
 def _ask(
     process: Process, target: Target, top: int, *, theory: bool, referrers: bool
 ) -> MemoryReport:
-    from ...diagnosis.memory_report import report_on
+    from ...diagnosis.memory.memory_report import report_on
 
     given = target.timeout_s
     timeout_s = None if given is None else given * _SHARE_OF_LIMIT

@@ -13,8 +13,8 @@ from ..target import asked_target, target_options
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...diagnosis.out_of_memory import OomReport
-    from ..terminal import Screen
+    from ...diagnosis.memory.out_of_memory import OomReport
+    from ..output.terminal import Screen
 
 
 @click.command("oom", cls=AskCommand)
@@ -36,7 +36,7 @@ def command(context: click.Context, *, number: int | None, limit: int, style: st
     ended process (its run folder) it also says whether the kernel OOM killer ended it, and what
     speaks for that.
     """
-    from ...diagnosis.out_of_memory import report_on
+    from ...diagnosis.memory.out_of_memory import report_on
     from ..render.memory.oom import render_oom
 
     target = asked_target(context)

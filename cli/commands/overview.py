@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
 from ..options import style_option, watch_option
+from ..output import terminal
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
+    from ..output.terminal import Screen
     from ..reports.overview import Overview
-    from ..terminal import Screen
 
 
 @click.command("overview", cls=AskCommand)

@@ -8,12 +8,12 @@ import click
 
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
-from .. import terminal
-from ..ask.output import write_file
-from ..ask.profile_formats import PROFILE_FORMATS, choose_profile_format
 from ..ask.replies import Replies, tell_notes
 from ..command import AskCommand
 from ..options import json_option, wants_json
+from ..output import terminal
+from ..output.files import write_file
+from ..output.profile_formats import PROFILE_FORMATS, choose_profile_format
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UsageError
-from .. import terminal
-from ..ask.formats import FORMATS, choose_format
 from ..ask.shield import go_on_in_a_child
 from ..ask.statement import statement_of
 from ..ask.text_input import TextCommand
 from ..completion import complete_sql
 from ..options import given_by_user, json_option, limit_option, wants_json, watch_option
+from ..output import terminal
+from ..output.formats import FORMATS, choose_format
 from ..target import Target, asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 _OTHER_LINES = 4
 """What stands above and below the rows of a table."""

@@ -7,8 +7,8 @@ import sys
 import click
 
 from ...errors import UsageError
-from .. import terminal
 from ..command import AskCommand
+from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 

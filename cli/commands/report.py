@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ...errors import UsageError
-from .. import terminal
-from ..ask.output import write_file
 from ..ask.replies import Replies, tell_notes
 from ..command import AskCommand
+from ..output import terminal
+from ..output.files import write_file
 from ..target import asked_target, attach_option, target_options
 
 
@@ -28,7 +28,7 @@ def command(context: click.Context, *, output: str | None) -> None:
     before you hand it on. Values of variables whose names say that they are secret are left out.
     """
     from ...page.report_file import report_file
-    from ..reports.run_report import report_of
+    from ..reports.run.report import report_of
 
     target = asked_target(context)
     if not target.is_single:

@@ -10,8 +10,8 @@ import click
 
 from ...errors import UsageError
 from ...safety.off_switch import is_off
-from .. import terminal
 from ..command import AskCommand
+from ..output import terminal
 from ..target import refuse_target
 
 _OWN_OPTIONS_WITH_VALUE = frozenset({"--listen", "--tls-cert", "--tls-key"})

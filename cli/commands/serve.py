@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from .. import terminal
 from ..command import AskCommand
+from ..output import terminal
 from ..target import refuse_target
 
 

@@ -12,8 +12,8 @@ from ..options import style_option, watch_option
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
+    from ..output.terminal import Screen
     from ..reports.status_report import StatusReport
-    from ..terminal import Screen
 
 
 @click.command("status", cls=AskCommand)

@@ -6,9 +6,9 @@ import dataclasses
 
 import click
 
-from .. import terminal
 from ..command import AskCommand
 from ..options import renamed_option, style_option, watch_option
+from ..output import terminal
 from ..target import asked_target, target_options
 
 

@@ -11,16 +11,16 @@ import click
 from ...errors import UsageError
 from ...messages.common import TableStatus
 from ...tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Table
-from .. import terminal
 from ..ask.replies import show
 from ..command import AskCommand
 from ..completion import complete_tables
 from ..options import limit_option, style_option, watch_option
+from ..output import terminal
 from ..target import asked_target, attach_option, target_options
 
 if TYPE_CHECKING:
     from ...messages.common import TablesAnswer
-    from ..terminal import Screen
+    from ..output.terminal import Screen
 
 _OTHER_LINES = 4
 

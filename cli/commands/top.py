@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .. import terminal
 from ..command import AskCommand
+from ..output import terminal
 from ..target import Target, target_options, target_with
 
 if TYPE_CHECKING:

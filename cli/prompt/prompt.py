@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import ProbingError, Unreachable
-from .. import terminal
+from ..output import terminal
 from ..render.process.evaluation import eval_notes, render_result
 from ..render.text import escape_lines
 from ..target import Target

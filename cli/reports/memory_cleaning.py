@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import terminal
 from ..ask.replies import Replies, tell_notes
+from ..output import terminal
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...diagnosis.memory_cleaning import Cleaned
+    from ...diagnosis.memory.memory_cleaning import Cleaned
     from ..target import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def clean_and_show(target: Target, wanted: tuple[str, ...], *, out: bool) -> int
     Returns:
         The exit code.
     """
-    from ...diagnosis.memory_cleaning import clean_memory
+    from ...diagnosis.memory.memory_cleaning import clean_memory
     from ..render.memory.line import render_cleaned
 
     def ask(process: Process) -> Cleaned:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import ProbingError, ProcessEnded
 from ...tables import SOURCES
-from .. import terminal
 from ..ask.replies import Replies, tell_notes
+from ..output import terminal
 from ..render.memory.line import MemoryMoment, render_memory_line
 
 if TYPE_CHECKING:

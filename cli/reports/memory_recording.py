@@ -15,8 +15,8 @@ import click
 
 from ...errors import UsageError
 from ...messages.common import MOST_STEPS
-from .. import terminal
 from ..ask.replies import Replies, tell_notes, telling
+from ..output import terminal
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def take_snapshots(target: Target, given: str, steps: int | None, awaited: Await
         The exit code.
     """
     from ...allocations import write_snapshot
-    from ..ask.output import write_file
+    from ..output.files import write_file
     from ..render.memory.recording import render_recording
 
     def ask(process: Process) -> tuple[Recording, Card]:

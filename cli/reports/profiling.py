@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ...client.profile_client import StepsProfile
     from ...messages.common import ProfileProgress
     from ...profiling import Samples
+    from ..output.terminal import Screen
     from ..target import Target
-    from ..terminal import Screen
 
 
 class Shown(Protocol):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..diagnosis.doctor.report import Report
     from ..diagnosis.hang.evidence import Verdict
     from ..diagnosis.leaks.report import LeakReport
-    from ..diagnosis.memory_report import MemoryReport
+    from ..diagnosis.memory.memory_report import MemoryReport
+    from ..diagnosis.memory.out_of_memory import OomReport
     from ..diagnosis.model_summary import Summary
-    from ..diagnosis.out_of_memory import OomReport
     from ..diagnosis.runs.comparison import RunComparison
 
 
@@ -54,7 +54,7 @@ class Process(base.Process):
             referrers: Also what refers to the largest tensors.
             timeout_s: How long its next step may be waited for; 10 s by default.
         """
-        from ..diagnosis.memory_report import report_on
+        from ..diagnosis.memory.memory_report import report_on
 
         return report_on(
             self, top=top, theory=theory, referrers=referrers, timeout_s=timeout_s or WAIT_S
@@ -92,7 +92,7 @@ class Process(base.Process):
             timeout_s: How long any one step may take.
             tell: Called with how far it is, now and then.
         """
-        from ..diagnosis.leaking import find_leaks
+        from ..diagnosis.memory.leaking import find_leaks
 
         limit_s = timeout_s or self._timeout_s
         return find_leaks(self, steps, timeout_s=limit_s, tell=tell, by=by)
@@ -116,7 +116,7 @@ class Process(base.Process):
         Args:
             seq: Of which error, by its ``seq`` in python.ooms; the last by default.
         """
-        from ..diagnosis.out_of_memory import report_on
+        from ..diagnosis.memory.out_of_memory import report_on
 
         return report_on(self, seq)
 

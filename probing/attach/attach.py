@@ -37,8 +37,8 @@ from ..reach.ladder import who_holds_gil
 from ..reach.ping import ping
 from ..rundir.attach_order import Attach, AttachFiles, Note
 from ..rundir.folders import ProcessFolder, RunDirectory, directory_of
+from .injectors.injected.script import bootstrap_text, forks_text
 from .injectors.names import AUTO, NAMES, PENDING, THREAD
-from .injectors.script import bootstrap_text, forks_text
 from .preflight import OPEN_IT, find_obstacle
 
 _LIMIT_S = 10.0

@@ -20,7 +20,7 @@ from ..messages.common import EvalResult
 from ..rundir.folders import directory_of, write_private
 from ..stacks import py_spy
 from .attach import ask_helper, written_as_its_user
-from .injectors.script import evaluation_text, injected_code
+from .injectors.injected.script import evaluation_text, injected_code
 from .preflight import find_obstacle
 
 _MAX_CHARS = 1 << 20

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ..attach.injectors.names import AUTO
 from ..errors import CardDamaged, ConnectionLost, NotProbed
 from ..messages import common as wire
-from ..messages.act import Act, Acts, Commit, Prepared, request_for
-from ..messages.allocation import RECORD_STEPS, RecordRequest, RecordStatus
-from ..messages.fit import FitAnswer
-from ..messages.labels import LabelsAnswer, LabelsRequest
+from ..messages.about.act import Act, Acts, Commit, Prepared, request_for
+from ..messages.about.allocation import RECORD_STEPS, RecordRequest, RecordStatus
+from ..messages.about.fit import FitAnswer
+from ..messages.about.labels import LabelsAnswer, LabelsRequest
 from ..messages.limits import grace_s, ready_s
 from ..reach import ladder
 from ..ring import peek as ring_peek
@@ -28,8 +28,8 @@ from .transports import POLL_S, environment_of, live_rows, query_agent
 if TYPE_CHECKING:
     from ..allocations import Recording
     from ..attach.attach import Attached
-    from ..messages.act import Asked
-    from ..messages.fit import FitRequest
+    from ..messages.about.act import Asked
+    from ..messages.about.fit import FitRequest
     from ..profiling import Samples
     from ..profiling.sampling import Tell as TellSeconds
     from ..sql.answer import Answer
@@ -71,7 +71,7 @@ class Process(RunningCode):
         """Change something in its training, between two of its steps.
 
         Args:
-            asked: What, such as ``Lr(scale=0.1)`` of `probing.messages.act`.
+            asked: What, such as ``Lr(scale=0.1)`` of `probing.messages.about.act`.
             timeout_s: How long the end of a step may be waited for.
         """
         limit_s = timeout_s or self._timeout_s

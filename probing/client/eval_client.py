@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..errors import InternalError
 from ..messages import common as wire
-from ..messages.eval import RepeatRequest
+from ..messages.about.eval import RepeatRequest
 from ..messages.limits import grace_s
 from ..reach.transport import Address, open_answer
 

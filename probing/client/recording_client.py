@@ -12,7 +12,7 @@ from ..allocations import Recording, read_recording
 from ..errors import InternalError
 from ..linux.foreign_files import read_file
 from ..messages import common as wire
-from ..messages.allocation import SNAPSHOT_STEPS, RecordStatus, SnapshotRequest
+from ..messages.about.allocation import SNAPSHOT_STEPS, RecordStatus, SnapshotRequest
 from ..messages.limits import LARGE_ANSWER_BYTES
 from ..reach.transport import Address, ask
 from .long_questions import ask_and_watch

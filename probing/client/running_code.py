@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..messages import common as wire
-from ..messages.eval import (
+from ..messages.about.eval import (
     Appointment,
     CancelRequest,
     CompleteRequest,

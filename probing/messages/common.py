@@ -13,27 +13,18 @@ from typing import Any
 
 from ..errors import BadRequest, ProbingError, RemoteError
 from ..tables import TABLES_BY_NAME
-from .card import (
-    Card as Card,  # noqa: PLC0414 - part of the wire, as the next are
-    Pong as Pong,  # noqa: PLC0414
-)
-from .codec import (
-    decode as decode,  # noqa: PLC0414
-    encode as encode,  # noqa: PLC0414
-)
-from .eval import (
+from .about.eval import (
     EvalRequest as EvalRequest,  # noqa: PLC0414
     EvalResult as EvalResult,  # noqa: PLC0414
 )
-from .fit import (
+from .about.fit import (
     FitAnswer as FitAnswer,  # noqa: PLC0414
     FitPart as FitPart,  # noqa: PLC0414
     FitPeak as FitPeak,  # noqa: PLC0414
     FitRequest as FitRequest,  # noqa: PLC0414
     FitShape as FitShape,  # noqa: PLC0414
 )
-from .limits import TimeLimit
-from .stacks import (
+from .about.stacks import (
     Awaited as Awaited,  # noqa: PLC0414
     Backtrace as Backtrace,  # noqa: PLC0414
     Frame as Frame,  # noqa: PLC0414
@@ -43,6 +34,15 @@ from .stacks import (
     ThreadStack as ThreadStack,  # noqa: PLC0414
     WorkDone as WorkDone,  # noqa: PLC0414
 )
+from .card import (
+    Card as Card,  # noqa: PLC0414 - part of the wire, as the next are
+    Pong as Pong,  # noqa: PLC0414
+)
+from .codec import (
+    decode as decode,  # noqa: PLC0414
+    encode as encode,  # noqa: PLC0414
+)
+from .limits import TimeLimit
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 JSON_TYPE = "application/json"

@@ -9,7 +9,8 @@ import dataclasses
 import typing
 from typing import Any
 
-from . import common as wire, eval as eval_wire
+from . import common as wire
+from .about import eval as eval_wire
 from .limits import TimeLimit
 from .routes import ROUTES, Route
 

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import (
+from . import common as wire, rank_paths
+from .about import (
     act as act_wire,
     allocation as allocation_wire,
-    common as wire,
     eval as eval_wire,
     job as job_wire,
     labels as labels_wire,
-    rank_paths,
     union as union_wire,
 )
 

@@ -18,8 +18,7 @@ from ..linux.foreign_files import read_file
 from ..messages.common import Backtrace, Frame, ThreadStack
 from ..ring import names
 from ..ring.format import NULL_INT, OPEN
-from ..ring.reader import read_ring
-from ..ring.snapshot import RingRows, RingSnapshot
+from ..ring.reader import RingRows, RingSnapshot, read_ring
 from ..rundir.folders import ProcessFolder
 from ..tables import STAGES, TORCH_TRACE
 from .crashes import THREAD_EXCEPTION, CrashRecord, describe, device_memory, name_link, read_crash

@@ -1,12 +1,12 @@
 /* Rows of the backward pass of modules, in C: hooks on the nodes of autograd's graph.
  *
- * Rules of this file: what agent/sources/calls/module_backward.py says of its hooks holds here; a
- * test compares the rows of both. A hook is a Python function that returns None, for whoever
- * compiles backward passes; what is run in its place, as its vectorcall, is here. It does not look
- * at the gradient that it is called with. A node knows of us, we know of no node: no tensor of
- * the user's and no part of a graph outlives a call because of us. Python is called only for what
- * is rare: a module's first call, a thread's first, a sample of memory, a step that is timed on the
- * device, modes of torch that would see what is asked of a tensor.
+ * Rules of this file: what agent/sources/calls/backward/module_backward.py says of its hooks holds
+ * here; a test compares the rows of both. A hook is a Python function that returns None, for
+ * whoever compiles backward passes; what is run in its place, as its vectorcall, is here. It does
+ * not look at the gradient that it is called with. A node knows of us, we know of no node: no
+ * tensor of the user's and no part of a graph outlives a call because of us. Python is called only
+ * for what is rare: a module's first call, a thread's first, a sample of memory, a step that is
+ * timed on the device, modes of torch that would see what is asked of a tensor.
  */
 
 #include "_native.h"

@@ -34,7 +34,7 @@ from .format import (
     RingHeader,
     StoredField,
 )
-from .snapshot import RingSnapshot
+from .reader import RingSnapshot
 
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 _TYPES: dict[str, pa.DataType] = {

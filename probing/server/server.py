@@ -21,7 +21,7 @@ from ..errors import BadRequest, NoSuchRoute, WrongMethod
 from ..messages import common as wire
 from ..messages.routes import Route
 from ..safety.guard import OWN_LOOP
-from .admission import OTHER, Admission, Asked, Handler, Served
+from .access.admission import OTHER, Admission, Asked, Handler, Served
 from .connections import Connection, Connections
 from .headers import silence
 from .protocol import PeerProtocol

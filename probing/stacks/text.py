@@ -27,7 +27,7 @@ FROZEN = frozenset("DTt")
 STACK_TABLES = frozenset({BACKTRACE.name, THREADS.name})
 
 _OUR_FILES = re.compile(
-    r"/agent/sources/(?:actions|calls|collectives|data|numbers|out_of_memory|steps)/(?:\w+/)*\w+\.py$"
+    r"/agent/sources/(?:actions|calls|collectives|data|numbers|out_of_memory|shared|steps)/(?:\w+/)*\w+\.py$"
     r"|/agent/(?:recording/first_use|sources/stand_in)\.py$"
     r"|/probing/(?:_boot|_run|safety/guard)\.py$"
 )

@@ -1,6 +1,6 @@
 """Who may ask the server of the page: this page alone, with the token of its link.
 
-Rules of this file: as those of `probing.server.admission`, with one difference: the requests come
+Rules of this file: as those of `server.access.admission`, with one difference: the requests come
 from a browser, so that the page's own origin is let in, and no other. The token travels in the
 header ``Authorization``, never in an address that a server sees, and never in a cookie, which a
 browser would send to every port of the same host.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from ..errors import BadHost, BadOrigin
-from ..server.admission import Admission, Asked
-from ..server.auth import check_access, check_host
+from ..server.access.admission import Admission, Asked
+from ..server.access.auth import check_access, check_host
 from .routes import OPEN_ROUTES
 
 _OPEN = frozenset(route.name for route in OPEN_ROUTES)

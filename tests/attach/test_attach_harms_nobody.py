@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing.attach.injectors.script import forks_text
+from probing.attach.injectors.injected.script import forks_text
 from tests.attach.forks import attach_while_forking
 from tests.attach.kills import kill_again_and_again
 from tests.attach.test_injection_pending import pythons_at_hand

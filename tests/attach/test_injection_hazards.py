@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from probing.attach.injectors.borrowing.tracing import TracedThread, all_stopped, let_late_ones_go
+from probing.attach.injectors.injected.script import bootstrap_text, forks_text
 from probing.attach.injectors.refusal import CannotInject
-from probing.attach.injectors.script import bootstrap_text, forks_text
 from probing.attach.preflight import find_obstacle
 from tests.harness.targets import clean_env, wait_until
 

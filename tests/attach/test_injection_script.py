@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from probing.attach.injectors.script import injected_code
+from probing.attach.injectors.injected.script import injected_code
 
 pytestmark = pytest.mark.anypython
 

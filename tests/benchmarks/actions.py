@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import probing
 from probing.client.base import Process
-from probing.messages.act import Asked, Checkpoint, Cleanup, Clip, Lr, Undo
+from probing.messages.about.act import Asked, Checkpoint, Cleanup, Clip, Lr, Undo
 from tests.harness.targets import start_training
 
 from .measures import Measure, rounds_for, scaled

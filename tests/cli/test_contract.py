@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import probing
-from probing.cli.contract import EXIT_CODES, OUTPUTS, OWN_CODES
+from probing.cli.help.contract import EXIT_CODES, OUTPUTS, OWN_CODES
 from probing.cli.main import run
 from probing.cli.tasks import COMMANDS
 from probing.errors import error_classes

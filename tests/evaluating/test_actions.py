@@ -16,7 +16,16 @@ torch = pytest.importorskip("torch")
 import probing  # noqa: E402
 from probing.diagnosis.checkpoints import read_checkpoint  # noqa: E402
 from probing.errors import NoSuchAction, ProbingError  # noqa: E402
-from probing.messages.act import Act, Checkpoint, Cleanup, Clip, KeepLayers, Lr, NanGuard, Undo  # noqa: E402
+from probing.messages.about.act import (  # noqa: E402
+    Act,
+    Checkpoint,
+    Cleanup,
+    Clip,
+    KeepLayers,
+    Lr,
+    NanGuard,
+    Undo,
+)
 from tests.harness.targets import (  # noqa: E402
     DEADLINE_S,
     Target,

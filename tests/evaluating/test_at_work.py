@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
-from probing.messages.act import Checkpoint, KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
+from probing.messages.about.act import Checkpoint, KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
 from tests.harness.targets import Target, start_program  # noqa: E402
 
 pytestmark = pytest.mark.torch

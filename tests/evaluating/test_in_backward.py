@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import probing
-from probing.messages.act import Cleanup
+from probing.messages.about.act import Cleanup
 from tests.harness.targets import Target
 
 pytestmark = pytest.mark.torch

@@ -10,14 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from probing.agent.sources.actions.chosen import Chosen  # noqa: E402
 from probing.agent.sources.actions.learning_rate import LearningRate  # noqa: E402
 from probing.agent.sources.actions.rate_watch import RatesSet  # noqa: E402
+from probing.agent.sources.actions.targets.chosen import Chosen  # noqa: E402
 from probing.agent.sources.model.known_names import schedulers_among  # noqa: E402
-from probing.agent.sources.steps.events import Events  # noqa: E402
-from probing.agent.sources.steps.objects import Objects  # noqa: E402
+from probing.agent.sources.shared.events import Events  # noqa: E402
+from probing.agent.sources.shared.objects import Objects  # noqa: E402
 from probing.errors import ActRefused  # noqa: E402
-from probing.messages.act import Lr  # noqa: E402
+from probing.messages.about.act import Lr  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

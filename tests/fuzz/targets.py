@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from probing.agent.listener import _begins_other_than_ping
 from probing.errors import BadHost, BadRequest, BadToken, RingError
 from probing.messages import codec, common as wire, routes
-from probing.messages.act import ActRequest
+from probing.messages.about.act import ActRequest
 from probing.messages.card import Card
 from probing.postmortem import crashes, error_files, launcher_logs
 from probing.ring import peek as ring_peek, reader as ring_reader
@@ -39,7 +39,7 @@ from probing.ring.format import (
 from probing.ring.names import decode_names, encode_names
 from probing.rundir.folders import ProcessFolder
 from probing.rundir.node_card import NodeCard
-from probing.server.auth import check_access, check_host
+from probing.server.access.auth import check_access, check_host
 from probing.settings import Settings
 from probing.tables import RECORDED_TABLES, TABLES_BY_NAME
 from tests.harness.ring_writer import trace_values, trace_writer

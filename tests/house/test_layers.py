@@ -34,10 +34,15 @@ VIOLATIONS = [
     ),
     ("probing/server/server.py", "import rich", AGENT, "server -> rich"),
     ("cli/group.py", "from probing.agent import lifecycle", TERMINAL, "-> probing.agent.lifecycle"),
-    ("cli/terminal.py", "import torch", TERMINAL, "terminal -> torch"),
+    ("cli/output/terminal.py", "import torch", TERMINAL, "terminal -> torch"),
     ("probing/client/base.py", "import torch", TERMINAL, "base -> torch"),
     ("cli/ask/replies.py", "import aiohttp", AIOHTTP, "replies -> aiohttp"),
-    ("probing/client/base.py", "from ..cli import terminal", LAYERS, "-> probing.cli.terminal"),
+    (
+        "probing/client/base.py",
+        "from ..cli.output import terminal",
+        LAYERS,
+        "-> probing.cli.output.terminal",
+    ),
     ("probing/rundir/folders.py", "from ..agent import state", LAYERS, "-> probing.agent.state"),
     (
         "probing/messages/common.py",

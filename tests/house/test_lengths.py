@@ -20,9 +20,9 @@ HOT_PATHS = frozenset(
     {
         ("agent/sources/calls/modules.py", "_make_wrapper"),
         ("agent/sources/calls/modules.py", "call"),
-        ("agent/sources/collectives/hot_path.py", "_make_call"),
-        ("agent/sources/collectives/hot_path.py", "method"),
-        ("agent/sources/collectives/hot_path.py", "make_wait"),
+        ("agent/sources/collectives/catching/hot_path.py", "_make_call"),
+        ("agent/sources/collectives/catching/hot_path.py", "method"),
+        ("agent/sources/collectives/catching/hot_path.py", "make_wait"),
     }
 )
 """In one piece, because every call that they make is paid for at every call of the training."""

@@ -9,7 +9,7 @@ import pytest
 
 import probing
 from probing import actions, errors, settings, tables
-from probing.messages.act import Asked
+from probing.messages.about.act import Asked
 
 pytestmark = pytest.mark.anypython
 

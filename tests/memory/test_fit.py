@@ -15,7 +15,7 @@ import pytest
 
 from probing.cli.commands.fit import parse_size
 from probing.errors import FitRefused, UsageError
-from probing.messages.fit import (
+from probing.messages.about.fit import (
     FitAnswer,
     FitPeak,
     FitShape,

@@ -12,7 +12,7 @@ import pytest
 from probing.agent.crash.exception_record import other_threads
 from probing.agent.recording import training_thread
 from probing.agent.sources.data.dataloader_rows import _meet_waiting
-from probing.agent.sources.leaks import named_places
+from probing.agent.sources.leaks.references import named_places
 from probing.agent.sources.stacks.look import take_backtrace
 from probing.agent.sources.storage.held_by_frames import held_by_frames
 from tests.harness.targets import ROOT

@@ -12,10 +12,10 @@ import pytest
 
 import probing
 from probing.cli.render.memory.leak import render_leak
-from probing.diagnosis.leaking import find_leaks
 from probing.diagnosis.leaks.growth import PHASES
 from probing.diagnosis.leaks.report import LeakReport
-from probing.diagnosis.memory_report import referrers_of
+from probing.diagnosis.memory.leaking import find_leaks
+from probing.diagnosis.memory.memory_report import referrers_of
 from tests.harness.targets import DEADLINE_S, Target, start_program
 
 pytestmark = pytest.mark.torch

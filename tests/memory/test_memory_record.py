@@ -17,7 +17,7 @@ from probing.cli.reports.memory_cleaning import clean_and_show
 from probing.cli.reports.memory_line import newest_moment, show_line, with_peak_since
 from probing.cli.target import Target as Aim
 from probing.client.base import Process
-from probing.diagnosis.memory_cleaning import clean_memory
+from probing.diagnosis.memory.memory_cleaning import clean_memory
 from tests.harness.targets import Target, start_program, wait_until
 from tests.memory.programs.in_memory import BATCHES, COPIED_BYTES, SHARED_BYTES, STEPS
 from tests.memory.programs.littering import GARBAGE_BYTES

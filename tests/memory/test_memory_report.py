@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.activation_theory import bytes_of_layers, transformer_in
 from probing.diagnosis.advice import Usage, advise_on_usage
+from probing.diagnosis.memory.activation_theory import bytes_of_layers, transformer_in
 from tests.harness.targets import ROOT, Target, wait_until
 
 GIB = 2**30

@@ -26,8 +26,8 @@ from torch.utils.checkpoint import checkpoint
 
 from probing.agent.sources.leaks.containers import _lengths
 from probing.agent.sources.leaks.graph_pools import GraphPools, graph_pools_of, pool_of
-from probing.agent.sources.steps.looks import Looks
-from probing.agent.sources.steps.objects import Objects
+from probing.agent.sources.shared.looks import Looks
+from probing.agent.sources.shared.objects import Objects
 from probing.agent.sources.storage.births import Births, births_of
 from probing.agent.sources.storage.memory_look import MemoryLook
 from probing.agent.sources.storage.memory_tables import category_rows, segment_rows

@@ -11,7 +11,7 @@ import pytest
 
 import probing
 from probing.agent.sources.numbers.gradient_steps import GradientSteps
-from probing.agent.sources.steps.interval import Interval
+from probing.agent.sources.shared.interval import Interval
 from probing.diagnosis.arming import sample_gradients
 from probing.errors import ArmTimedOut
 from tests.harness.targets import DEADLINE_S, Target

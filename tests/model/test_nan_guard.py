@@ -14,7 +14,7 @@ import probing  # noqa: E402
 from probing.agent.sources.actions.nan_guard import HiddenGradients  # noqa: E402
 from probing.diagnosis.checkpoints import read_checkpoint  # noqa: E402
 from probing.errors import ProbingError  # noqa: E402
-from probing.messages.act import Act, Checkpoint, Clip, Lr, NanGuard, Undo  # noqa: E402
+from probing.messages.about.act import Act, Checkpoint, Clip, Lr, NanGuard, Undo  # noqa: E402
 from tests.harness.targets import Target, wait_until  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -17,7 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pyarrow as pa
 
 from probing.errors import NoSuchRoute
-from probing.messages import common as wire, job as job_wire
+from probing.messages import common as wire
+from probing.messages.about import job as job_wire
 from tests.harness.fake_rows import STEPS_EACH, answer, arrow_bytes
 
 RANKS = int(sys.argv[1])

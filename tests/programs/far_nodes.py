@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from probing.messages import common as wire
-from probing.messages.job import MembersAnswer, NodeMember
-from probing.messages.stacks import Backtrace, Frame, ThreadStack
-from probing.messages.union import MEMBERS_KEY
+from probing.messages.about.job import MembersAnswer, NodeMember
+from probing.messages.about.stacks import Backtrace, Frame, ThreadStack
+from probing.messages.about.union import MEMBERS_KEY
 from tests.harness.fake_rows import answer, arrow_bytes
 
 TRIP_S, WORK_S = float(sys.argv[1]), float(sys.argv[2])

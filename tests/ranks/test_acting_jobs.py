@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import probing  # noqa: E402
 from probing.errors import ProbingError  # noqa: E402
-from probing.messages.act import Checkpoint, Clip, Lr, NanGuard  # noqa: E402
+from probing.messages.about.act import Checkpoint, Clip, Lr, NanGuard  # noqa: E402
 from tests.harness.jobs import Job, start_job  # noqa: E402
 from tests.harness.targets import wait_until  # noqa: E402
 

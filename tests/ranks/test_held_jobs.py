@@ -87,7 +87,7 @@ HELD = (
          says=("Rank 0 waits in recv from rank 1", "held_rank.py", "rank 1 does not send to it: it"
                " waits in all_reduce", "held_rank.py")),
 )  # fmt: skip
-ALWAYS = {("saving", 0), ("leaving", 0), ("killed", 0), ("timeout", 1), ("groups", 0)}
+ALWAYS = {("leaving", 0), ("killed", 0), ("timeout", 1), ("groups", 0)}
 """Those whose jobs always run; the rest is judged by the same rules."""
 
 

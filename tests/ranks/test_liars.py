@@ -23,7 +23,8 @@ from probing.cluster.job.plans import plan_of
 from probing.cluster.registration import Registration, register, registrations
 from probing.errors import NotAnswering, ProbingError, Unproven, Unreachable
 from probing.linux import process
-from probing.messages import common as wire, job as job_wire
+from probing.messages import common as wire
+from probing.messages.about import job as job_wire
 from probing.reach.transport import Address, ask
 from tests.harness.targets import (
     Target,

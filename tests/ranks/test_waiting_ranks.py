@@ -36,8 +36,8 @@ SAYS: dict[str, tuple[str, ...]] = {
     "loader": ("is in the DataLoader", "which is waiting for data from a pipe", "in __getitem__"),
 }
 """What must stand in what is said of the rank, in this order."""
-ALWAYS = {"event", "child"}
-"""The waits whose jobs always run; the others are judged by the same rules."""
+ALWAYS = {"child"}
+"""The waits whose jobs always run; all others are judged by the same rules."""
 
 
 @pytest.mark.parametrize(

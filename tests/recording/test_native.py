@@ -313,7 +313,7 @@ def test_it_takes_only_what_it_knows_and_lets_go_of_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "way", "times"),
     [
-        ("stop", "1", 10),
+        ("stop", "1", 4),
         *(
             pytest.param(kind, way, 10_000, marks=pytest.mark.nightly)
             for kind in ("pause", "stop")

@@ -16,17 +16,17 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import probing  # noqa: E402
-from probing.agent.sources.actions.blocks import (  # noqa: E402
+from probing.agent.sources.actions.bypass import Bypass, Bypasses, read_call  # noqa: E402
+from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E402
+from probing.agent.sources.actions.targets.blocks import (  # noqa: E402
     attention_modules,
     only_inside,
     repeated_blocks,
 )
-from probing.agent.sources.actions.bypass import Bypass, Bypasses, read_call  # noqa: E402
-from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E402
-from probing.agent.sources.actions.scene import Scene  # noqa: E402
-from probing.agent.sources.steps.objects import Objects  # noqa: E402
+from probing.agent.sources.actions.targets.scene import Scene  # noqa: E402
+from probing.agent.sources.shared.objects import Objects  # noqa: E402
 from probing.errors import ActRefused, ProbingError  # noqa: E402
-from probing.messages.act import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
+from probing.messages.about.act import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
 from tests.harness.targets import Target, start_program  # noqa: E402
 from tests.programs.deep import WIDTH, Block, Deep  # noqa: E402
 

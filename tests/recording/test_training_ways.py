@@ -28,6 +28,7 @@ EAGER = (
 )
 COMPILED = {
     "compiled": {"OptimizedModule", "Net"},
+    "compiled_to_aten": {"OptimizedModule", "Net"},
     "compiled_broken": {"OptimizedModule", "BrokenNet", "embed", "blocks.0", "blocks.1", "head"},
     "compiled_in_place": {"Net", "embed", "blocks.0", "blocks.1", "head"},
 }
@@ -36,7 +37,8 @@ _needs_headers = pytest.mark.skipif(
     reason="torch's compiler does not find its own headers below a folder with a space in its name",
 )
 COMPILED_WAYS = (
-    pytest.param("compiled", marks=_needs_headers),
+    pytest.param("compiled_to_aten", marks=_needs_headers),
+    pytest.param("compiled", marks=[_needs_headers, pytest.mark.nightly]),
     pytest.param("compiled_broken", marks=[_needs_headers, pytest.mark.nightly]),
     pytest.param("compiled_in_place", marks=[_needs_headers, pytest.mark.nightly]),
 )
@@ -97,7 +99,7 @@ def test_what_lies_around_compiled_regions_is_seen(way: str, runs: Runs) -> None
 @_needs_headers
 def test_compiling_is_counted(runs: Runs) -> None:
     """What the comparison of graphs and breaks rests on is there: something was compiled."""
-    (run,) = runs(PROGRAM, "compiled").seen
+    (run,) = runs(PROGRAM, "compiled_to_aten").seen
     assert run.ends["graphs"] > 0
     assert run.ends["frames"]["total"] > 0
 

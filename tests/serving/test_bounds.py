@@ -21,7 +21,7 @@ from probing.errors import RemoteError
 from probing.messages import common as wire
 from probing.reach.transport import Address, ask
 from probing.rundir.folders import short_path
-from probing.server.rates import Rates
+from probing.server.access.rates import Rates
 from probing.settings import Settings
 from probing.sql.answer import Answer
 from tests.faults import Reached
@@ -208,22 +208,26 @@ time.sleep(600)
 @pytest.mark.slow
 @pytest.mark.fault("N4")
 @pytest.mark.parametrize(
-    "times", [8, pytest.param(160, marks=pytest.mark.nightly)], ids=["few", "many"]
+    ("times", "clients_at_once"),
+    [(1, len(WAYS)), pytest.param(20, 8, marks=pytest.mark.nightly)],
+    ids=["few", "many"],
 )
 def test_clients_that_take_no_answer_are_given_up(
-    target: Target, fault: Reached, times: int
+    target: Target, fault: Reached, times: int, clients_at_once: int
 ) -> None:
     """Killed, stopped or half closed in the middle of 64 MiB: no memory and no place is kept."""
     wire.decode(wire.SettingsAnswer, ask(address_of(target), "settings", timeout_s=20))
     ask(address_of(target), "query", body=wire.QueryRequest(sql=LARGE), timeout_s=60)
     before, peak = (connections_of(target), resident_mib(target)), 0.0
-    for _ in range(times // 8):
-        clients = [start_reader(target, WAYS[number % 3]) for number in range(8)]
+    for _ in range(times):
+        clients = [
+            start_reader(target, WAYS[number % len(WAYS)]) for number in range(clients_at_once)
+        ]
         for number, client in enumerate(clients):
             assert client.stdout is not None
             assert client.stdout.readline() == b"reads\n"
             peak = max(peak, resident_mib(target))
-            if WAYS[number % 3] == "killed":
+            if WAYS[number % len(WAYS)] == "killed":
                 client.kill()
         last = time.monotonic()
         wait_until(lambda: has_places(target, before[0]), "the places")
@@ -253,7 +257,7 @@ def has_places(target: Target, before: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.fault("N2")
 @pytest.mark.parametrize(
-    "count", [5_000, pytest.param(100_000, marks=pytest.mark.nightly)], ids=["few", "many"]
+    "count", [2_000, pytest.param(100_000, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 def test_malformed_requests_are_refused(target: Target, fault: Reached, count: int) -> None:
     """None makes the server fail, print or grow, and good requests are served all the while."""

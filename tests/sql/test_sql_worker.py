@@ -21,9 +21,9 @@ from probing.errors import Busy, QueryTimedOut, RemoteError, SqlWorkerDied
 from probing.linux import process
 from probing.messages import common as wire
 from probing.rundir.folders import ProcessFolder
-from probing.server import sql_worker as worker_module
-from probing.server.sql_worker import SqlWorker
-from probing.server.sql_worker_process import WorkerProcess
+from probing.server.sql_worker import worker as worker_module
+from probing.server.sql_worker.worker import SqlWorker
+from probing.server.sql_worker.worker_process import WorkerProcess
 from probing.settings import Settings
 from probing.sql import frames as sql_frames
 from probing.sql.answer import Answer
@@ -211,7 +211,7 @@ def test_a_worker_that_never_comes_to_start_is_given_up(
     folder: ProcessFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that has had more than long enough makes way for another."""
-    monkeypatch.setattr("probing.server.sql_worker_process._START_S", 0.0)
+    monkeypatch.setattr("probing.server.sql_worker.worker_process._START_S", 0.0)
 
     async def test(worker: SqlWorker) -> None:
         with pytest.raises(QueryTimedOut, match="was ended"):
@@ -418,7 +418,7 @@ def test_the_worker_ends_with_its_parent(folder: ProcessFolder) -> None:
 import asyncio, sys
 from pathlib import Path
 from probing.messages import common as wire
-from probing.server.sql_worker import SqlWorker
+from probing.server.sql_worker.worker import SqlWorker
 from probing.rundir.folders import folder_at
 from probing.settings import Settings
 
@@ -450,7 +450,7 @@ def test_asking_loads_no_engine_into_the_process(folder: ProcessFolder) -> None:
 import asyncio, sys
 from pathlib import Path
 from probing.messages import common as wire
-from probing.server.sql_worker import SqlWorker
+from probing.server.sql_worker.worker import SqlWorker
 from probing.rundir.folders import folder_at
 from probing.settings import Settings
 

@@ -12,7 +12,7 @@ import pytest
 from probing.errors import SqlTooLarge
 from probing.linux import limited_memory
 from probing.messages import common as wire
-from probing.messages.union import UnionRequest
+from probing.messages.about.union import UnionRequest
 from tests.harness.sql_fixtures import recorded_folder
 from tests.harness.targets import DEADLINE_S, ROOT
 

@@ -15,8 +15,8 @@ import pytest
 
 import probing
 from probing.errors import ProbingError
+from probing.messages.about.eval import EvalRequest
 from probing.messages.common import QueryRequest
-from probing.messages.eval import EvalRequest
 from probing.messages.limits import ANSWER_BYTES
 from probing.reach.transport import Address, ask, open_answer
 from tests.faults import Reached

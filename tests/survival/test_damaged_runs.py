@@ -19,8 +19,7 @@ from probing.postmortem.crashes import CrashRecord, read_crash
 from probing.ring import format as ring, names
 from probing.ring.arrow_tables import RecordedTable, to_arrow
 from probing.ring.peek import table_status
-from probing.ring.reader import read_ring
-from probing.ring.snapshot import RingSnapshot
+from probing.ring.reader import RingSnapshot, read_ring
 from probing.rundir.folders import ProcessFolder, folder_at
 from probing.tables import STEPS, TORCH_TRACE, Table
 from tests import faults
@@ -202,7 +201,7 @@ def test_damaged_names_lead_nowhere(damaged: ProcessFolder, fault: faults.Reache
     fault.equals("a damaged names file: readings that lost rows", 0, lost)
 
 
-MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 400, 500, 20
+MUTATIONS, MUTATIONS_BY_NIGHT, ASKED_WHOLE = 200, 500, 20
 """How many, in each of twenty tests by night, and one in how many is asked by a statement, which
 takes longer."""
 TABLES = (TORCH_TRACE, STEPS)

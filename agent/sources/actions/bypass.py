@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
 from ..torch_types import Module, Tensor
-from .step_hooks import StepHooks
+from .moments.step_hooks import StepHooks
 
 _PLAIN = (type(None), bool, int, float, str)
 _MISSING: Any = object()

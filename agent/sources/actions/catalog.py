@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
-from ....messages.act import (
+from ....messages.about.act import (
     Asked,
     Checkpoint,
     Cleanup,
@@ -19,7 +19,7 @@ from ....messages.act import (
     SkipAttention,
 )
 from .ledger import Applied
-from .scene import Scene
+from .targets.scene import Scene
 
 _HOMES: dict[type, tuple[str, str]] = {
     Lr: ("learning_rate", "LearningRate"),

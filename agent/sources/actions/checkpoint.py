@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ActRefused
-from ....messages.act import Change, Checkpoint
+from ....messages.about.act import Change, Checkpoint
 from .ledger import Applied
-from .scene import Found, Scene
-from .training_state import bytes_of, copied, state_of
+from .targets.scene import Found, Scene
+from .targets.training_state import bytes_of, copied, state_of
 
 _SLACK = 1 << 20
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import gc
 import os
 
-from ....messages.act import Change, Cleanup
+from ....messages.about.act import Change, Cleanup
 from ..torch_types import Optimizer
 from .ledger import Applied
-from .scene import Scene
+from .targets.scene import Scene
 
 
 class CleaningUp:

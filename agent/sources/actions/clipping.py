@@ -13,11 +13,11 @@ import sys
 from typing import Any
 
 from ....errors import ActRefused
-from ....messages.act import Change, Clip
+from ....messages.about.act import Change, Clip
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied, Undone
-from .scene import Scene
-from .step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange
+from .targets.scene import Scene
 
 _EPSILON = 1e-6
 """As torch.nn.utils.clip_grad_norm_ has it."""

@@ -12,15 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ....errors import ActRefused
-from ....messages.act import Change, Lr
+from ....messages.about.act import Change, Lr
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import Applied, Ledger, Undone, is_number, number_of, write
+from .moments.step_hooks import StepHooks, exchange
 from .rate_watch import RateWatch, are_same, last_rates, rates_of
-from .scene import Scene
-from .step_hooks import StepHooks, exchange
+from .targets.scene import Scene
 
 if TYPE_CHECKING:
-    from ..steps.recording import Recording
+    from ..shared.recording import Recording
 
 _OF_GROUPS = ("initial_lr", "max_lr", "min_lr", "swa_lr")
 """What schedulers keep in the parameter groups: OneCycleLR and SWALR."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ....messages.act import Change
+from ....messages.about.act import Change
 
 
 class Applied(NamedTuple):

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import ActRefused
-from ....messages.act import GUARD_ACTIONS, Change, NanGuard
+from ....messages.about.act import GUARD_ACTIONS, Change, NanGuard
 from ....nan_guard import NonFiniteStep
 from ....ring.format import DONE
 from ....tables import NAN_OUTCOMES, NAN_STEPS
@@ -28,8 +28,8 @@ from ..accelerator import is_capturing
 from ..numbers.gradient_tensors import is_plain, norms_of, parameters_of
 from ..torch_types import Optimizer, Tensor
 from .ledger import Applied, Undone
-from .scene import Scene
-from .step_hooks import StepHooks, exchange
+from .moments.step_hooks import StepHooks, exchange
+from .targets.scene import Scene
 
 KIND = "nan-guard"
 _WHAT = "a step that is not finite"

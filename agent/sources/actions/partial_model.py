@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import ActRefused, ActTimedOut
-from ....messages.act import Change, KeepLayers, SkipAttention
+from ....messages.about.act import Change, KeepLayers, SkipAttention
 from ..torch_types import Module, Tensor
-from .blocks import Blocks, attention_modules, only_inside, repeated_blocks
 from .bypass import Bypasses, Call, CallLook
 from .ledger import Applied, Undone
-from .scene import Scene
-from .step_hooks import exchange
-from .step_start import StepStart
+from .moments.step_hooks import exchange
+from .moments.step_start import StepStart
+from .targets.blocks import Blocks, attention_modules, only_inside, repeated_blocks
+from .targets.scene import Scene
 
 _POLL_S = 0.1
 _SHOWN = 8

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....safety.guard import Guard
 from ..model.known_names import schedulers_of
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..torch_types import LRScheduler, Optimizer
 from .ledger import is_number, number_of
 

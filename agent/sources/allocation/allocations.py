@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...agent_threads import start_thread
 from ...on_demand.allocation_file import AllocationHead, write_allocations
-from ...recording.agent_threads import start_thread
-from ..calls.module_names import walk
+from ..calls.names.module_names import walk
 from ..calls.profiler import StepsProfile
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.births import births_of
 from .call_count import CallCount
 from .creating_lines import frames_of

@@ -5,7 +5,7 @@ Rules of this file: runs in the training thread, while it stands between two ste
 
 from __future__ import annotations
 
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.births import births_of
 from ..storage.storages import storages_now
 from .tree import Census, Known

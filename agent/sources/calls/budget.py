@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from ....ring.format import DONE, HEADER_SIZE
 from ....ring.writer import RingWriter
-from ..steps.recording import Recording
-from ..steps.thread_state import BACKWARD, FORWARD
-from .module_backward import Hooked, ModuleBackward
-from .module_names import ModuleNames
+from ..shared.recording import Recording
+from ..shared.thread_state import BACKWARD, FORWARD
+from .backward.module_backward import Hooked, ModuleBackward
+from .names.module_names import ModuleNames
 
 _ROW = struct.Struct("<QqI12sIBBBBqqQ")
 _MOST_ROWS = 20_000

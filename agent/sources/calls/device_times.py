@@ -19,10 +19,10 @@ from ....rundir.folders import ProcessFolder
 from ....safety.guard import Guard
 from ....tables import DEVICE_TIMES
 from ..accelerator import Accelerator, PendingNumber
-from ..steps.interval import Interval
-from ..steps.recording import Recording
-from ..steps.thread_state import MAX_DEPTH
-from .module_names import IDS
+from ..shared.interval import Interval
+from ..shared.recording import Recording
+from ..shared.thread_state import MAX_DEPTH
+from .names.module_names import IDS
 
 FORWARD, BACKWARD, REPLAY = range(3)
 _PART_OF_BUDGET = 0.1

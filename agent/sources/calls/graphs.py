@@ -17,14 +17,14 @@ from ....ring.format import DONE, FAILED, NULL_INT
 from ....tables import STAGES
 from ..accelerator import captures, graph_class
 from ..memory.sampler import MemorySampler
+from ..shared.recording import Recording
+from ..shared.thread_state import MAX_DEPTH
 from ..stand_in import StandIn, StandInSource
 from ..steps.boundary import Boundary
 from ..steps.progress import Progress
-from ..steps.recording import Recording
-from ..steps.thread_state import MAX_DEPTH
 from ..torch_types import CUDAGraph, Optimizer
 from .device_times import REPLAY as DEVICE_REPLAY, DeviceTimes
-from .module_names import IDS
+from .names.module_names import IDS
 
 REPLAY = STAGES.index("replay")
 _CLASS = "CUDAGraph"

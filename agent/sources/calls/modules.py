@@ -20,16 +20,16 @@ from ....ring.rows import PlainRows
 from ....safety.guard import Guard
 from ..data.shapes import Size, size_of
 from ..memory.sampler import MemorySampler
+from ..shared.recording import Recording, RootCall
+from ..shared.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
 from ..steps.boundary import Boundary
 from ..steps.phases import FORWARD as FORWARD_PHASE
 from ..steps.progress import Progress
-from ..steps.recording import Recording, RootCall
-from ..steps.thread_state import CLOSE_ROW, COLUMNS, MAX_DEPTH, OPEN_ROW, ThreadState
 from ..torch_types import Module
 from . import dynamo
+from .backward.module_backward import ModuleBackward
 from .device_times import FORWARD as DEVICE_FORWARD, DeviceTimes
-from .module_backward import ModuleBackward
-from .module_names import IDS, ModuleNames
+from .names.module_names import IDS, ModuleNames
 from .native_calls import NativeCalls
 
 _DIRECT_CALL = ("_compiled_call_impl", "_call_impl")

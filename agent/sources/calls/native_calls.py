@@ -12,9 +12,9 @@ from typing import Any
 
 from ....ring.native import IN_C
 from ..memory.sampler import MemorySampler
-from ..steps.recording import Recording
-from .module_backward import ModuleBackward
-from .module_names import ModuleNames
+from ..shared.recording import Recording
+from .backward.module_backward import ModuleBackward
+from .names.module_names import ModuleNames
 
 
 class NativeCalls:

@@ -18,11 +18,11 @@ from typing import Any
 from ....safety.guard import Guard
 from ..model.flops import Formulas, Shapes
 from ..model.function_flops import FunctionFlops
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..torch_types import Module
 from .call_shapes import Tensors, read_tensors
-from .class_names import unwrap
-from .module_names import outermost
+from .names.class_names import unwrap
+from .names.module_names import outermost
 
 _MOST_MODULES = 50_000
 

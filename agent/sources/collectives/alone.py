@@ -17,8 +17,8 @@ from typing import Any
 
 from ..stand_in import StandIn
 from ..torch_types import ProcessGroup
-from .methods import MethodStandIn
-from .operations import OPERATIONS
+from .catching.methods import MethodStandIn
+from .catching.operations import OPERATIONS
 
 _C10D = "torch._C._distributed_c10d"
 _WORLD = "torch.distributed.distributed_c10d"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ring.format import NULL_INT
-from ..steps.thread_state import ThreadState
+from ..shared.thread_state import ThreadState
 from ..torch_types import Device
 from .call_tensors import device_of
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....rundir.folders import ProcessFolder
 from ..accelerator import Accelerator
+from ..shared.recording import Recording
 from ..stand_in import StandIn, StandInSource
-from ..steps.recording import Recording
 
 if TYPE_CHECKING:
     from .call_memory import CallMemory

@@ -20,14 +20,14 @@ from typing import Any
 from ....ring.format import DONE, FAILED, NULL_FLOAT, NULL_INT
 from ....ring.writer import RingWriter
 from ..accelerator import Accelerator, Owned, is_capturing
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..torch_types import Tensor, Work
 from .call_memory import CallMemory
 from .call_tensors import flat_tensors
 from .callers import Callers
+from .catching.operations import Operation
 from .entered import Awaited, Call, call_of
 from .groups import Group
-from .operations import Operation
 
 _MOST_TENSORS = 8
 _MOST_FACTS = 4096

@@ -14,16 +14,16 @@ from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ....tables import COLLECTIVES, PROCESS_GROUPS
 from ..accelerator import Accelerator
+from ..shared.recording import Recording
 from ..stand_in import StandIn
-from ..steps.recording import Recording
 from ..torch_types import Optimizer
 from .call_memory import CallMemory
-from .calls import Aborting, Coalescing, GroupCall, WorkWait
+from .catching.calls import Aborting, Coalescing, GroupCall, WorkWait
+from .catching.hot_path import HotPath
+from .catching.kernels import Kernels
+from .catching.methods import MethodStandIn
+from .catching.operations import OPERATIONS
 from .groups import Groups
-from .hot_path import HotPath
-from .kernels import Kernels
-from .methods import MethodStandIn
-from .operations import OPERATIONS
 from .rows import CollectiveRows
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from ....ring.format import DONE, FAILED, NULL_INT
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
+from ..shared.recording import Recording
 from ..stand_in import StandIn
-from ..steps.recording import Recording
 from .batches import NO_FACTS, BatchFacts, BatchKinds
 from .loader_setup import Setup, setup_of
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ....messages.labels import LabelledSample, LabelsAnswer, TokenText
+from ....messages.about.labels import LabelledSample, LabelsAnswer, TokenText
 
 IGNORED = -100
 """The label that torch's cross entropy ignores unless it is told otherwise."""

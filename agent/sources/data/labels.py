@@ -17,9 +17,9 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ....errors import NoBatch, NoLabels
-from ....messages.labels import LabelsAnswer, LabelsRequest
+from ....messages.about.labels import LabelsAnswer, LabelsRequest
 from ....safety.guard import Guard
-from ...recording.agent_threads import in_thread
+from ...agent_threads import in_thread
 from ...recording.safe_points import SafePoints
 from ..accelerator import is_capturing
 from ..torch_types import Tensor

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.storages import Storage, storages_now
 from ..storage.tensor_parts import parts_of
 from ..torch_types import Module, Tensor

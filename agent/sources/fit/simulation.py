@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....errors import FitRefused, FitTimedOut
-from ....messages.fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
+from ....messages.about.fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
 from ...on_demand.memory_room import Room, device_room, host_room
 from .blocks import Blocks, check_layers, find_blocks, resize_blocks
 from .fake_copy import FakeCopy

@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from ....safety.guard import Guard
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.living import living
 from ..torch_types import Module, Optimizer
 from .fake_step import tensors_in

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from ...recording.safe_points import AGENT_THREAD_PREFIX
-from .holders import Holder
+from .references.holders import Holder
 
 _MOST_DESCRIPTORS = 4096
 _NUMBER = re.compile(r"\d+")

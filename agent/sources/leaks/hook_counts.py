@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..calls.module_names import outermost, walk
+from ..calls.names.module_names import outermost, walk
 from ..torch_types import Module
-from .holders import Holder
+from .references.holders import Holder
 
 _OURS = __name__.partition(".")[0] + "."
 _ON_MODULES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")

@@ -19,7 +19,7 @@ from .comers import (
     threads_now,
 )
 from .containers import LOOKS, Growing, GrowthWatch
-from .holders import Holder
+from .references.holders import Holder
 from .workers import holder_in_workers, workers_now
 
 _LEAST_BYTES_PER_STEP = 1024

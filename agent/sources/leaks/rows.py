@@ -13,8 +13,8 @@ from ....diagnosis.leaks.lines import line_that_adds
 from ....diagnosis.leaks.series import Point, classify
 from ....messages.common import LiveRows
 from ....tables import LEAK_GROWTH, LEAK_STEPS, LEAKS, REFERRERS, Table
-from .holders import Holder
-from .referrers import ReferrerSearch
+from .references.holders import Holder
+from .references.referrers import ReferrerSearch
 from .watch import LEAST_BIRTHS, Kept, LeakWatch
 
 _MOST_NAMES = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....safety.guard import Guard
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 
 _LOOKED_AT = 3
 _LARGEST = 1 << 20

@@ -18,17 +18,17 @@ from ....safety.guard import Guard
 from ...on_demand.armed_job import ArmedJob
 from ..accelerator import Accelerator
 from ..numbers.nonfinite.finite_hooks import Hooks
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.births import births_of
 from ..storage.saving_calls import SavingCalls
 from ..storage.standing_survey import StandingSurvey
 from ..storage.storages import Storage, storages_now
 from ..storage.surveyor import surveyor_of
 from .graph_pools import GraphPools, graph_pools_of
-from .holders import Holder, HolderSearch, Sought
 from .other_growth import OtherGrowth, ProcessCounts
+from .references.holders import Holder, HolderSearch, Sought
+from .references.tensors_over import Place
 from .stale_gradients import StaleGradients
-from .tensors_over import Place
 
 LEAST_BIRTHS = 3
 """In so many steps, at least, storages of a kind must have come that stayed."""

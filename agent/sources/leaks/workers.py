@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ..storage.living import living
-from .holders import Holder
+from .references.holders import Holder
 
 _ANONYMOUS = b"RssAnon:"
 

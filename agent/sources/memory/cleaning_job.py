@@ -12,7 +12,7 @@ from ....safety.guard import Guard
 from ....script.marks import Cleaning
 from ...on_demand.armed_job import ArmedJob
 from ..accelerator import is_capturing, is_in_use
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from .memory_rows import MemoryRows
 
 

@@ -17,7 +17,7 @@ from ....safety import forks
 from ....tables import DEVICES
 from ..accelerator import Accelerator, DeviceSample, captures
 from ..regular_looks import RegularLooks
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from .sampler import MemorySampler
 
 _INTERVAL_S = 1.0

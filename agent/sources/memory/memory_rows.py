@@ -19,9 +19,9 @@ from ....safety.guard import Guard
 from ....script.marks import Cleaning
 from ....tables import MEMORY_PHASES
 from ..accelerator import Accelerator, DeviceTotals
-from ..steps.interval import Interval
+from ..shared.interval import Interval
+from ..shared.recording import Recording
 from ..steps.phases import BACKWARD, FORWARD
-from ..steps.recording import Recording
 from .host_figures import HostFiles
 from .sampler import MemorySampler
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ..calls.class_names import class_name, unwrap
-from ..calls.module_names import outermost, walk
+from ..calls.names.class_names import class_name, unwrap
+from ..calls.names.module_names import outermost, walk
 from ..numbers.gradient_tensors import is_flat_shard
-from ..steps.found import found_roots
-from ..steps.recording import Recording
+from ..shared.found import found_roots
+from ..shared.recording import Recording
 from ..torch_types import Module, Tensor
 from .same_on_ranks import optimizer_options, random_states
 from .tensor_facts import name_of

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ring.names import joined
-from ..calls.class_names import class_name, unwrap
+from ..calls.names.class_names import class_name, unwrap
 from ..torch_types import Module
 from .variables import variable_of
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..storage.living import objects_of
 from ..torch_types import LRScheduler, Optimizer
 

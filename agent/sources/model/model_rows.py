@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from ....messages.common import LiveRows
 from ....tables import MODELS, MODULES
-from ..calls.class_names import class_name, is_wrapper_child, unwrap
-from ..calls.module_names import outermost, walk
+from ..calls.names.class_names import class_name, is_wrapper_child, unwrap
+from ..calls.names.module_names import outermost, walk
 from ..calls.observation import Observed, is_compiled
-from ..steps.found import found_roots
-from ..steps.recording import Recording
+from ..shared.found import found_roots
+from ..shared.recording import Recording
 from ..torch_types import Module
 from .flops import Formulas
 from .tensor_facts import Sizes, sizes_of

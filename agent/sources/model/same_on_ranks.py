@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..accelerator import random_state
-from ..steps.found import found_optimizers
-from ..steps.recording import Recording
+from ..shared.found import found_optimizers
+from ..shared.recording import Recording
 
 _LONGEST = 60
 _PLAIN = (bool, int, float, str, type(None))

@@ -17,10 +17,10 @@ from typing import Any
 
 from ....safety.guard import Guard
 from ..accelerator import Accelerator, is_capturing
+from ..shared.interval import Interval
+from ..shared.objects import Clip
+from ..shared.recording import Recording
 from ..stand_in import StandIn
-from ..steps.interval import Interval
-from ..steps.objects import Clip
-from ..steps.recording import Recording
 from ..torch_types import Optimizer
 from .gradient_tensors import (
     gradients_of,

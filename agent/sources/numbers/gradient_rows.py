@@ -21,9 +21,9 @@ from ....ring.format import DONE, NULL_FLOAT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..accelerator import Accelerator, PendingNumbers, is_capturing
-from ..steps.hand_steps import HandSteps
-from ..steps.losses import clip_factor
-from ..steps.recording import Recording
+from ..shared.recording import Recording
+from ..steps.ends.hand_steps import HandSteps
+from ..steps.rows.losses import clip_factor
 from ..torch_types import Optimizer, Tensor
 from .gradient_steps import GradientSteps
 from .gradient_tensors import (

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ....ring.format import NULL_FLOAT, NULL_INT
 from ..accelerator import free_bytes
-from ..calls.module_names import outermost, walk
-from ..steps.recording import Recording
+from ..calls.names.module_names import outermost, walk
+from ..shared.recording import Recording
 from ..torch_types import Optimizer, Tensor
 
 _PIECE = 1 << 24

@@ -14,11 +14,11 @@ import weakref
 
 from ....safety.guard import Guard
 from ..accelerator import Accelerator
-from ..calls.module_backward import ModuleBackward
-from ..calls.module_names import IDS, ModuleNames
+from ..calls.backward.module_backward import ModuleBackward
+from ..calls.names.module_names import IDS, ModuleNames
+from ..shared.recording import Recording
+from ..shared.thread_state import ThreadState
 from ..steps.phases import BACKWARD, FORWARD
-from ..steps.recording import Recording
-from ..steps.thread_state import ThreadState
 from .errors import OomError, read_oom
 from .place import NO_PLACE, Place, Sight, place_of, sight_of
 from .rows import OomRings, OomRow, OomRows

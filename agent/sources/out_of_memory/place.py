@@ -11,8 +11,8 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from ..calls.call_shapes import read_tensors
-from ..calls.class_names import class_name, unwrap
-from ..calls.module_names import ModuleNames
+from ..calls.names.class_names import class_name, unwrap
+from ..calls.names.module_names import ModuleNames
 
 
 class Given(NamedTuple):

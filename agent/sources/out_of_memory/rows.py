@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE, NULL_INT
 from ....ring.writer import RingWriter
 from ....tables import OOM_BOUNDS, OOM_PHASES, STAGES
+from ..shared.recording import Recording
+from ..shared.thread_state import ThreadState
 from ..steps.phases import BACKWARD, DATA, FORWARD, LOSS, OPTIMIZER
-from ..steps.recording import Recording
-from ..steps.thread_state import ThreadState
 from .errors import OomError
 from .growth import growth_before
 from .host_room import HostRoom, host_room

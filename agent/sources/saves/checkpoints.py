@@ -19,8 +19,8 @@ from ....ring.format import DONE, FAILED, NULL_INT, NULL_NAME
 from ....ring.writer import RingWriter
 from ....safety.guard import Guard
 from ..accelerator import Accelerator
+from ..shared.recording import Recording
 from ..stand_in import StandIn
-from ..steps.recording import Recording
 from ..torch_types import Optimizer
 
 if TYPE_CHECKING:

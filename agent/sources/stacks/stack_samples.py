@@ -17,7 +17,7 @@ from ....ring.format import DONE, NULL_NAME
 from ....ring.writer import RingWriter
 from ...recording.safe_points import AGENT_THREAD_PREFIX
 from ..regular_looks import RegularLooks
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 
 _DEEPEST = 64
 _MOST_STACKS = 5_000

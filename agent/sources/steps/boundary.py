@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any
 
 from ..memory.sampler import MemorySampler
+from ..shared.recording import Recording
+from ..shared.thread_state import ThreadState
 from ..torch_types import Module
-from .recording import Recording
-from .thread_state import ThreadState
 
 PATIENCE_NS = 60 * 1_000_000_000
 """How long the end of an optimizer's step is waited for in a process that has an optimizer."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from ..accelerator import Accelerator
 from ..numbers.number import Number, read_number
+from ..shared.recording import Recording
 from ..stand_in import StandIn, StandInSource
 from ..torch_types import Optimizer, Tensor
-from .recording import Recording
 
 
 class GradientScaler(StandInSource):

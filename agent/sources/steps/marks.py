@@ -15,10 +15,10 @@ from ....script import marks
 from ..accelerator import Accelerator
 from ..memory.memory_rows import MemoryRows
 from ..numbers.number import Number, read_number
+from ..shared.recording import Recording
 from .boundary import Boundary
-from .late_rows import LateRows
 from .progress import Progress
-from .recording import Recording
+from .rows.late_rows import LateRows
 
 _MOST_NAMES = 1000
 """How many names of metrics are kept apart; those beyond are rows without a name."""

@@ -13,10 +13,10 @@ from typing import Any
 from ....messages.common import LiveRows
 from ....tables import OPTIMIZERS
 from ..model.tensor_facts import Sizes, sizes_of
+from ..shared.found import found_optimizers
+from ..shared.objects import Clip
+from ..shared.recording import Recording
 from ..torch_types import Optimizer
-from .found import found_optimizers
-from .objects import Clip
-from .recording import Recording
 
 Row = tuple[str | int | float | bool | None, ...]
 

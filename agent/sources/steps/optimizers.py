@@ -21,13 +21,13 @@ from ....tables import STAGES
 from ..calls import dynamo
 from ..memory.sampler import MemorySampler
 from ..out_of_memory.step_errors import STAND_INS, StepErrors
+from ..shared.recording import Recording
+from ..shared.thread_state import MAX_DEPTH
 from ..stand_in import StandIn
 from ..torch_types import Optimizer
 from .boundary import Boundary
 from .phases import OPTIMIZER as OPTIMIZER_PHASE
 from .progress import Progress
-from .recording import Recording
-from .thread_state import MAX_DEPTH
 
 OPTIMIZER = STAGES.index("optimizer")
 _PATIENCE_S = 2.0

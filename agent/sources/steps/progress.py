@@ -16,24 +16,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..memory.sampler import MemorySampler
+from ..shared.recording import Recording, RootCall
+from ..shared.thread_state import ThreadState
 from ..torch_types import Module, Optimizer
-from .counted_thread import CountedThread
-from .dropped_passes import DroppedPasses
+from .ends.counted_thread import CountedThread
+from .ends.dropped_passes import DroppedPasses
+from .ends.hand_steps import HandSteps
+from .ends.held_end import HeldEnd
+from .ends.main_model import MainModel
+from .ends.members import Members
+from .ends.reached import Reached
+from .ends.step_count import StepCount
+from .ends.step_pattern import Place, StepPattern
+from .ends.trainings import Trainings
 from .evaluations import Evaluations, Wait
-from .hand_steps import HandSteps
-from .held_end import HeldEnd
-from .main_model import MainModel
-from .members import Members
-from .open_step import Ended, Ids, OpenStep
 from .optimizer_facts import learning_rate_of
-from .optimizer_rows import OptimizerStep, Stepped
 from .phases import OPTIMIZER
-from .reached import Reached
-from .recording import Recording, RootCall
-from .step_count import StepCount
-from .step_pattern import Place, StepPattern
-from .thread_state import ThreadState
-from .trainings import Trainings
+from .rows.open_step import Ended, Ids, OpenStep
+from .rows.optimizer_rows import OptimizerStep, Stepped
 
 _INFERENCE = (
     "no training is seen: each call of a model is a step, unless the script calls probing.step()"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..torch_types import Tensor
 
 if TYPE_CHECKING:
-    from ..steps.recording import Recording
+    from ..shared.recording import Recording
     from .storages import Sight, Storage
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ....safety.guard import Guard
 from ....tables import MOMENTS
 from ..numbers.nonfinite.finite_hooks import Hooks
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from .births import births_of
 from .living import Survey
 from .saving_calls import SavingCalls

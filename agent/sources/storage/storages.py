@@ -15,10 +15,10 @@ from types import GeneratorType, ModuleType
 from typing import Any, NamedTuple
 
 from ....tables import CATEGORIES
-from ..calls.class_names import class_name
-from ..calls.module_names import outermost, walk
+from ..calls.names.class_names import class_name
+from ..calls.names.module_names import outermost, walk
 from ..model.tensor_facts import name_of
-from ..steps.recording import Recording
+from ..shared.recording import Recording
 from ..torch_types import Module, Optimizer, Tensor
 from .held_by_frames import held_by_frames, held_by_generators
 from .living import MRO, Survey, living

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ...recording.agent_threads import pending, settle, start_thread
+from ...agent_threads import pending, settle, start_thread
 from .living import Survey
 from .storages import survey_now
 
 if TYPE_CHECKING:
-    from ..steps.recording import Recording
+    from ..shared.recording import Recording
 
 T = TypeVar("T")
 _Wanted: TypeAlias = "SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]"

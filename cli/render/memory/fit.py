@@ -6,7 +6,7 @@ Rules of this file: pure functions of their arguments.
 from __future__ import annotations
 
 from .... import units
-from ....messages.fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
+from ....messages.about.fit import MISSING, FitAnswer, FitPeak, LargestFit, error_of, needed_bytes
 from ..table import Heading, render_table
 from ..text import escape_controls, plural
 

@@ -11,7 +11,7 @@ from .... import units
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....diagnosis.memory_cleaning import Cleaned
+    from ....diagnosis.memory.memory_cleaning import Cleaned
 
 _FREED = (
     ("allocated_bytes", "allocated"),

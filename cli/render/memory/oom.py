@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from datetime import datetime, timezone
 
-from ....diagnosis.out_of_memory import OomReport, Row
+from ....diagnosis.memory.out_of_memory import OomReport, Row
 from ....units import age, percent, size
 from ..sections import Section, render_sections
 from ..table import Heading

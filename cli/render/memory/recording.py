@@ -14,7 +14,7 @@ from ..text import plural
 
 if TYPE_CHECKING:
     from ....allocations import Difference, History, Recording
-    from ....messages.allocation import RecordStatus
+    from ....messages.about.allocation import RecordStatus
 
 _SITES, _MODULES = 12, 6
 

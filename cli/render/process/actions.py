@@ -12,7 +12,7 @@ from ..table import Heading, render_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ....messages.act import Act, Change
+    from ....messages.about.act import Act, Change
 
 
 def render_act(act: Act) -> str:

@@ -10,7 +10,7 @@ from ..table import Heading, render_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ....messages.eval import EvalJob
+    from ....messages.about.eval import EvalJob
 
 
 def render_jobs(jobs: Sequence[EvalJob]) -> str:

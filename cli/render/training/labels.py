@@ -10,7 +10,7 @@ from ..table import Heading, render_table
 from ..text import escape_controls, plural
 
 if TYPE_CHECKING:
-    from ....messages.labels import LabelledSample, LabelsAnswer
+    from ....messages.about.labels import LabelledSample, LabelsAnswer
 
 IGNORED = -100
 _PIPE_WIDTH = 120

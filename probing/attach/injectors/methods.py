@@ -17,10 +17,10 @@ from typing import NamedTuple
 from . import pending, remote_exec, thread
 from .borrowing.memory import Interpreter, find_interpreter
 from .borrowing.tracing import let_late_ones_go
+from .injected.script import injected_code
 from .names import AUTO, PENDING, REMOTE_EXEC, THREAD
 from .refusal import CannotInject, SwitchedOff
 from .running import require_running
-from .script import injected_code
 
 _SLOT_S = 0.5
 _RETRY_S = 2.0

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ActRefused, ProbingError
-from ...messages.act import MARKS, Commit, Prepared, Undo
+from ...messages.about.act import MARKS, Commit, Prepared, Undo
 from .membership import Member
 from .outcomes import AT_ONCE, Outcome, ask_all
 from .rank_sets import rank_set
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.act import Act, Asked
+    from ...messages.about.act import Act, Asked
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..._version import VERSION
 from ...errors import NoSuchProcess
-from ...messages.job import MembersAnswer, NodeMember
+from ...messages.about.job import MembersAnswer, NodeMember
 from ...rundir.folders import ProcessFolder, RunDirectory, folder_at
 from ..job.membership import Member
 from ..job.providers.this_machine import members_here

@@ -31,12 +31,12 @@ from ...rundir.node_card import (
     token_path,
     write_node,
 )
+from ...server.access.tokens import Tokens, tokens_for
 from ...server.bodies import json_answer
 from ...server.certificate import Certificate
 from ...server.parameters import flag
 from ...server.server import Endpoint, Server
 from ...server.sockets import bind_tcp
-from ...server.tokens import Tokens, tokens_for
 from ...settings import Settings
 from ..registration import as_reached
 from .ranks import Ranks

@@ -16,7 +16,7 @@ from aiohttp import web
 from ...errors import QueryTimedOut, SqlWorkerDied
 from ...linux import limited_memory
 from ...messages import common as wire
-from ...messages.union import UnionRequest
+from ...messages.about.union import UnionRequest
 from ...rundir.folders import RunDirectory
 
 _AT_ONCE = 2

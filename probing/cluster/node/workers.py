@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from ...messages import common as wire
 from ...rundir.folders import ProcessFolder
-from ...server.sql_worker import SqlWorker
+from ...server.sql_worker.worker import SqlWorker
 from ...settings import Settings
 
 _MOST = 4

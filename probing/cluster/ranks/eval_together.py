@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ...errors import NotAnswering
-from ...messages.eval import Appointment, EvalCommit, EvalJob
+from ...messages.about.eval import Appointment, EvalCommit, EvalJob
 from ..job.outcomes import Outcome
 from ..job.same_step import meeting_place
 
 if TYPE_CHECKING:
     from ...client.base import Process
-    from ...messages.act import Prepared
+    from ...messages.about.act import Prepared
     from ...messages.common import EvalResult
     from ..job.membership import Member
     from .question import Asking

@@ -17,8 +17,8 @@ from .sent_code import Code
 
 if TYPE_CHECKING:
     from ...client.base import Process
+    from ...messages.about.eval import Appointment
     from ...messages.common import EvalResult
-    from ...messages.eval import Appointment
     from ..job.members import Member
     from .question import Asking
 

@@ -17,8 +17,14 @@ import pyarrow as pa
 
 from ...errors import BadEndpoint, InternalError, NotAnswering, NotProbing, ProbingError
 from ...messages import common as wire, rank_paths
+from ...messages.about.union import (
+    MEMBERS_KEY,
+    UnionMember,
+    UnionOutcome,
+    UnionOutcomes,
+    UnionRequest,
+)
 from ...messages.limits import LARGE_ANSWER_BYTES, grace_s
-from ...messages.union import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutcomes, UnionRequest
 from ...reach.endpoint import resolve
 from ...reach.transport import Address, ask
 from ...rundir.folders import from_env

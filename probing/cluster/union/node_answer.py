@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from ...errors import BadRequest
 from ...messages import common as wire
-from ...messages.union import MEMBERS_KEY, UnionMember, UnionOutcome, UnionOutcomes, UnionRequest
+from ...messages.about.union import (
+    MEMBERS_KEY,
+    UnionMember,
+    UnionOutcome,
+    UnionOutcomes,
+    UnionRequest,
+)
 from ...rundir.folders import RunDirectory
 from ...sql.process_columns import concatenated
 from ...tables import TABLES, Table

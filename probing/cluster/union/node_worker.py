@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...errors import InternalError, ProbingError, SqlTooLarge
 from ...linux.limited_memory import limit_memory
 from ...messages import common as wire
-from ...messages.union import UnionRequest
+from ...messages.about.union import UnionRequest
 from ...rundir.folders import from_env
 from ...settings import Settings
 from .node_answer import answer

@@ -16,7 +16,8 @@ from torch import nn
 import probing
 
 OURS = tuple(
-    f"/agent/sources/{name}.py" for name in ("calls/modules", "calls/backward", "steps/progress")
+    f"/agent/sources/{name}.py"
+    for name in ("calls/modules", "calls/backward/passes", "steps/progress")
 )
 ROWS = (
     "SELECT stage, module, depth, duration IS NULL AS is_open, count(*) AS n"

@@ -171,10 +171,14 @@ def checkpoint_wrapped() -> None:
     train(model)
 
 
-def compiled(net: type[Net] = Net) -> None:
-    model: Any = torch.compile(make(net), backend=BACKEND)
+def compiled(net: type[Net] = Net, backend: str = BACKEND) -> None:
+    model: Any = torch.compile(make(net), backend=backend)
     train(model)
     tell_compiled()
+
+
+def compiled_to_aten() -> None:
+    compiled(backend="aot_eager")
 
 
 def compiled_broken() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 from probing.cli.render.process.actions import render_act, render_acts, render_together
 from probing.cli.render.training.checkpoint import render_checkpoint
 from probing.diagnosis.checkpoints import CheckpointContent, Entry
-from probing.messages.act import Act, Change
+from probing.messages.about.act import Act, Change
 
 _SCALED = Act(
     number=1,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from probing.diagnosis.advice import Advice
 from probing.diagnosis.dataloading import Loader, LoaderReport, Stall, Worker
-from probing.diagnosis.out_of_memory import OomReport
+from probing.diagnosis.memory.out_of_memory import OomReport
+from probing.messages.about.labels import LabelledSample, LabelsAnswer, TokenText
 from probing.messages.common import Frame, ThreadStack
-from probing.messages.labels import LabelledSample, LabelsAnswer, TokenText
 from probing.postmortem.endings import Ending
 
 WORKERS = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from probing.diagnosis.activation_theory import Transformer
 from probing.diagnosis.advice import Advice
-from probing.diagnosis.memory_report import Device, MemoryReport
+from probing.diagnosis.memory.activation_theory import Transformer
+from probing.diagnosis.memory.memory_report import Device, MemoryReport
 from probing.tables import CATEGORIES
 
 _GIB = 2**30

@@ -61,10 +61,12 @@ from probing.cluster.ranks.slow.stragglers import find_stragglers
 from probing.cluster.ranks.stack_classes import merge_stacks
 from probing.cluster.union.statements.leaves import Leaf, Plan
 from probing.diagnosis.dataloading import LoaderReport
-from probing.diagnosis.memory_cleaning import Cleaned
+from probing.diagnosis.memory.memory_cleaning import Cleaned
 from probing.diagnosis.model_summary import plain_summary, summary_of
 from probing.errors import NoSuchProcess, QueryTimedOut, SqlError
-from probing.messages.allocation import RecordStatus
+from probing.messages.about.allocation import RecordStatus
+from probing.messages.about.eval import EvalJob
+from probing.messages.about.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
 from probing.messages.common import (
     Backtrace,
     EvalResult,
@@ -76,8 +78,6 @@ from probing.messages.common import (
     TableStatus,
     ThreadStack,
 )
-from probing.messages.eval import EvalJob
-from probing.messages.fit import FitAnswer, FitPart, FitPeak, FitShape, LargestFit
 from probing.profiling import (
     Category,
     Gap,

@@ -14,15 +14,15 @@ import click
 import pytest
 
 from probing import __version__
-from probing.cli.ask.formats import FORMATS, choose_format
 from probing.cli.ask.syntax import find_syntax_error
-from probing.cli.ask.time_limit import within
 from probing.cli.commands.tables import find_table
 from probing.cli.completion import sql_words
 from probing.cli.group import probing
 from probing.cli.main import run
+from probing.cli.output.formats import FORMATS, choose_format
 from probing.cli.target import Target
 from probing.cli.tasks import COMMANDS
+from probing.cli.time_limit import within
 from probing.client.connecting import connect
 from probing.errors import BadSetting, NotProbing, UsageError
 from probing.linux import process

@@ -26,13 +26,13 @@ from hypothesis import given, strategies as st
 
 from probing.cli.ask.answering import Question, answer
 from probing.cli.ask.feed import Feed
-from probing.cli.ask.output import write_file
 from probing.cli.ask.replies import show
-from probing.cli.ask.time_limit import within
+from probing.cli.output.files import write_file
+from probing.cli.output.terminal import PLAIN, write_json
 from probing.cli.render.cells import json_texts, plain_texts, short_texts
 from probing.cli.render.rows import WRITERS, arrow_file_chunks, unique_names
 from probing.cli.target import Target
-from probing.cli.terminal import PLAIN, write_json
+from probing.cli.time_limit import within
 from probing.client.base import Process
 from probing.errors import (
     BadToken,

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-from probing.cli import terminal
-from probing.cli.examples import EXAMPLES
 from probing.cli.group import probing
+from probing.cli.help.examples import EXAMPLES
 from probing.cli.main import run
+from probing.cli.output import terminal
 from probing.cli.tasks import COMMANDS, SHORT_FORMS, TASKS
 from probing.errors import UsageError
 from tests.unit.cli.test_cli_parsing import parse

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from probing.cli.manpages import contexts, main, page, roff
+from probing.cli.help.manpages import contexts, main, page, roff
 
 pytestmark = pytest.mark.anypython
 

@@ -10,9 +10,10 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from probing.cli import main, preferences, terminal
+from probing.cli import main, preferences
 from probing.cli.completion import complete_endpoints
 from probing.cli.group import probing as cli
+from probing.cli.output import terminal
 from probing.cli.target import Target
 from probing.errors import UsageError
 

@@ -19,8 +19,8 @@ from probing.diagnosis.doctor.report import ALL_RULES
 from probing.diagnosis.doctor.rules import RULES
 from probing.diagnosis.hang.evidence import Verdict
 from probing.errors import NoLabels, NotAnswering, SqlError
+from probing.messages.about.labels import LabelsAnswer
 from probing.messages.common import Armed, ArmedAnswer
-from probing.messages.labels import LabelsAnswer
 from probing.tables import TABLES
 from tests.harness.targets import DEADLINE_S
 

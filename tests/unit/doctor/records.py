@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probing.messages.labels import LabelsAnswer
+from probing.messages.about.labels import LabelsAnswer
 
 from .made import Facts, facts, steps
 

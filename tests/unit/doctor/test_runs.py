@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probing.cli.render.process.runs import (
+from probing.cli.render.ranks.runs import (
     markdown_comparison,
     plain_comparison,
     render_comparison,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from probing.cli.ask import delivery
-from probing.cli.ask.delivery import Delivery, Receiver, user_command, webhook
+from probing.cli.watch import delivery
+from probing.cli.watch.delivery import Delivery, Receiver, user_command, webhook
 from probing.diagnosis.doctor.findings import Certainty, Finding
 from probing.diagnosis.doctor.watching import Event, Watch, as_json, payload_for
 from probing.errors import UsageError
@@ -156,6 +156,7 @@ def test_a_dead_receiver_keeps_nobody_waiting(
         wait_until(lambda number=number: number in got, "the event")  # type: ignore[misc]
     blocked.set()
     made.close(10)
+    assert not any(thread.is_alive() for thread in made._threads), "it delivers what it has left"
     assert got == list(range(9))
     assert "the oldest was given up" in capsys.readouterr().err
 

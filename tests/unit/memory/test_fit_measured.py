@@ -10,9 +10,9 @@ import pytest
 from probing.allocations import Event, Recording
 from probing.allocations.recording import EXISTING
 from probing.allocations.step_curve import StepCurve, curves_of
-from probing.diagnosis.fit_measured import MeasuredFit, Sighting, device_sightings
+from probing.diagnosis.memory.fit_measured import MeasuredFit, Sighting, device_sightings
 from probing.errors import FitRefused
-from probing.messages.fit import FitRequest, FitShape
+from probing.messages.about.fit import FitRequest, FitShape
 
 pytestmark = pytest.mark.anypython
 

@@ -22,9 +22,9 @@ from probing.agent.sources.accelerator.nvml import MISSING, Nvml, uuids_of
 from probing.agent.sources.memory.host_figures import parse_meminfo
 from probing.agent.sources.memory.memory_rows import PART_OF_BUDGET, MemoryRows
 from probing.agent.sources.memory.sampler import MemorySampler
+from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from probing.agent.sources.steps.recording import Recording
-from probing.agent.sources.steps.step_rows import StepEnd, StepRows
+from probing.agent.sources.steps.rows.step_rows import StepEnd, StepRows
 from probing.ring.format import NULL_INT
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from probing.diagnosis.memory_report import Device, usage_of
+from probing.diagnosis.memory.memory_report import Device, usage_of
 
 pytestmark = pytest.mark.anypython
 

@@ -15,15 +15,15 @@ import torch
 
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Accelerator, OutOfMemory
-from probing.agent.sources.calls.module_backward import ModuleBackward
-from probing.agent.sources.calls.module_names import ModuleNames
+from probing.agent.sources.calls.backward.module_backward import ModuleBackward
+from probing.agent.sources.calls.names.module_names import ModuleNames
 from probing.agent.sources.memory.sampler import MemorySampler
 from probing.agent.sources.out_of_memory.ooms import Ooms
 from probing.agent.sources.out_of_memory.rows import OomRings
 from probing.agent.sources.out_of_memory.step_errors import StepErrors
+from probing.agent.sources.shared.recording import Recording
 from probing.agent.sources.steps.phases import FORWARD
-from probing.agent.sources.steps.recording import Recording
-from probing.agent.sources.steps.step_rows import StepRows
+from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.writer import Names, RingWriter

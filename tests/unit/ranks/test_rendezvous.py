@@ -7,10 +7,10 @@ import pytest
 from probing.agent.actions.pending import PendingAction
 from probing.agent.actions.place import too_late
 from probing.agent.audit.request_log import Sender
-from probing.agent.sources.actions.rendezvous import Rendezvous
+from probing.agent.sources.actions.moments.rendezvous import Rendezvous
 from probing.cluster.job.membership import Member
 from probing.cluster.job.same_step import meeting_place, no_place
-from probing.messages.act import Lr, Prepared
+from probing.messages.about.act import Lr, Prepared
 
 pytestmark = pytest.mark.anypython
 

@@ -37,7 +37,7 @@ def phases(tmp_path: Path) -> Iterator[Phases]:
     import torch.utils.data.dataloader
 
     from probing.agent.sources.data.dataloaders import DataLoaders
-    from probing.agent.sources.steps.recording import Recording
+    from probing.agent.sources.shared.recording import Recording
 
     rings = [RingWriter(tmp_path / t.name, t, 64) for t in (TORCH_TRACE, BATCHES)]
     names = Names(tmp_path / "names")

@@ -14,8 +14,8 @@ from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import DeviceSample, DeviceTotals
 from probing.agent.sources.memory.device_watch import DeviceWatch
 from probing.agent.sources.memory.sampler import MemorySampler
-from probing.agent.sources.steps.recording import Recording
-from probing.agent.sources.steps.step_rows import StepRows
+from probing.agent.sources.shared.recording import Recording
+from probing.agent.sources.steps.rows.step_rows import StepRows
 from probing.ring.names import decode_names
 from probing.ring.peek import RingPeek
 from probing.ring.writer import Names, RingWriter

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 from torch import nn
 
-from probing.agent.sources.calls.direct_calls import owner_of
+from probing.agent.sources.calls.names.direct_calls import owner_of
 from probing.agent.sources.model.given_names import ModelNames
 from probing.agent.sources.model.variables import variable_of
 

@@ -16,7 +16,7 @@ import pytest
 from probing.agent.recording.safe_points import SafePoints
 from probing.agent.sources.accelerator import Cuda, PendingNumber, PendingNumbers
 from probing.agent.sources.memory.sampler import MemorySampler
-from probing.agent.sources.steps.thread_state import COLUMNS
+from probing.agent.sources.shared.thread_state import COLUMNS
 from probing.errors import RingError
 from probing.ring.format import DONE, FAILED, HEADER_SIZE, NULL_INT, OPEN, layout_of
 from probing.ring.names import decode_names, encode_names

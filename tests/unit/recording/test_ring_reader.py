@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probing.errors import RingError
 from probing.ring import format as ring, writer
-from probing.ring.reader import read_ring
-from probing.ring.snapshot import RingSnapshot
+from probing.ring.reader import RingSnapshot, read_ring
 from probing.tables import STEPS
 from tests import faults
 from tests.harness.ring_writer import RingWriter, trace_values, trace_writer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing.agent.sources.steps.step_pattern import Place, StepPattern
+from probing.agent.sources.steps.ends.step_pattern import Place, StepPattern
 
 pytestmark = pytest.mark.anypython
 

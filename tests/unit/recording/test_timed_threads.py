@@ -14,9 +14,9 @@ torch: Any = pytest.importorskip("torch")
 from probing.agent.recording.safe_points import SafePoints  # noqa: E402
 from probing.agent.sources.accelerator import Cuda  # noqa: E402
 from probing.agent.sources.calls.device_times import BACKWARD, FORWARD, DeviceTimes  # noqa: E402
-from probing.agent.sources.calls.module_names import IDS  # noqa: E402
-from probing.agent.sources.steps.recording import Recording  # noqa: E402
-from probing.agent.sources.steps.step_rows import StepRows  # noqa: E402
+from probing.agent.sources.calls.names.module_names import IDS  # noqa: E402
+from probing.agent.sources.shared.recording import Recording  # noqa: E402
+from probing.agent.sources.steps.rows.step_rows import StepRows  # noqa: E402
 from probing.ring.peek import RingPeek  # noqa: E402
 from probing.ring.writer import Names, RingWriter  # noqa: E402
 from probing.rundir.folders import ProcessFolder  # noqa: E402

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...accelerator import Accelerator, is_capturing
-from ...steps.recording import Recording
+from ...shared.recording import Recording
 from ...torch_types import Module, Tensor
 from ..gradient_tensors import is_plain, norms_of
 from ..number import Number, read_number

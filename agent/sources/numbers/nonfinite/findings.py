@@ -11,7 +11,7 @@ from typing import Any
 from .....ring.format import DONE, NULL_FLOAT, NULL_INT
 from .....ring.writer import RingWriter
 from .....tables import NUMERIC_KINDS, NUMERIC_STAGES, ROLES
-from ...steps.recording import Recording
+from ...shared.recording import Recording
 from .finite import Bad
 from .finite_hooks import Watched
 

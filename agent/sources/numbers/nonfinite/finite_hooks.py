@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...calls import dynamo
-from ...calls.module_names import outermost, walk
-from ...steps.recording import Recording
+from ...calls.names.module_names import outermost, walk
+from ...shared.recording import Recording
 from ...torch_types import Module
 
 _MOST_MODULES = 50_000

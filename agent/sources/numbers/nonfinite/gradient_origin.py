@@ -7,7 +7,7 @@ belong to both, so that nothing can be said before the pass is over.
 
 from __future__ import annotations
 
-from ...steps.recording import Recording
+from ...shared.recording import Recording
 from ..gradient_tensors import gradients_of
 from .bad_weights import have_finite_norms, owners_of
 from .findings import Findings

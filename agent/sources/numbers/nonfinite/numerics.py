@@ -20,7 +20,7 @@ from .....messages.common import Armed
 from .....ring.writer import RingWriter
 from .....safety.guard import Guard
 from ....on_demand.armed_job import ArmedJob
-from ...steps.recording import Recording
+from ...shared.recording import Recording
 from ...torch_types import Tensor
 from .bad_weights import bad_weights
 from .findings import Findings

@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from ....errors import NoSuchRoute, NotProbing, ProbingError
-from ....messages import common as wire, job as job_wire, rank_paths
+from ....messages import common as wire, rank_paths
+from ....messages.about import job as job_wire
 from ....messages.card import Card
 from ....reach.endpoint import resolve
 from ....reach.transport import Address, ask

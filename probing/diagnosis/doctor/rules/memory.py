@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ....units import size
-from ...leaking import find_leaks
 from ...leaks.history import HISTORY, MIB, series_of
 from ...leaks.series import Point, Trend, classify
 from ...leaks.words import TITLES
+from ...memory.leaking import find_leaks
 from ..facts import Facts, percent
 from ..findings import Rule, Sign
 from ..not_looked_at import NotLookedAt

@@ -20,7 +20,7 @@ from ...series import Floats
 from .first_bad import first_bad
 
 if TYPE_CHECKING:
-    from .....messages.labels import LabelsAnswer
+    from .....messages.about.labels import LabelsAnswer
 
 
 FEW_STEPS = 50

@@ -1,0 +1,1 @@
+"""Backward passes, and the part that each module has in them."""

@@ -1,0 +1,48 @@
+"""Finds the nodes of autograd's graph behind what a module was given, or gave.
+
+Rules of this file: looks at the first few tensors only, and at no value in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...torch_types import Node
+
+_MOST_TENSORS = 4
+"""How many of a module's outputs, and of its inputs, are looked at."""
+
+
+def nodes_of(value: Any, tensor: Any) -> list[Any]:
+    """The nodes of the first few tensors; `tensor` is the type whose objects are looked at."""
+    if type(value) is tensor:
+        node = value.grad_fn
+        return [] if node is None else [node]
+    found: list[Any] = []
+    _collect(value, found, tensor, levels=2)
+    return found
+
+
+def sequence_nr(node: Node) -> int:
+    """When a node was made."""
+    number: int = node._sequence_nr()
+    return number
+
+
+def _collect(value: object, found: list[Any], tensor: Any, *, levels: int) -> None:
+    """Add the nodes of the tensors in a container, or in those within it."""
+    values: Iterable[Any] = ()
+    item: Any
+    if isinstance(value, tuple | list):
+        values = value
+    elif isinstance(value, dict):
+        values = value.values()
+    for item in values:
+        if len(found) == _MOST_TENSORS:
+            break
+        if type(item) is tensor:
+            if item.grad_fn is not None:
+                found.append(item.grad_fn)
+        elif levels > 1:
+            _collect(item, found, tensor, levels=levels - 1)

@@ -1,0 +1,398 @@
+"""Records the backward pass of modules, by hooks on the nodes of autograd's graph.
+
+Rules of this file: runs in whichever thread autograd calls hooks in: that of `backward()` for the
+CPU, one per device for accelerators. A hook looks at no gradient and returns None. Nothing of the
+user's is kept alive: a node knows of us, we know of no node.
+
+A module's backward begins when the gradient of its output is complete, and ends when that of its
+input is, or when that of a module which it does not contain begins, or with the whole pass. Where
+its input is the output of another hooked module, both are the same moment, and one hook does.
+A hook costs far more than its own instructions, which autograd's work has driven out of the
+caches: the fewer, the better. torch's own ``Tensor.register_hook`` makes
+a dictionary and a handle for each tensor. What is done here instead is what it does inside: one
+dictionary per module, made once, is handed to each node (``_register_hook_dict``).
+
+Where the C part records calls, it does all of this as well, for every module; what stands here in
+Python writes the same rows, for an installation without it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .....ring.format import DONE, HEADER_SIZE
+from .....safety.guard import Guard
+from ...memory.sampler import MemorySampler
+from ...shared.recording import Recording
+from ...shared.thread_state import CLOSE_ROW, MAX_DEPTH, OPEN_ROW, ThreadState
+from .. import dynamo
+from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
+from ..names.module_names import ModuleNames
+from .graph_nodes import nodes_of, sequence_nr
+from .pass_roots import PassRoots
+
+Hook = Callable[[Any], None]
+
+_SPARE_CARRIERS = 8
+_MOST_BEGUN = 4096
+
+
+class Hooked:
+    """A module whose backward pass is recorded.
+
+    Attributes:
+        ids: The numbers of its name, class and root class, as they stand in a row.
+        path: Its name, told apart from those in other roots.
+        inside: How the paths of all modules inside it begin.
+        depth: In how many module calls its last call was nested.
+        starts: The hooks of its outputs' nodes.
+        ends: The hook of its input's node.
+    """
+
+    __slots__ = ("depth", "ends", "ids", "inside", "path", "starts")
+
+    def __init__(self, ids: bytes, path: str) -> None:
+        self.ids = ids
+        self.path = path
+        self.inside = f"{path}."
+        self.depth = 0
+        self.starts: dict[int, Hook] = {}
+        self.ends: dict[int, Hook] = {}
+
+
+class _Open(NamedTuple):
+    """A module whose backward pass is under way."""
+
+    hooked: Hooked
+    word: int
+    at: int
+    start_ns: int
+
+
+class _Carriers(threading.local):
+    """What one thread hooks graphs with.
+
+    Attributes:
+        tensor: That by which dictionaries are handed to nodes.
+        begun: The sequence numbers of nodes at which the backward of a hooked module begins, of
+            calls since the last pass; no number is used twice in a thread.
+    """
+
+    def __init__(self) -> None:
+        self.tensor: Any = None
+        self.begun: set[int] = set()
+
+
+class ModuleBackward:
+    """Hooks the graphs that modules make.
+
+    Attributes:
+        hooked: By ``id(module)``: the modules whose graphs are hooked now. C adds each one that it
+            meets; None for one whose backward is the whole pass.
+        in_c: The C part, once graphs are hooked by it.
+        spent_ns: What hooking and the hooks have taken so far in Python, by their own clocks.
+        roots: Which roots a whole pass goes through.
+        timed: Put into `hooked` for a module, it has the recording of its calls timed instead: what
+            the wrapper does once the module has returned, for the rest could not be timed without
+            another look at the clock in every call.
+        exits: How many calls have been timed so.
+        exits_ns: How long those took, together.
+    """
+
+    def __init__(self, recording: Recording, memory: MemorySampler, names: ModuleNames) -> None:
+        self.hooked: dict[int, Any] = {}
+        self.in_c: Any = None
+        self.spent_ns = 0
+        self.timed = Hooked(b"", "")
+        self.exits = self.exits_ns = 0
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._memory = memory
+        self._names = names
+        self.roots = PassRoots(recording, names, self.watch)
+        self._carriers = _Carriers()
+        self._is_on = False
+        self._timer: DeviceTimes | None = None
+        # A mode of torch would see what is asked of a tensor; not every torch can tell.
+        core = self._torch._C
+        self._is_mode_on = getattr(core, "_is_torch_function_mode_enabled", lambda: False)
+        self._unseen: Any = core.DisableTorchFunction
+        # Made in a thread of no dispatch modes, which would see it being made.
+        self._spare = [self._make_carrier() for _ in range(_SPARE_CARRIERS)]
+        self._elsewhere: list[list[_Open]] = []  # of the threads that work for a pass of another
+        self.guard = Guard("backward of modules", self.stop)
+
+    def start(self) -> None:
+        """Hook from now on."""
+        hooks: tuple[Any, ...] = self._make_hooks(Hooked(b"", ""))
+        called: tuple[Any, ...] = (self._make_met, self._take_carrier, self._attach_unseen)
+        dynamo.leave_out_with_calls([hook.__code__ for hook in (*hooks, *called)])
+        self._is_on = True
+        if self.in_c is not None:
+            self.in_c.run_backward(is_on=True)
+
+    def stop(self) -> None:
+        """Hook no more; hooks that are in place do nothing."""
+        self._is_on = False
+        if self.in_c is not None:
+            self.in_c.run_backward(is_on=False)
+        self.hooked.clear()
+
+    def hand_to_c(self, in_c: Any) -> None:
+        """Have graphs hooked by the C part, which records the calls, from now on."""
+        self.in_c = in_c
+        in_c.hook_backward(
+            tensor=self._torch.Tensor,
+            hook=_hook_for_compilers,
+            hooked=self.hooked,
+            make=self._make_met,
+            carrier=self._take_carrier,
+            is_mode_on=self._is_mode_on,
+            without_modes=self._attach_unseen,
+            fault=self.guard.fault,
+        )
+        in_c.run_backward(is_on=self._is_on)
+        self.time_by(self._timer)
+
+    def met(self, module: int) -> None:
+        """The wrapper records calls of a module by itself, past the C part, which hooks all."""
+        if self.in_c is not None and module not in self.hooked:
+            self.hooked[module] = self._make_met(module)
+
+    def met_all(self) -> None:
+        """The same of every module, while the device is timed: then all calls are the wrapper's."""
+        if self.in_c is not None and self._timer is not None:
+            for module in list(self._names.known):
+                self.met(module)
+
+    def time_by(self, timer: DeviceTimes | None) -> None:
+        """Have passes timed on the device from now on, or no more."""
+        self._timer = timer
+        if self.in_c is not None:
+            entered, left = (None, None) if timer is None else (timer.entered, timer.left)
+            self.in_c.time_backward(entered, left)
+            self.met_all()
+
+    def make(self, ids: bytes, path: str) -> Any:
+        """A module that can be put into `hooked`."""
+        if self.in_c is not None:
+            return self.in_c.Hooked(ids, path)
+        hooked = Hooked(ids, path)
+        hooked.starts[0], hooked.ends[0] = self._make_hooks(hooked)
+        return hooked
+
+    def attach(  # noqa: PLR0917 - called at every hooked call
+        self,
+        hooked: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
+        depth: int,
+        returned_ns: int,
+    ) -> None:
+        """Hook the graph that a module's call has made.
+
+        Args:
+            returned_ns: When the module has returned.
+        """
+        start = time.perf_counter_ns()
+        if hooked is self.timed:
+            self.exits += 1
+            self.exits_ns += start - returned_ns
+        elif self._is_mode_on():
+            self._attach_unseen(hooked, args, kwargs, result, depth)
+        elif self.in_c is not None:
+            self.in_c.attach(hooked, args, kwargs, result, depth)
+        else:
+            self._attach(hooked, args, kwargs, result, depth)
+            self.spent_ns += time.perf_counter_ns() - start
+
+    def watch(self, hooks: dict[int, Hook], nodes: list[Any]) -> None:
+        """Have nodes of autograd's graph call hooks that are no module's."""
+        carrier = self._carriers.tensor
+        if carrier is None:
+            carrier = self._carriers.tensor = self._take_carrier()
+        with self._unseen():
+            carrier._backward_hooks = hooks
+            for node in nodes:
+                node._register_hook_dict(carrier)
+
+    def _attach_unseen(
+        self,
+        hooked: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
+        depth: int,
+    ) -> None:
+        """The same, while modes of torch would see it."""
+        with self._unseen():
+            attach = self._attach if self.in_c is None else self.in_c.attach
+            attach(hooked, args, kwargs, result, depth)
+
+    def _attach(
+        self,
+        hooked: Hooked,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        result: object,
+        depth: int,
+    ) -> None:
+        """The same, in Python."""
+        outputs = nodes_of(result, self._torch.Tensor)
+        if not outputs:
+            return
+        carriers = self._carriers
+        carrier, begun = carriers.tensor, carriers.begun
+        if carrier is None:
+            carrier = carriers.tensor = self._take_carrier()
+        if len(begun) > _MOST_BEGUN:
+            begun.clear()
+        hooked.depth = depth
+        carrier._backward_hooks = hooked.starts
+        for node in outputs:
+            node._register_hook_dict(carrier)
+        inputs = nodes_of(args, self._torch.Tensor) or nodes_of(kwargs, self._torch.Tensor)
+        if inputs:
+            # The last that the pass comes to: the first that was made.
+            last = min(inputs, key=sequence_nr) if len(inputs) > 1 else inputs[0]
+            if last not in outputs and last._sequence_nr() not in begun:
+                carrier._backward_hooks = hooked.ends
+                last._register_hook_dict(carrier)
+        begun.update([node._sequence_nr() for node in outputs])
+
+    def close_down_to(self, thread: ThreadState, floor: int, *, is_outermost: bool) -> None:
+        """A pass has ended, and with it whatever it had begun."""
+        if self.in_c is not None:
+            self.in_c.close_backward(thread, floor, is_outermost)
+            return
+        if not (self.hooked or thread.backward or self._elsewhere):
+            return
+        now = time.perf_counter_ns()
+        self._close(thread.backward, floor, now)
+        if is_outermost:
+            self._carriers.begun.clear()  # kept on, thousands of numbers would come and go
+            stacks, self._elsewhere = self._elsewhere, []
+            for stack in stacks:
+                self._close(stack, 0, now)
+
+    def innermost(self, thread: ThreadState) -> bytes | None:
+        """The numbers of the innermost module whose backward pass is under way; None without."""
+        if self.in_c is not None:
+            ids: bytes | None = self.in_c.backward_inside(thread)
+            return ids
+        stacks = [thread.backward[thread.floor :], *reversed(self._elsewhere)]
+        return next((stack[-1].hooked.ids for stack in stacks if stack), None)
+
+    def count(self, thread: ThreadState) -> int:
+        """How many modules' backward passes are under way in a thread."""
+        if self.in_c is not None:
+            return int(self.in_c.backward_count(thread))
+        return len(thread.backward)
+
+    def _make_met(self, key: int) -> Any:
+        """What hooks a module that the C part has met; None where the whole pass is its."""
+        ids = self._names.known.get(key)
+        if not ids or ids in self._names.with_parameters:
+            return None
+        return self.make(ids, self._names.place_of(key))
+
+    def _take_carrier(self) -> Any:
+        """What a thread hands hooks to nodes by."""
+        return self._spare.pop() if self._spare else self._make_carrier()
+
+    def _make_carrier(self) -> Any:
+        """A tensor that nothing is computed with."""
+        return self._torch.empty(0, device="cpu", requires_grad=True)
+
+    def _close(self, stack: list[_Open], floor: int, now_ns: int) -> None:
+        """Complete the rows of a stack down to a place."""
+        memory = self._memory
+        if now_ns > memory.due_ns:
+            memory.sample()
+        while len(stack) > floor:
+            self._complete(stack.pop(), now_ns)
+
+    def _complete(self, ended: _Open, now_ns: int) -> None:
+        """Complete one row."""
+        trace, (_, word, at, start_ns) = self._recording.trace, ended
+        if self._timer is not None:
+            self._timer.left(word)
+        took = now_ns - start_ns
+        if took < trace.lap_ns or trace.still_holds(word):
+            at += trace.layout.close_offset
+            CLOSE_ROW.pack_into(trace.buffer, at, took, self._memory.bytes, word + DONE)
+
+    def _make_hooks(self, hooked: Hooked) -> tuple[Hook, Hook]:
+        """The hook of a module's outputs and that of its input."""
+        began, finished, fault = self._began, self._finished, self.guard.fault
+
+        def at_output(_: object) -> None:
+            if self._is_on:
+                try:
+                    began(hooked)
+                except Exception:  # noqa: BLE001 - never harm the host
+                    fault()
+
+        def at_input(_: object) -> None:
+            try:
+                finished(hooked)
+            except Exception:  # noqa: BLE001 - never harm the host
+                fault()
+
+        return at_output, at_input
+
+    def _began(self, hooked: Hooked) -> None:
+        """The gradient of a module's output is complete."""
+        now = start = time.perf_counter_ns()
+        recording = self._recording
+        thread, trace = recording.threads.state, recording.trace
+        stack, floor, fresh = thread.backward, thread.floor, thread.fresh
+        top = place = len(stack)
+        if not (place or thread.passes):
+            self._elsewhere.append(stack)
+        # Modules whose outputs come from the same node begin at once, the innermost first.
+        while fresh and place > floor and stack[place - 1].hooked.path.startswith(hooked.inside):
+            place, fresh = place - 1, fresh - 1
+            start = stack[place].start_ns
+        if place == top:
+            while place > floor and not hooked.path.startswith(stack[place - 1].hooked.inside):
+                place -= 1
+            if place < top:
+                self._close(stack, place, now)
+                thread.fresh = 0
+        elif place > floor and stack[place - 1].hooked is hooked:  # its next call, made before
+            place -= 1
+            self._complete(stack.pop(place), start)
+        word = trace.next_word()
+        at = HEADER_SIZE + (word & trace.slot_mask) * trace.slot_scale
+        facts = thread.backward_facts[min(hooked.depth, MAX_DEPTH)]
+        OPEN_ROW.pack_into(trace.buffer, at, word, start, recording.step, hooked.ids, facts, word)
+        stack.insert(place, _Open(hooked, word, at, start))
+        thread.fresh += 1
+        if self._timer is not None:
+            self._timer.entered(word, hooked.ids, DEVICE_BACKWARD, hooked.depth)
+        self.spent_ns += time.perf_counter_ns() - now
+
+    def _finished(self, hooked: Hooked) -> None:
+        """The gradient of a module's input is complete."""
+        now = time.perf_counter_ns()
+        thread = self._recording.threads.state
+        stack = thread.backward
+        for place in range(len(stack) - 1, thread.floor - 1, -1):
+            if stack[place].hooked is hooked:
+                self._close(stack, place, now)
+                thread.fresh = 0
+                break
+        self.spent_ns += time.perf_counter_ns() - now
+
+
+def _hook_for_compilers(_gradient: object, _place: object = None) -> None:
+    """What a hook of the C part is to whoever compiles a backward pass: nothing.
+
+    C runs in its place; a pass that is compiled as a whole is one row, as a compiled module is.
+    """

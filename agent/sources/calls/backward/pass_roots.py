@@ -1,0 +1,112 @@
+"""Which roots a backward pass goes through, where the script calls several of them itself.
+
+Rules of this file: runs in the training thread, but for the hooks, which run where autograd calls
+them: they look at no gradient, return None and keep nothing of the user's. Where there is one root
+with parameters, nothing is hooked; so the first pass of several goes by the root called last.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .....ring.names import joined
+from ...shared.recording import Recording
+from ...torch_types import Module
+from .. import dynamo
+from ..names.class_names import class_name, unwrap
+from ..names.module_names import IDS, ModuleNames
+from .graph_nodes import nodes_of
+
+_MOST = 64
+"""So many roots, and so many ways to call them together, are told apart."""
+
+
+class PassRoots:
+    """Names whole passes by all roots that they go through.
+
+    Args:
+        watch: Hooks nodes of the graph, see `ModuleBackward.watch`.
+    """
+
+    def __init__(
+        self, recording: Recording, names: ModuleNames, watch: Callable[..., None]
+    ) -> None:
+        self._torch: Any = sys.modules["torch"]
+        self._recording = recording
+        self._names = names
+        self._watch = watch
+        self._words: dict[bytes, tuple[str, str]] = {}
+        self._hooks: dict[bytes, dict[int, Callable[[Any], None]]] = {}
+        self._groups: dict[tuple[bytes, ...], bytes] = {}
+        self._usual: dict[tuple[bytes, ...], bytes] = {}
+        self._called: dict[bytes, None] = {}
+        self._reached: dict[bytes, None] = {}
+        self._is_known = True
+
+    def root_left(self, root: Module, result: object) -> None:
+        """A root has returned what gradients may flow back to it from."""
+        ids = self._names.known.get(id(self._names.root_of(root)))
+        if ids not in self._names.with_parameters or not self._torch.is_grad_enabled():
+            return
+        assert ids is not None
+        nodes = nodes_of(result, self._torch.Tensor)
+        if not nodes or len(self._called) >= _MOST:
+            self._is_known = False
+            return
+        self._called[ids] = None
+        is_one = len(self._names.with_parameters) == 1
+        if is_one or (ids not in self._hooks and len(self._hooks) >= _MOST):
+            self._is_known = False
+            return
+        if ids not in self._hooks:
+            self._meet(root, ids)
+        self._watch(self._hooks[ids], nodes)
+
+    def pass_begins(self) -> bytes | None:
+        """The numbers of the roots that it will go through, by those before it; None: the last."""
+        self._reached.clear()
+        return self._usual.get(tuple(self._called))
+
+    def pass_ended(self) -> bytes | None:
+        """Those of the roots that it went through; None where that is not known."""
+        called, is_known = tuple(self._called), self._is_known
+        # What was called before an earlier pass comes first.
+        places = {ids: place for place, ids in enumerate(called)}
+        reached = tuple(sorted(self._reached, key=lambda ids: places.get(ids, -1)))
+        self._called.clear()
+        self._is_known = True
+        if not reached or not is_known:
+            return None
+        group = self._groups.get(reached)
+        if group is None:
+            if len(self._groups) >= _MOST:
+                self._groups.clear()
+                self._usual.clear()
+            group = self._groups[reached] = self._joined(reached)
+        self._usual[called] = group
+        return group
+
+    def _meet(self, root: Module, ids: bytes) -> None:
+        """Prepare what is hooked."""
+        plain = unwrap(self._names.root_of(root))
+        name = self._recording.objects.models.name_of(self._names.root_of(root))
+        self._words[ids] = class_name(plain), name
+        reached = self._reached
+
+        def at_output(_: object) -> None:
+            reached[ids] = None
+
+        dynamo.leave_out_with_calls([at_output.__code__])
+        self._hooks[ids] = {0: at_output}
+
+    def _joined(self, roots: tuple[bytes, ...]) -> bytes:
+        """The numbers of several roots together; of one its own."""
+        if len(roots) == 1:
+            return roots[0]
+        words = [self._words[ids] for ids in roots]
+        classes, names = (", ".join(texts) for texts in zip(*words, strict=True))
+        intern = self._recording.names.intern
+        number = intern(classes)
+        return IDS.pack(number, number, intern(joined(classes, names)))

@@ -1,0 +1,300 @@
+"""Records every backward pass as a whole, with the loss that it began with.
+
+Rules of this file: runs in the thread that calls `backward()`, in the place of the one function by
+which torch starts its autograd engine: `Tensor.backward`, `torch.autograd.backward` and
+`torch.autograd.grad` all end there. Changes no tensor and keeps none.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .....ring.format import DONE, FAILED
+from .....safety.guard import Guard
+from .....tables import STAGES
+from ...accelerator import Accelerator
+from ...memory.sampler import MemorySampler
+from ...numbers.number import read_number, share_of
+from ...numbers.transformed import is_last_pass, read_transformed
+from ...shared.looks import MemoryLook
+from ...shared.recording import Recording
+from ...shared.thread_state import ThreadState
+from ...stand_in import StandIn
+from ...steps.boundary import Boundary
+from ...steps.gradient_scaler import GradientScaler
+from ...steps.phases import BACKWARD
+from ...steps.progress import Progress
+from ..device_times import BACKWARD as DEVICE_BACKWARD, DeviceTimes
+from ..names.module_names import IDS
+from .module_backward import ModuleBackward
+
+BACKWARD_STAGE = STAGES.index("backward")
+_CREATES_GRAPH = 3
+"""Which argument of the engine says so."""
+
+
+class _Pass:
+    """A backward pass, as far as it has come.
+
+    Attributes:
+        around: How many passes of its thread it lies in.
+        floor: How many modules' passes were under way around it.
+        start_ns: When it was let in; 0 where it is not recorded.
+        word: Its open row; None for one within another one, or without any module.
+        is_counted: Whether it is told of as part of the training thread's step.
+        has_phase: Whether the phase of the step is its.
+        ids: The numbers of the roots that it goes through, packed.
+        creates_graph: Whether its results are to be differentiated again.
+        trains: Whether gradients of parameters come of it, as far as is known.
+    """
+
+    __slots__ = (
+        "around",
+        "creates_graph",
+        "floor",
+        "has_phase",
+        "ids",
+        "is_counted",
+        "start_ns",
+        "thread",
+        "trains",
+        "word",
+    )
+
+    def __init__(self, thread: ThreadState) -> None:
+        self.thread = thread
+        self.around, self.floor = thread.passes, thread.floor
+        self.start_ns = 0
+        self.ids = b""
+        self.word: int | None = None
+        self.is_counted = self.has_phase = self.creates_graph = self.trains = False
+
+
+class BackwardPasses:
+    """Stands in for torch's way into its autograd engine."""
+
+    def __init__(  # noqa: PLR0917 - all of them are needed at every pass
+        self,
+        recording: Recording,
+        progress: Progress,
+        memory: MemorySampler,
+        boundary: Boundary,
+        modules: ModuleBackward,
+        scaler: GradientScaler,
+        accelerator: Accelerator,
+    ) -> None:
+        self._recording = recording
+        self._progress = progress
+        self._memory = memory
+        self._boundary = boundary
+        self._modules = modules
+        self._scaler = scaler
+        self._accelerator = accelerator
+        self._timer: DeviceTimes | None = None
+        self._engine = StandIn(
+            sys.modules["torch.autograd"], "_engine_run_backward", self._around, [self._begin]
+        )
+        self.guard = Guard("backward", self.stop)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it records."""
+        return self._engine.is_on
+
+    def start(self) -> None:
+        """Stand in."""
+        self._modules.start()
+        self._engine.start()
+
+    def stop(self) -> None:
+        """Stand in no more."""
+        self._engine.stop()
+        self._modules.stop()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+
+    def remains(self) -> list[str]:
+        """What stays in place after `close`, one sentence each."""
+        return self._engine.remains()
+
+    def time_by(self, timer: DeviceTimes | None) -> None:
+        """Have whole passes timed on the device from now on, or no more."""
+        self._timer = timer
+
+    def _around(self, original: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        """A backward pass from its first to its last node."""
+        begun = _Pass(self._recording.threads.state)
+        try:
+            try:
+                self._begin(begun, args, kwargs)
+            except Exception:  # noqa: BLE001 - never harm the host
+                self.guard.fault()
+            result = original(*args, **kwargs)
+            self.guard.run(self._end, begun, DONE, args, result)
+        except BaseException:  # of the pass, or an interrupt in the midst of ours
+            self.guard.run(self._end, begun, FAILED, args, None)
+            raise
+        return result
+
+    def _begin(self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]) -> None:
+        """A pass is about to begin."""
+        recording, thread = self._recording, begun.thread
+        if not self._is_admitted(thread):
+            return
+        if recording.safe_points.closed:
+            recording.safe_points.torch_called()
+        is_outermost = not thread.passes
+        trains = recording.training_thread = recording.training_thread or thread.native_id
+        counts = is_outermost and thread.native_id == trains
+        if counts and self._progress.ends_before_pass(
+            args[0], thread, has_optimizer=self._boundary.has_optimizer()
+        ):
+            recording.safe_points.step_ended()
+        entered = begun.start_ns = time.perf_counter_ns()
+        if counts:
+            self._begin_counted(begun, args, kwargs)
+        begun.start_ns = time.perf_counter_ns()
+        if counts:
+            recording.rows.phases.enter(BACKWARD, begun.start_ns)
+            begun.has_phase = True
+        if is_outermost and thread.root_ids:
+            usual = self._modules.roots.pass_begins() if counts else None
+            begun.ids = usual or thread.root_ids
+            begun.word = recording.trace.open_row(*self._opening(begun))
+            if self._timer is not None:
+                self._timer.entered(begun.word, begun.ids, DEVICE_BACKWARD, 0)
+        recording.spent_ns += time.perf_counter_ns() - entered
+        thread.floor = self._modules.count(thread)
+        thread.passes += 1
+
+    def _opening(self, begun: _Pass) -> tuple[int, ...]:
+        """The opening columns of a pass's row."""
+        ids, thread_id = IDS.unpack(begun.ids), begun.thread.native_id
+        return (
+            begun.start_ns, self._recording.step, *ids, thread_id, BACKWARD_STAGE, 0, 0, 1,
+        )  # fmt: skip
+
+    def _begin_counted(
+        self, begun: _Pass, args: tuple[Any, ...], kwargs: dict[str, object]
+    ) -> None:
+        """A pass of the training thread's step is about to begin."""
+        recording = self._recording
+        has_optimizer = self._boundary.has_optimizer()
+        creates_graph = _creates_graph(args)
+        # `torch.func.grad` always has a graph made, also where nobody differentiates once more.
+        is_functional = creates_graph and not has_optimizer and is_last_pass()
+        begun.creates_graph = creates_graph = creates_graph and not is_functional
+        begun.is_counted = True
+        self._progress.pass_begins(
+            begun.thread, has_optimizer=has_optimizer, creates_graph=creates_graph
+        )
+        recording.rows.phases.ensure_batch(begun.start_ns)
+        if recording.looks.memory is not None:
+            self._look_at_memory(recording.looks.memory, args)
+        if is_functional:
+            begun.trains = True
+            loss = read_transformed(args[0][0], self._accelerator)
+            recording.objects.loss = None if loss is None else (None, loss)
+            recording.rows.lost(loss, None)
+        else:
+            is_by_hand = self._progress.hand.is_on and not creates_graph
+            begun.trains = bool(kwargs.get("accumulate_grad")) or is_by_hand
+            if begun.trains:
+                self._note_begin(args)
+
+    def _is_admitted(self, thread: ThreadState) -> bool:
+        """Whether a pass of a thread is recorded."""
+        recording = self._recording
+        if thread.is_agents:
+            return False
+        is_in = thread.session == recording.session and not recording.awaits_step
+        return is_in or self._boundary.admit_pass(thread)
+
+    def _note_begin(self, args: tuple[object, ...]) -> None:
+        """A pass begins that makes gradients to train with."""
+        recording = self._recording
+        self._note_loss(args)
+        for look in recording.events.before_backward:
+            look(args)
+        if recording.looks.numerics is not None:
+            recording.looks.numerics.loss_came(args)
+
+    def _look_at_memory(self, look: MemoryLook, args: tuple[object, ...]) -> None:
+        """Have what looks at the memory see what the pass begins with, unless torch is at work."""
+        points = self._recording.safe_points
+        if not points.at_work.is_here():
+            with points.others_held_up() as are_resting:
+                if are_resting:
+                    look.backward_began(args)
+
+    def _note_loss(self, args: tuple[Any, ...]) -> None:
+        """Remember what `backward()` was called on; of several tensors, the first."""
+        tensors = args[0] if args else ()
+        if not tensors:
+            return
+        loss = tensors[0]
+        number = read_number(loss, self._accelerator)
+        if number is not None:
+            number, node = self._scaler.unscaled(loss, number)
+            is_scaled = node is not loss.grad_fn
+            self._recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
+            self._recording.rows.lost(number, share_of(node, self._accelerator))
+
+    def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
+        """A pass has ended; what an interrupt has left of that is done when it is called again."""
+        thread, recording = begun.thread, self._recording
+        if not begun.start_ns:
+            return
+        entered = time.perf_counter_ns()
+        if state == FAILED and recording.ooms is not None:
+            recording.ooms.raised(BACKWARD)
+        if thread.passes > begun.around:
+            self._modules.close_down_to(thread, thread.floor, is_outermost=not begun.around)
+            thread.passes, thread.floor = begun.around, begun.floor
+        now = time.perf_counter_ns()
+        if begun.has_phase:
+            begun.has_phase = False
+            self._end_phase(begun, now, args, result)
+            if state == FAILED and begun.trains:
+                recording.rows.pass_failed()
+        word, begun.word = begun.word, None
+        if word is not None:
+            if self._timer is not None:
+                self._timer.left(word)
+            took = now - begun.start_ns
+            ids = self._modules.roots.pass_ended() if begun.is_counted else None
+            if ids is not None and ids != begun.ids:
+                begun.ids = ids
+                recording.trace.reopen_row(word, *self._opening(begun))
+            recording.trace.close_row(word, state, took, self._memory.bytes)
+        is_counted, begun.is_counted = begun.is_counted, False
+        has_ended = is_counted and self._progress.pass_ended(
+            thread, creates_graph=begun.creates_graph
+        )
+        recording.spent_ns += time.perf_counter_ns() - entered
+        if has_ended:
+            recording.safe_points.step_ended()
+
+    def _end_phase(
+        self, begun: _Pass, now_ns: int, args: tuple[object, ...], result: object
+    ) -> None:
+        """A pass of the training thread's step has ended."""
+        recording = self._recording
+        if recording.collectives is not None:
+            recording.collectives.pass_ended(begun.start_ns, now_ns)
+        recording.rows.phases.leave(now_ns, trains=begun.trains)
+        for look in recording.events.after_backward:
+            look(args, result)
+        if recording.looks.numerics is not None:
+            recording.looks.numerics.backward_ended()
+
+
+def _creates_graph(args: tuple[Any, ...]) -> bool:
+    """Whether the engine is asked for results that can be differentiated again."""
+    return bool(args[_CREATES_GRAPH]) if len(args) > _CREATES_GRAPH else False

@@ -1,0 +1,41 @@
+"""The class that a module was made as, and the module inside its wrappers.
+
+Rules of this file: asks modules for their children and classes, and runs nothing of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...torch_types import Module
+
+_WRAPPER_CHILDREN = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+_PARALLEL_WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel"})
+
+_SHARDED = "FSDPModule"
+
+
+def class_name(module: Module) -> str:
+    """The class that a module was made as; FSDP2 puts one of its own over it."""
+    cls = type(module)
+    bases = cls.__bases__
+    is_sharded = len(bases) > 1 and bases[0].__name__ == _SHARDED
+    return bases[1].__name__ if is_sharded else cls.__name__
+
+
+def is_wrapper_child(module: Module, name: str) -> bool:
+    """Whether a child is the module that its parent merely wraps."""
+    return name in _WRAPPER_CHILDREN or (
+        name == "module" and type(module).__name__ in _PARALLEL_WRAPPERS
+    )
+
+
+def unwrap(module: Any) -> Any:
+    """The module inside any number of wrappers."""
+    inner = module
+    while True:
+        # A module that torch.jit has compiled keeps no dictionary, but something that has items.
+        children = [m for name, m in inner._modules.items() if is_wrapper_child(inner, name)]
+        if not children or children[0] is None:
+            return inner
+        inner = children[0]

@@ -1,0 +1,1 @@
+"""How the calls of collectives are caught: in Python, and in torch's dispatcher."""

@@ -1,0 +1,1 @@
+"""Who refers to what, by names that a person knows."""

@@ -1,0 +1,100 @@
+"""Which tensors stand over storages, and which have a graph that keeps them.
+
+Rules of this file: runs in the training thread; holds nothing beyond a call. A storage may have
+several tensors: one that the script keeps, others that it made on the way, and those that stand
+for what autograd has saved, to which nothing in Python refers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from ...storage.living import living
+from ...storage.saved_tensors import saved_tensors
+from ...storage.tensor_parts import parts_of
+from ...torch_types import Node
+
+Place = tuple[str, int]
+"""The device of a storage, and where it begins."""
+
+_MOST_TENSORS = 8
+"""How many tensors over one storage are looked at, and how many whose graph keeps it."""
+
+
+def tensors_over(places: Collection[Place]) -> dict[Place, list[Any]]:
+    """The tensors over each storage, as far as Python has any."""
+    torch: Any = sys.modules["torch"]
+    found: dict[Place, list[Any]] = {}
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        for tensor in living((torch.Tensor,))[0]:
+            for part in parts_of(tensor):
+                place = (part.device, part.address)
+                if place in places and len(own := found.setdefault(place, [])) < _MOST_TENSORS:
+                    own.append(tensor)
+    return found
+
+
+def graph_keepers(places: Collection[Place]) -> dict[Place, list[Any]]:
+    """The tensors at the ends of the graphs that keep each storage.
+
+    Nothing is computed from those, so that no graph keeps them: something else does. All graphs are
+    walked once, down to what keeps the storages, and from there up again.
+    """
+    torch: Any = sys.modules["torch"]
+    ends: dict[Any, list[Any]] = {}
+    savers: dict[Place, set[Any]] = {}
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        for tensor in living((torch.Tensor,))[0]:
+            if tensor.grad_fn is not None:
+                ends.setdefault(tensor.grad_fn, []).append(tensor)
+        above = _above(ends)
+        for node, tensor in _kept_by_graphs(ends, above):
+            for part in parts_of(tensor):
+                if (place := (part.device, part.address)) in places:
+                    savers.setdefault(place, set()).add(node)
+    return {place: _last_ones(nodes, above, ends) for place, nodes in savers.items()}
+
+
+def _kept_by_graphs(ends: Iterable[Any], nodes: Iterable[Node]) -> Iterator[tuple[Any, Any]]:
+    """What nodes have saved, and the leaves that they are to give gradients to."""
+    for saved in saved_tensors(ends):
+        yield saved.node, saved.tensor
+    for node in nodes:
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            yield node, leaf
+
+
+def _above(ends: Iterable[Any]) -> dict[Any, list[Any]]:
+    """The nodes that continue to each node."""
+    above: dict[Any, list[Any]] = {}
+    waiting, seen = list(ends), set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for following, _ in node.next_functions:
+            if following is not None:
+                above.setdefault(following, []).append(node)
+                waiting.append(following)
+    return above
+
+
+def _last_ones(
+    nodes: set[Node], above: dict[Any, list[Any]], ends: dict[Any, list[Any]]
+) -> list[Any]:
+    """The tensors that some nodes lead to and nothing is computed from, the nearest first."""
+    found: list[Any] = []
+    waiting, seen = deque(nodes), set(nodes)
+    while waiting and len(found) < _MOST_TENSORS:
+        node = waiting.popleft()
+        upper = [one for one in above.get(node, ()) if one not in seen]
+        if node not in above:
+            found += ends.get(node, ())
+        seen.update(upper)
+        waiting += upper
+    return found[:_MOST_TENSORS]

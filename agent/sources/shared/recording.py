@@ -1,0 +1,98 @@
+"""What recorded sources share: the rings, the names, and who is who in the process.
+
+Rules of this file: no hooks; state only. Runs in the training threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from ....ring.native import new_moment
+from ....ring.writer import Names, RingWriter
+from ...recording.safe_points import SafePoints
+from ..steps.rows.step_rows import StepRows
+from .events import Events
+from .looks import Looks
+from .objects import Objects
+from .thread_state import ThreadStates
+
+
+class RootCall(NamedTuple):
+    """A call of a root module.
+
+    Attributes:
+        called: What was called of it: itself, unless it was called past its own call.
+        ids: The numbers of the root's name, class and root class.
+        has_grad: Whether gradients are on.
+        has_optimizer: Whether an optimizer exists.
+        samples: How many samples it is given, where that is known.
+    """
+
+    root: Any
+    called: Any
+    ids: tuple[int, int, int]
+    has_parameters: bool
+    has_grad: bool
+    has_optimizer: bool
+    samples: int | None
+
+
+class OomWatch(Protocol):
+    """Records out-of-memory errors."""
+
+    def raised(self, phase: int) -> None:
+        """An exception has ended a call."""
+
+    def step_began(self) -> None:
+        """A step begins in which a device is in use."""
+
+
+class Recording:
+    """Everything a recorded source needs.
+
+    Attributes:
+        trace: The ring of python.torch_trace.
+        rows: The rows of python.steps and python.micro_batches.
+        now: What every module call reads: the step, and when memory is sampled next.
+        threads: What each thread is in the middle of.
+        objects: The models, optimizers and tensors that were met.
+        events: Who is called at the events of a step.
+        looks: What looks at the training while somebody has asked for it.
+        ooms: What records out-of-memory errors, while recording is on.
+        collectives: What records collectives, while it does.
+        training_thread: The kernel number of the thread that last called a root module or
+            stepped an optimizer; 0 before that.
+        session: How often recording has begun or ended; a thread that has been let in since knows
+            the number.
+        spent_ns: What has been done a few times per step so far, by the clock of each that does it.
+        awaits_step: Whether recording began in the middle of a training and waits for the end of
+            the step in progress.
+    """
+
+    def __init__(
+        self, *, trace: RingWriter, rows: StepRows, names: Names, safe_points: SafePoints
+    ) -> None:
+        self.trace = trace
+        self.rows = rows
+        self.now = new_moment()
+        self.names = names
+        self.safe_points = safe_points
+        self.threads = ThreadStates()
+        self.objects = Objects()
+        self.events = Events()
+        self.looks = Looks()
+        self.ooms: OomWatch | None = None
+        self.collectives: Any = None
+        self.training_thread = 0
+        self.session = 0
+        self.spent_ns = 0
+        self.awaits_step = False
+
+    @property
+    def step(self) -> int:
+        """The number of the step in progress, from 0."""
+        return self.now.step
+
+    @step.setter
+    def step(self, number: int) -> None:
+        self.now.step = number

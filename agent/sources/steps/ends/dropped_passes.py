@@ -1,0 +1,75 @@
+"""Backward passes whose gradients were thrown away before any optimizer stepped with them.
+
+Rules of this file: runs in the training thread, around backward passes; looks at two parameters,
+whether they have gradients and how often those were written to, never at what is in them, and
+keeps none alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from ...shared.recording import Recording
+
+
+class _Before(NamedTuple):
+    """A parameter and its gradient as a pass begins."""
+
+    parameter: weakref.ref[Any]
+    gradient: int
+    version: int
+
+
+class DroppedPasses:
+    """Leaves the losses of such passes out of the step's.
+
+    An attack on the input, for one, makes gradients of the parameters too, and the script sets them
+    to None before the pass that it trains by.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._before: list[_Before] = []
+        self._made: list[weakref.ref[Any]] = []
+
+    def pass_begins(self) -> None:
+        """A backward pass is about to begin: are the gradients of those before it still there?"""
+        if self._made:
+            made = [parameter for reference in self._made if (parameter := reference()) is not None]
+            if made and all(parameter.grad is None for parameter in made):
+                self._recording.rows.drop_losses()
+            self._made = []
+        self._before = [
+            _Before(weakref.ref(parameter), id(gradient), _version(gradient))
+            for parameter in self._looked_at()
+            for gradient in (parameter.grad,)
+        ]
+
+    def pass_ended(self) -> None:
+        """It has ended: which gradients has it made, or added to?"""
+        for before in self._before:
+            parameter = before.parameter()
+            gradient = None if parameter is None else parameter.grad
+            if gradient is not None:
+                is_same = (id(gradient), _version(gradient)) == (before.gradient, before.version)
+                self._made += [] if is_same else [before.parameter]
+        self._before = []
+
+    def optimizer_stepped(self) -> None:
+        """The gradients have been used."""
+        self._made = []
+
+    def _looked_at(self) -> list[Any]:
+        """The first and the last parameter of the optimizer that ends the steps."""
+        objects = self._recording.objects
+        optimizer = objects.optimizer() if objects.optimizer is not None else None
+        if optimizer is None:
+            optimizer = next(iter(objects.made.alive()), None)
+        groups = list(getattr(optimizer, "param_groups", ()))
+        return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
+
+
+def _version(gradient: Any) -> int:
+    """How often a gradient was written to."""
+    return -1 if gradient is None else int(gradient._version)

@@ -1,0 +1,80 @@
+"""Which optimizers a backward pass makes gradients for, where there are several.
+
+Rules of this file: runs in the training thread, around backward passes; looks at two parameters of
+each optimizer, whether they have gradients and how often those were written to, never at what is in
+them, and keeps none alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from ...shared.recording import Recording
+from .members import Members
+
+_MOST = 32
+"""Of more optimizers than that none is looked at: each costs time in every pass."""
+
+
+class _Before(NamedTuple):
+    """A parameter and its gradient as a pass begins."""
+
+    number: int
+    parameter: weakref.ref[Any]
+    gradient: tuple[int, int]
+
+
+class Reached:
+    """Compares gradients before and behind a pass."""
+
+    def __init__(self, recording: Recording, members: Members) -> None:
+        self._recording = recording
+        self._members = members
+        self._before: list[_Before] = []
+        self._passes = 0  # since an optimizer has stepped
+        self._is_wanted = False
+
+    def optimizer_stepped(self) -> None:
+        """Its losses are known."""
+        self._passes = 0
+
+    def pass_begins(self, *, is_new: bool) -> None:
+        """A backward pass is about to begin.
+
+        Where one optimizer's step follows each pass there is nothing to tell apart.
+
+        Args:
+            is_new: Whether it is not known yet what follows what.
+        """
+        self._is_wanted |= self._passes > 0
+        self._passes += 1
+        made = self._recording.objects.made.alive() if is_new or self._is_wanted else ()
+        self._before = [
+            _Before(self._members.number_of(optimizer), weakref.ref(parameter), _state(parameter))
+            for optimizer in (made if 1 < len(made) <= _MOST else ())
+            for parameter in _ends_of(optimizer)
+        ]
+
+    def pass_ended(self) -> frozenset[int]:
+        """It has ended: the numbers of the optimizers; none where that is not known."""
+        before, self._before = self._before, []
+        return frozenset(
+            one.number
+            for one in before
+            if (parameter := one.parameter()) is not None
+            and parameter.grad is not None
+            and _state(parameter) != one.gradient
+        )
+
+
+def _ends_of(optimizer: Any) -> list[Any]:
+    """The first and the last parameter of an optimizer."""
+    groups = list(getattr(optimizer, "param_groups", ()))
+    return [*groups[0]["params"][:1], *groups[-1]["params"][-1:]] if groups else []
+
+
+def _state(parameter: Any) -> tuple[int, int]:
+    """Which gradient a parameter has, and how often it was written to."""
+    gradient = parameter.grad
+    return (id(gradient), -1 if gradient is None else int(gradient._version))

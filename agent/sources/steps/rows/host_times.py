@@ -1,0 +1,116 @@
+"""What a step cost the processor beside its time: the record that says why one was slow.
+
+Rules of this file: runs in the training thread, twice per step: three calls of less than
+a microsecond each. Python's collector is timed in whichever thread it runs: all others wait for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .....ring.native import IN_C
+from .....safety.guard import Guard
+
+_NS = 1e-9
+COLUMNS = (
+    "cpu_s",
+    "process_cpu_s",
+    "gc_s",
+    "minor_faults",
+    "major_faults",
+    "voluntary_switches",
+    "involuntary_switches",
+)
+"""The columns of python.steps, in the order of `Reading.until`."""
+
+
+Used = tuple[int, float, float, int, int, int, int]
+"""A thread; its processor time and the process's, its faults and switches, so far."""
+
+
+class Reading(NamedTuple):
+    """What has been counted so far."""
+
+    used: Used
+    gc_ns: int
+
+    def until(self, later: Reading) -> Sequence[float | int] | None:
+        """What lies between two readings; None where they are of different threads."""
+        thread, cpu_s, process_cpu_s, minor, major, voluntary, involuntary = self.used
+        other, cpu_end, process_end, minor_end, major_end, voluntary_end, end = later.used
+        if thread != other:
+            return None
+        return (
+            cpu_end - cpu_s,
+            process_end - process_cpu_s,
+            (later.gc_ns - self.gc_ns) * _NS,
+            minor_end - minor,
+            major_end - major,
+            voluntary_end - voluntary,
+            end - involuntary,
+        )
+
+
+class HostTimes:
+    """Reads the clocks and counters of the training thread, and times Python's collector.
+
+    Attributes:
+        guard: What keeps a fault off the training, whose stderr Python would tell it.
+    """
+
+    def __init__(self, *, in_c: bool = True) -> None:
+        """Begin without timing the collector.
+
+        Args:
+            in_c: Whether the C part reads the clocks, where it was built.
+        """
+        self._used: Callable[[], Used] = IN_C.used if in_c and IN_C is not None else used
+        self.guard = Guard("garbage collection", self.stop)
+        self._gc_ns = 0
+        self._since_ns = 0
+
+    def start(self) -> None:
+        """Time the collector from now on."""
+        if self._collected not in gc.callbacks:
+            gc.callbacks.append(self._collected)
+
+    def stop(self) -> None:
+        """Time it no more."""
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+        self._since_ns = 0
+
+    def read(self) -> Reading:
+        """What has been counted so far; in the training thread."""
+        return Reading(self._used(), self._gc_ns)
+
+    def _collected(self, phase: str, _: dict[str, Any]) -> None:
+        """The collector begins, or has ended."""
+        try:
+            now = time.perf_counter_ns()
+            if phase == "start":
+                self._since_ns = now
+            elif self._since_ns:
+                self._gc_ns += now - self._since_ns
+                self._since_ns = 0
+        except Exception:  # noqa: BLE001 - a clock that the program has put in place of Python's
+            self.guard.fault()
+
+
+def used() -> Used:
+    """What the calling thread has used so far."""
+    counts = resource.getrusage(resource.RUSAGE_THREAD)
+    return (
+        threading.get_ident(),
+        time.thread_time(),  # the kernel brings those of getrusage up to date at ticks only
+        time.process_time(),
+        counts.ru_minflt,
+        counts.ru_majflt,
+        counts.ru_nvcsw,
+        counts.ru_nivcsw,
+    )

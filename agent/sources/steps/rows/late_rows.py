@@ -1,0 +1,75 @@
+"""Rows that are complete but for numbers which are still on their way from a device.
+
+Rules of this file: a row is completed at once with what is known, and once more when the rest has
+come; nobody waits for it. Used under the interpreter lock, by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from .....ring.format import DONE
+from .....ring.writer import RingWriter
+
+_LONGEST_QUEUE = 64
+
+
+class Later(Protocol):
+    """What may not be known yet as its row is written."""
+
+    def read(self) -> Any:
+        """What it is; None while that is not known, which is asked without waiting."""
+
+
+class _LateRow(NamedTuple):
+    """A row that is complete but for numbers that are not here yet."""
+
+    ring: RingWriter
+    word: int
+    closing: list[Any]
+    later: Sequence[tuple[int, Later]]
+    state: int
+
+    def is_here(self) -> bool:
+        """Whether all of them have come."""
+        return all(number.read() is not None for _, number in self.later)
+
+
+class LateRows:
+    """The rows that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_LateRow] = deque(maxlen=_LONGEST_QUEUE)
+
+    def write(
+        self,
+        ring: RingWriter,
+        word: int,
+        closing: list[object],
+        later: Sequence[tuple[int, Later]],
+        state: int = DONE,
+    ) -> None:
+        """Complete a row; once more later on, if that will add something.
+
+        Args:
+            closing: The closing columns in the order of the layout; the list is kept and changed.
+            later: Those that may not be known yet, by their places in that order; NULL until then.
+            state: How it ended.
+        """
+        are_here = True
+        for place, number in later:
+            value = number.read()
+            if value is None:
+                are_here = False
+            else:
+                closing[place] = value
+        ring.close_row(word, state, *closing)
+        if not are_here:
+            self._waiting.append(_LateRow(ring, word, closing, later, state))
+
+    def flush(self) -> None:
+        """Complete what has been waiting for its numbers, in order."""
+        while self._waiting and self._waiting[0].is_here():
+            self.write(*self._waiting.popleft())

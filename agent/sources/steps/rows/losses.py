@@ -1,0 +1,159 @@
+"""Numbers of a step that are made of others: the losses of its micro-batches, clipped norms.
+
+Rules of this file: used by the training thread. A number that is still on its way from a device is
+None until it has come; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from .....ring.format import NULL_BOOL, NULL_FLOAT
+from ...numbers.number import Number
+from .late_rows import Later
+
+_EPSILON = 1e-6
+"""As torch.nn.utils.clip_grad_norm_ has it."""
+_SAME = 0.1
+"""How far the shares of micro-batches may be from one when added up: ``loss * 0.333`` is meant as
+1/3, and a rank's tokens need not be just as many as those of the others."""
+
+
+class Loss(NamedTuple):
+    """The loss of a micro-batch, and what part of the step's it is, where that is known.
+
+    Attributes:
+        reached: The numbers of the optimizers that its pass made gradients for; none: not known.
+    """
+
+    number: Number
+    share: Number | None
+    reached: frozenset[int] = frozenset()
+
+    def is_for(self, others: frozenset[int]) -> bool:
+        """Whether one of some optimizers uses its gradients, as far as both are known."""
+        return not (self.reached and others) or not self.reached.isdisjoint(others)
+
+
+class Skipped:
+    """How many steps were left out, where the optimizer itself may have left out this one."""
+
+    def __init__(self, before: int, found_inf: Number) -> None:
+        self._before = before
+        self._found_inf = found_inf
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        found = self._found_inf.read()
+        return None if found is None else self._before + (found > 0)
+
+
+def summed(losses: list[Loss]) -> list[Loss]:
+    """Those of the passes of one micro-batch, added up where an optimizer uses them together."""
+    found: list[Loss] = []
+    for loss in losses:
+        for place, other in enumerate(found):
+            if other.is_for(loss.reached):
+                number, reached = other.number.plus(loss.number), other.reached | loss.reached
+                found[place] = Loss(number, other.share, reached)
+                break
+        else:
+            found.append(loss)
+    return found
+
+
+def are_one(losses: list[Loss]) -> bool:
+    """Whether losses are of the same thing, not of models with nothing in common."""
+    return all(losses[0].is_for(loss.reached) for loss in losses[1:])
+
+
+def _are_shares(losses: list[Loss]) -> bool | None:
+    """Whether losses were divided so that they add up to the step's; None while it is unknown."""
+    shares = [1.0 if loss.share is None else loss.share.read() for loss in losses]
+    parts = [share for share in shares if share is not None]
+    return None if len(parts) < len(shares) else abs(math.fsum(parts) - 1.0) < _SAME
+
+
+class MeanLoss:
+    """The loss of a step, from those of its micro-batches.
+
+    Where each is a share of it already, divided by their number or by that of all their tokens
+    before its backward pass, as for gradient accumulation, it is their sum.
+    """
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        if not self._losses:
+            return NULL_FLOAT
+        values = [loss.number.read() for loss in self._losses]
+        here = [value for value in values if value is not None]
+        are_shares = _are_shares(self._losses)
+        if are_shares is None or len(here) < len(values):
+            return None
+        return math.fsum(here) / (1 if are_shares else len(here))
+
+
+class OneLoss:
+    """The loss of one of the micro-batches, the first or the last, as it was before it was divided.
+
+    Where the losses are shares of the step's, what a script prints is mostly the whole one.
+    """
+
+    def __init__(self, losses: list[Loss], place: int) -> None:
+        self._losses = losses
+        self._place = place
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        if not self._losses:
+            return NULL_FLOAT
+        number, share, _ = self._losses[self._place]
+        value = number.read()
+        if value is None or share is None or len(self._losses) == 1:
+            return value
+        are_shares = _are_shares(self._losses)
+        part = share.read() if are_shares else 1.0
+        return None if are_shares is None or part is None else value / part if part else value
+
+
+class AreFinite:
+    """Whether all of the losses are neither infinite nor NaN."""
+
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+
+    def read(self) -> int | None:
+        """See `Later`."""
+        values = [loss.number.read() for loss in self._losses]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        told = [value for value in known if value is not NULL_FLOAT]
+        return int(all(map(math.isfinite, told))) if told else NULL_BOOL
+
+
+def clip_factor(norm: float, max_norm: float) -> float:
+    """What `clip_grad_norm_` multiplies gradients of a norm with."""
+    return min(1.0, max_norm / (norm + _EPSILON))
+
+
+class ClippedNorm:
+    """The norm of gradients after clipping."""
+
+    def __init__(self, norm: Number, max_norm: float) -> None:
+        self._norm = norm
+        self._max_norm = max_norm
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        norm = self._norm.read()
+        return norm if norm is None else norm * clip_factor(norm, self._max_norm)
+
+
+def loss_of(losses: list[Loss]) -> Later:
+    """The loss of several micro-batches; that of one is itself."""
+    return losses[0].number if len(losses) == 1 else MeanLoss(losses)

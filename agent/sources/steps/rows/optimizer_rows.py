@@ -1,0 +1,118 @@
+"""Writes the rows of python.optimizer_steps, and tells whose a step's losses were.
+
+Rules of this file: used by the training thread only, once per step of an optimizer. A number that
+is still on its way from the device is written into its row later.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .....ring.writer import RingWriter
+from ...numbers.number import Number
+from .late_rows import Later, LateRows
+from .losses import Loss, loss_of
+
+
+class Stepped(NamedTuple):
+    """An optimizer that has stepped inside a backward pass which is not over."""
+
+    optimizer: Any
+    name: int
+
+
+class OptimizerStep(NamedTuple):
+    """What is known of an optimizer as it has stepped.
+
+    Attributes:
+        who: Its number, or that of the group that steps in one backward pass.
+        name: The number of what it is called.
+        class_name: The number of the name of its class.
+        optimizers: How many it is.
+        models: The number of the name of the models that it trains.
+        lr: The learning rate; `NULL_FLOAT` where there is none.
+        numbers: Those of all of them, one by one.
+    """
+
+    who: int
+    name: int
+    class_name: int
+    optimizers: int
+    models: int
+    lr: float
+    numbers: frozenset[int] = frozenset()
+
+
+class _OptimizerPlaces(NamedTuple):
+    """The same of python.optimizer_steps."""
+
+    optimizer: int
+    class_: int
+    optimizers: int
+    model: int
+    lr: int
+    loss: int
+    grad_norm: int
+
+
+class OptimizerRows:
+    """The steps of optimizers in the training's step in progress.
+
+    Attributes:
+        count: How many there were.
+    """
+
+    def __init__(self, ring: RingWriter, late: LateRows) -> None:
+        self._ring = ring
+        self._late = late
+        names = (name.strip("_") for name in _OptimizerPlaces._fields)
+        self._at = _OptimizerPlaces(*ring.places_of(*names))
+        self.forget()
+
+    def forget(self) -> None:
+        """Another step begins."""
+        self.count = 0
+        self._used: set[int] = set()  # which of the losses
+        self._last: list[Loss] = []
+        self._norm: Number | None = None
+        self._with_loss: set[int] = set()
+
+    @property
+    def have_one_loss(self) -> bool:
+        """Whether there are not several optimizers that had losses of their own."""
+        return len(self._with_loss) <= 1
+
+    def write(
+        self,
+        place: tuple[int, int, int],
+        step: OptimizerStep,
+        losses: list[Loss],
+        norm: Number | None,
+        dropped: int,
+    ) -> None:
+        """An optimizer has stepped.
+
+        Args:
+            place: When, and the step and the thread.
+            losses: Those of the training's step so far: its own are those that no optimizer before
+                has used, and that its parameters have gradients of.
+            norm: The last norm of gradients that was taken in the training's step.
+            dropped: How many of the losses were of passes whose gradients nobody has used.
+        """
+        unused = set(range(dropped, len(losses))) - self._used
+        places = sorted(n for n in unused if losses[n].is_for(step.numbers))
+        self._used.update(places)
+        own = [losses[n] for n in places]
+        if own:
+            self._last = own
+            self._with_loss.add(step.who)
+        self.count += 1
+        at, closing = self._at, self._ring.no_closing()
+        closing[at.optimizer], closing[at.class_] = step.name, step.class_name
+        closing[at.optimizers], closing[at.model] = step.optimizers, step.models
+        closing[at.lr] = step.lr
+        later: list[tuple[int, Later]] = [(at.loss, loss_of(self._last))]
+        if norm is not self._norm and norm is not None:
+            later.append((at.grad_norm, norm))
+        self._norm = norm
+        self._late.write(self._ring, self._ring.open_row(*place), closing, later)

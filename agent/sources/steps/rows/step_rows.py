@@ -1,0 +1,392 @@
+"""Writes the rows of python.steps, and tells of each micro-batch within one.
+
+Rules of this file: used by the training thread only, a few times per micro-batch. A number that is
+still on its way from the device is written into its row later, at the end of another step.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .....ring.format import FAILED, NULL_FLOAT, NULL_NAME
+from .....ring.writer import RingWriter
+from ...accelerator import Accelerator
+from ...model.model_flops import ModelFlops, autocast_type
+from ...numbers.number import Number
+from ...torch_types import Module
+from ..evaluations import Wait
+from ..phases import PHASES, new_phases
+from .host_times import COLUMNS as HOST_COLUMNS, HostTimes, Reading
+from .late_rows import Later, LateRows
+from .loss_columns import LossColumns
+from .losses import Loss, Skipped
+from .micro_batch_rows import MicroBatch, MicroBatchRows
+from .optimizer_rows import OptimizerRows, OptimizerStep
+from .phase_columns import PhaseColumns
+from .step_watch import DeviceTimer, MemoryMoments
+
+_NS = 1e-9
+
+
+class StepEnd(NamedTuple):
+    """What is known of a step at its end.
+
+    Attributes:
+        optimizer: The number of its optimizer's class name.
+        lr: The learning rate; `NULL_FLOAT` where there is none.
+        model: The root module that was trained; None where none was.
+        models: The number of the name of all that were.
+    """
+
+    took_ns: int
+    memory_bytes: int
+    optimizer: int
+    lr: float
+    model: Any
+    models: int = NULL_NAME
+
+
+class _StepPlaces(NamedTuple):
+    """Where the columns of python.steps are that a step's end fills in, beside those of phases."""
+
+    duration_ns: int
+    allocated_bytes: int
+    optimizer: int
+    lr: int
+    micro_batches: int
+    samples: int
+    tokens: int
+    tokens_per_s: int
+    flops: int
+    mfu: int
+    skipped: int
+    amp_scale: int
+    device_s: int
+    host_bound: int
+    other_s: int
+    optimizer_steps: int
+    model: int
+
+
+class StepRows:
+    """The step in progress and its micro-batches.
+
+    Attributes:
+        phases: The clock of the phases, told by the sources.
+        amp_scale: The scale of the last loss that was scaled.
+        skipped: Optimizer steps that a gradient scaler has left out in this step.
+        norm: The norm of this step's gradients.
+        max_norm: What the script has clipped that norm to; None where it has not.
+        took_ns: How long the last step took; 0 while none has ended.
+        shape: The sizes of the first tensor that the root was given last; None where it had none.
+        has_stepped: Whether an optimizer has stepped since a gradient scaler last looked.
+        on_device: Whether an accelerator was in use as the step began.
+        autocast: The type that autocast has calls of modules be in; None without.
+        used: Called where a device is in use.
+        found_inf: Whether gradients overflowed, of an optimizer that leaves out the step itself.
+        before_wait: Called with a batch that was waited for; returns whether it is no part of the
+            step, so far.
+        host: What reads the clocks and counters of the training thread.
+    """
+
+    def __init__(
+        self,
+        steps: RingWriter,
+        batches: RingWriter,
+        optimizers: RingWriter,
+        accelerator: Accelerator,
+        *,
+        in_c: bool = True,
+    ) -> None:
+        """Begin without a step.
+
+        Args:
+            in_c: Whether the C part keeps the clocks, where it was built.
+        """
+        self._accelerator = accelerator
+        self.host = HostTimes(in_c=in_c)
+        self._read: Reading | None = None
+        self._flops = ModelFlops()
+        self._mark: Any = None
+        self.phases = new_phases(self._begin_batch, self._end_batch, in_c=in_c)
+        self._memory: MemoryMoments | None = None
+        self._due_memory: MemoryMoments | None = None  # the same, in steps that get such rows
+        self._device_times: DeviceTimer | None = None
+        self.used: Callable[[], object] = bool
+        self._steps = steps
+        self._late = LateRows()
+        self._batches = MicroBatchRows(batches, self._late)
+        self._new_optimizers = functools.partial(OptimizerRows, optimizers, self._late)
+        self._optimizers = self._new_optimizers()
+        self._training = 0
+        self._others: dict[int, tuple[list[Loss], int, OptimizerRows]] = {}
+        self._at = _StepPlaces(*steps.places_of(*_StepPlaces._fields))
+        self._host_at = steps.piece_of(*HOST_COLUMNS)
+        self._losses_at = LossColumns(steps)
+        self._phases_at = PhaseColumns(steps, range(len(PHASES)))
+        self._word: int | None = None
+        self._batch: MicroBatch | None = None
+        self._step = self._thread_id = 0
+        self.has_stepped = self.on_device = False
+        self.autocast: Any = None
+        self.shape: tuple[int, ...] | None = None
+        self.took_ns = 0
+        self.before_wait: Callable[[Wait], bool] = lambda _: False
+        self._ended: tuple[int, MicroBatch | None] | None = None
+        self._forget()
+
+    def watch_memory(self, memory: MemoryMoments) -> None:
+        """Have the rows of python.memory written at the same moments."""
+        self._memory = memory
+
+    def watch_device(self, times: DeviceTimer, used: Callable[[], None]) -> None:
+        """Tell it of the beginnings and ends of steps in which a device is in use.
+
+        Args:
+            used: Called at their beginning.
+        """
+        self._device_times = times
+        self.used = used
+
+    def trains(self, root: Module) -> None:
+        """This is the root module that is trained."""
+        parameter = next(root.parameters(), None)
+        if parameter is not None:
+            self._accelerator.meet(parameter.device)
+
+    def _forget(self) -> None:
+        """A new step knows nothing of the one before."""
+        self._count = 0
+        self._losses: list[Loss] = []
+        self._dropped = 0  # how many of them, the first, were of passes whose gradients are gone
+        self._last_batch: MicroBatch | None = None
+        self._optimizers.forget()
+        self._samples: int | None = None
+        self._tokens: int | None = None
+        self.norm: Number | None = None
+        self.max_norm: float | None = None
+        self.amp_scale: Number | None = None
+        self.skipped: int | None = None
+        self.found_inf: Number | None = None
+
+    def see_autocast(self) -> None:
+        """A module is called inside a root, where autocast is on if it is for that model."""
+        self.autocast = autocast_type() or self.autocast
+
+    def open(self, now_ns: int, step: int, thread_id: int) -> None:
+        """A step begins."""
+        self._step, self._thread_id = step, thread_id
+        self._forget()
+        self._read = self.host.read()
+        self._word = self._steps.open_row(now_ns, step, thread_id)
+        self._mark = self._mark or self._accelerator.mark()
+        self.on_device = self._mark is not None
+        memory = self._memory
+        self._due_memory = memory if memory is not None and memory.step_began(step) else None
+        self.phases.watch = self._due_memory
+        if self.on_device and self._device_times is not None:
+            self.used()
+            self._device_times.step_began(step)
+        self.phases.begin(now_ns)
+
+    def close(self, now_ns: int, ended: StepEnd) -> None:
+        """The step has ended."""
+        self.has_stepped, self.took_ns = True, ended.took_ns
+        self.phases.end(now_ns)
+        if self._word is None:
+            return
+        at, closing = self._at, self._steps.no_closing()
+        closing[at.other_s] = 0.0
+        self._phases_at.fill(closing, self.phases)
+        closing[at.duration_ns] = ended.took_ns
+        closing[at.allocated_bytes] = ended.memory_bytes
+        closing[at.optimizer] = ended.optimizer
+        closing[at.lr] = ended.lr
+        closing[at.micro_batches] = self._count
+        closing[at.model] = ended.models
+        if self._optimizers.count:
+            closing[at.optimizer_steps] = self._optimizers.count
+        self._fill_host(closing)
+        if self._samples is not None:
+            closing[at.samples] = self._samples
+        if self.skipped is not None:
+            closing[at.skipped] = self.skipped
+        if self._mark is not None:
+            closing[at.host_bound] = int(self._mark.is_here())
+        if self._tokens is not None:
+            closing[at.tokens] = self._tokens
+            if ended.took_ns > 0:
+                took_s = ended.took_ns * _NS
+                closing[at.tokens_per_s] = self._tokens / took_s
+                closing[at.flops], closing[at.mfu] = self._arithmetic(
+                    ended.model, self._tokens, took_s
+                )
+        self._late.write(self._steps, self._word, closing, self._later(closing))
+        self._ended = (self._word, self._last_batch)
+        self._word = None
+        self._late.flush()
+        memory = self._memory
+        if memory is not None and (self._due_memory is not None or memory.is_wanted):
+            memory.step_ended(ended.took_ns)
+        if self.on_device and self._device_times is not None:
+            self._device_times.step_ended(ended.took_ns)
+
+    def _later(self, closing: list[object]) -> list[tuple[int, Later]]:
+        """The columns of a step that may still be on their way from a device.
+
+        Args:
+            closing: Where those are filled in that are here.
+        """
+        at = self._at
+        later, is_one = self._losses_at.fill(
+            closing, self._losses, self._dropped, have_one=self._optimizers.have_one_loss
+        )
+        if is_one and self.norm is not None:
+            later += self._losses_at.norms(self.norm, self.max_norm)
+        if self.amp_scale is not None:
+            later.append((at.amp_scale, self.amp_scale))
+        if self.found_inf is not None:
+            later.append((at.skipped, Skipped(self.skipped or 0, self.found_inf)))
+        if self._mark is not None:
+            first, self._mark = self._mark, self._accelerator.mark()
+            between = self._mark and self._accelerator.between(first, self._mark)
+            if between is not None:
+                later.append((at.device_s, Number(NULL_FLOAT, between)))
+        return later
+
+    def stepped(self, now_ns: int, step: OptimizerStep) -> None:
+        """An optimizer has stepped."""
+        self.has_stepped = True
+        self.phases.end_batch()
+        if self._word is not None:
+            place = (now_ns, self._step, self._thread_id)
+            self._optimizers.write(place, step, self._losses, self.norm, self._dropped)
+
+    def restart(self, start_ns: int) -> None:
+        """What the step has done so far was no part of it: it begins now."""
+        if self._word is None:
+            return
+        self._forget()
+        self._read = self.host.read()
+        self._steps.reopen_row(self._word, start_ns, self._step, self._thread_id)
+        if self._batch is not None:
+            self._batches.take_back(self._batch)
+            self._batch = None
+        if self.on_device:
+            self._mark = self._accelerator.mark()
+        self.phases.begin(start_ns)
+
+    def resume(self) -> None:
+        """The step that was completed last, one of inference, is not over after all."""
+        if self._ended is None:
+            return
+        self._word, batch = self._ended
+        self.phases.resume(in_batch=batch is not None)
+        if batch is not None:
+            self._batch, self._samples, self._tokens = batch, None, None
+            self._count -= 1
+
+    def _fill_host(self, closing: list[object]) -> None:
+        """Fill in what the step cost the processor."""
+        spent = self._read.until(self.host.read()) if self._read is not None else None
+        if spent is not None:
+            closing[self._host_at] = spent
+
+    def _arithmetic(self, model: Module, tokens: int, took_s: float) -> tuple[float, float]:
+        """The columns of arithmetic done, for what was trained on tokens."""
+        flops = self._flops.of_step(model, tokens, self.autocast)
+        if flops is None:
+            return NULL_FLOAT, NULL_FLOAT
+        peak = self._flops.peak_of(self._accelerator.device_model())
+        return flops, NULL_FLOAT if peak is None else flops / took_s / peak
+
+    @property
+    def micro_batch(self) -> int | None:
+        """The number of the micro-batch in progress; None between two of them."""
+        return None if self._batch is None else self._count
+
+    def abandon(self) -> None:
+        """Recording stops: the rows in progress stay open."""
+        self.phases.is_on = False
+        self._word = self._batch = self._mark = None
+
+    def data_waited(
+        self, start_ns: int, took_ns: int, samples: int | None, tokens: int | None
+    ) -> None:
+        """A loader has been waited for.
+
+        Args:
+            samples: How many samples the batch has, where that is known.
+            tokens: How many tokens, where that is known.
+        """
+        if not self.before_wait(Wait(start_ns, took_ns, samples, tokens)):
+            self.count_wait(Wait(start_ns, took_ns, samples, tokens))
+
+    def count_wait(self, wait: Wait) -> None:
+        """The same, of a batch that is known to be the step's own."""
+        self.phases.data_waited(wait.start_ns, wait.took_ns)
+        self.batch_seen(wait.samples, wait.tokens)
+
+    def batch_seen(self, samples: int | None, tokens: int | None) -> None:
+        """How large the micro-batch is; who knows first is believed."""
+        if self._batch is not None:
+            self._batch.seen(samples, tokens)
+
+    def given(self, shape: tuple[int, ...] | None) -> None:
+        """A root is called with a tensor of such sizes; the first one tells."""
+        if self._batch is not None:
+            self._batch.given(shape)
+
+    def lost(self, loss: Number | None, share: Number | None) -> None:
+        """A backward pass begins with a loss."""
+        if self._batch is not None and loss is not None:
+            self._batch.lost(loss, share)
+
+    def pass_failed(self) -> None:
+        """A backward pass has ended by an exception, and with it the micro-batch."""
+        if self._batch is not None:
+            self._batch.state = FAILED
+            self.phases.end_batch()
+
+    def reached(self, optimizers: frozenset[int]) -> None:
+        """A backward pass has ended that made gradients for these optimizers."""
+        if self._batch is not None:
+            self._batch.reached(optimizers)
+
+    def switch(self, training: int) -> None:
+        """Another training goes on, in the same step: the losses of each are its own."""
+        if self._batch is not None and self._batch.losses:
+            self.phases.end_batch()
+        self._others[self._training] = (self._losses, self._dropped, self._optimizers)
+        self._training = training
+        kept = self._others.pop(training, None)
+        self._losses, self._dropped, self._optimizers = kept or ([], 0, self._new_optimizers())
+
+    def drop_losses(self) -> None:
+        """The gradients of all passes of the step so far were thrown away."""
+        self._dropped = len(self._losses)
+
+    def _begin_batch(self, now_ns: int) -> None:
+        """The first phase of a micro-batch begins."""
+        if self._due_memory is not None:
+            self._due_memory.batch_changed()
+        self._batch = self._batches.open(
+            now_ns, self._step, self._count, self._thread_id, self.phases.spent_ns
+        )
+
+    def _end_batch(self, now_ns: int) -> None:
+        """The micro-batch has ended: its row is complete, and the step knows of it."""
+        batch = self._batch
+        if batch is None:
+            return
+        self._batch, self._last_batch = None, batch
+        self._count += 1
+        if self._due_memory is not None:
+            self._due_memory.batch_changed()
+        self._losses += self._batches.close(batch, now_ns, self.phases)
+        if batch.samples is not None:
+            self._samples = (self._samples or 0) + batch.samples
+        if batch.tokens is not None:
+            self._tokens = (self._tokens or 0) + batch.tokens

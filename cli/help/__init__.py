@@ -1,0 +1,1 @@
+"""What is written about the commands: examples, manual pages, what programs may rely on."""

@@ -1,0 +1,1 @@
+"""Where answers go: the terminal, the pager, a file, and in which format."""

@@ -1,0 +1,125 @@
+"""A doctor who stays: looks again and again, and tells what begins and what ends.
+
+Rules of this file: a look that fails is told once and tried again; only Ctrl-C and the end of all
+that is watched end it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from ...diagnosis.doctor.watching import Event, Watch, as_json, payload_for
+from ...errors import ProbingError
+from ..output import terminal
+from .delivery import Delivery, user_command, webhook
+
+if TYPE_CHECKING:
+    from ...diagnosis.doctor.findings import Certainty
+    from ...diagnosis.doctor.report import Report
+
+_LAST_S = 20.0
+"""How long to go on delivering after the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be told, and to whom.
+
+    Attributes:
+        least: The least certainty.
+        goes_on: Whether to wait for new processes once all have ended.
+        commands: Commands of the shell.
+    """
+
+    every_s: float
+    least: str
+    goes_on: bool
+    is_json: bool
+    webhooks: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def watch_and_tell(look: Callable[[], Report], wish: Wish) -> bool:
+    """Look until there is nothing left to look at.
+
+    Returns:
+        Whether anything was told.
+
+    Raises:
+        UsageError: A webhook is no address.
+        ProbingError: Nothing was there at the first look.
+    """
+    terminal.go_live()
+    receivers = [webhook(url, payload_for) for url in wish.webhooks]
+    receivers += [user_command(line, as_json) for line in wish.commands]
+    telling = _Telling(wish, Delivery(receivers))
+    try:
+        for report in _reports(look, wish):
+            telling.tell(report)
+            if report.has_ended and not wish.goes_on:
+                telling.tell(report)  # what has only begun is told now or never
+                terminal.note(f"{report.about} has ended: nothing is left to watch")
+                break
+    finally:
+        telling.delivery.close(_LAST_S)
+    return telling.has_told
+
+
+def _reports(look: Callable[[], Report], wish: Wish) -> Iterator[Report]:
+    """One report after the other; a look that fails is made again.
+
+    Raises:
+        ProbingError: The first one fails, and it is to end with what is watched.
+    """
+    trouble = "" if wish.goes_on else None
+    while True:
+        began = time.monotonic()
+        try:
+            yield look()
+            trouble = ""
+        except ProbingError as error:
+            if trouble is None:
+                raise
+            if error.message != trouble:
+                terminal.note(f"{error.message.rstrip('.')}; it is asked again")
+            trouble = error.message
+        time.sleep(max(0.0, wish.every_s - (time.monotonic() - began)))
+
+
+class _Telling:
+    """Tells what has changed, on the terminal and to the receivers.
+
+    Attributes:
+        has_told: Whether there was anything.
+    """
+
+    def __init__(self, wish: Wish, delivery: Delivery) -> None:
+        self._wish, self.delivery = wish, delivery
+        self._watch = Watch(cast("Certainty", wish.least))
+        self.has_told = False
+
+    def tell(self, report: Report) -> None:
+        """Tell what has begun and ended since the report before."""
+        events = self._watch.changes(
+            report.findings, judged=report.judged, about=report.about, now_s=time.time()
+        )
+        for event in events:
+            _show(event, self._wish)
+            self.delivery.send(event)
+            self.has_told = True
+
+
+def _show(event: Event, wish: Wish) -> None:
+    """One line on the terminal."""
+    if wish.is_json:
+        terminal.write_json_line(as_json(event))
+    else:
+        at = time.strftime("%H:%M:%S", time.localtime(event.time_s))
+        finding = event.finding
+        word = finding.certainty if event.kind == "begun" else "over"
+        next_ = f"  ({finding.next})" if event.kind == "begun" else ""
+        terminal.write(f"{at}  {word}: {finding.summary}{next_}")
+    terminal.flush()

@@ -1,0 +1,1 @@
+"""What runs inside the process that is attached to, as text."""

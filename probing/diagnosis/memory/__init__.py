@@ -1,0 +1,1 @@
+"""Where memory is, what it would take, and what can be had back."""

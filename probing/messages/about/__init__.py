@@ -1,0 +1,1 @@
+"""What travels about each subject: actions, evals, labels, stacks, and so on."""

@@ -1,0 +1,1 @@
+"""The process that runs remote queries, and how the agent keeps it."""
