@@ -237,7 +237,9 @@ def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
             blank.wait_for("document.querySelectorAll('.cells button').length === 1000")
             blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
             blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
-            assert blank.faults == []
+            # Made-up ranks have no cards, without which there are no findings.
+            assert [one for one in blank.faults if "/page/findings" not in one] == []
+            blank.open("about:blank")
     finally:
         ranks.reap()
 

@@ -126,7 +126,7 @@ function Found({ found, endpoint }) {
 /** @param {string} state */
 function kindOf(state) {
   if (state === "training") return "good";
-  if (state === "idle" || state === "attaching") return "quiet";
+  if (["idle", "attaching", "seen", "elsewhere"].includes(state)) return "quiet";
   return state === "dead" || state === "missing" ? "gone" : "bad";
 }
 
@@ -167,7 +167,7 @@ function Cells({ entries, chosen, choose }) {
       const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}`;
       const word = ["good", "quiet"].includes(kindOf(entry.state)) ? "" : entry.state[0];
       return html`<button key=${entry.endpoint} title=${title} aria-label=${title}
-        aria-pressed=${entry.endpoint === chosen} style=${{ background: color }}
+        aria-pressed=${entry.endpoint === chosen} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}
         onClick=${() => choose(entry.endpoint)}>${word}</button>`;
     })}</div>
   </div>`;
