@@ -170,4 +170,5 @@ def _asks(words: Sequence[str]) -> bool:
         ["detach"],
         ["doctor"],
         ["top"],
+        ["web"],
     )

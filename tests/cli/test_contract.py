@@ -28,8 +28,8 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "act lr": ("--scale", "1.0"),
 }
 """What a command is given beside its name."""
-NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
-"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
+NO_JSON = {"act", "attach", "detach", "file", "repl", "report", "run", "serve", "top", "web"}
+"""Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
 ORDER = sorted(OUTPUTS, key=lambda name: (name == "act undo", name == "act list"))
 """What an action has done is listed and undone after it."""
 
@@ -98,7 +98,7 @@ _ELSEWHERE = {"query"}
 """Commands that go on in a forked child, as a process with threads cannot."""
 ASKING = sorted(
     set(COMMANDS)
-    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top"}
+    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web"}
     - _ELSEWHERE
 )
 NEEDS = {"eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}
