@@ -61,5 +61,5 @@ def test_a_zombie_has_ended(program: Callable[..., Target]) -> None:
     target.process.kill()
     wait_until(lambda: process.exit_words(target.pid, started), "the zombie")
     assert process.exit_words(target.pid, started) == "signal SIGKILL"
-    assert process.start_time(target.pid) is None
+    wait_until(lambda: process.start_time(target.pid) is None, "the end of its other threads")
     assert process.living_thread(target.pid) is None
