@@ -157,4 +157,6 @@ def _asks(words: Sequence[str]) -> bool:
         ["detach"],
         ["doctor"],
         ["top"],
+        ["export"],
+        ["history"],
     )
