@@ -36,6 +36,14 @@ def _paged() -> contextlib.AbstractContextManager[None]:
     return paged()
 
 
+def show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    """Show the help of a command, through a pager where it is longer than the screen."""
+    if value and not ctx.resilient_parsing:
+        with _paged():
+            terminal.write(ctx.get_help())
+        ctx.exit()
+
+
 def attend(run: Callable[[], T], what: str, *, in_parts: bool) -> T:
     """Run a command.
 

@@ -20,6 +20,15 @@ COMMON = "Options of every command"
 _ENDPOINT = "ENDPOINT"
 
 
+def paged_help(option: click.Option | None) -> click.Option | None:
+    """The option ``--help``, which shows what is long through a pager."""
+    if option is not None:
+        from .attending import show_help
+
+        option.callback = show_help
+    return option
+
+
 class AskCommand(click.Command):
     """A command of ours."""
 
@@ -43,6 +52,10 @@ class AskCommand(click.Command):
             target=Target.of(ctx),
         )
         return ctx.exit(repeat(lambda: super(AskCommand, self).invoke(ctx), what, every_s))
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """As click's, with a pager for what is long."""
+        return paged_help(super().get_help_option(ctx))
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does it, with the endpoint where it is typed."""

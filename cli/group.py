@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..errors import UsageError
+from .command import paged_help
 from .completion import complete_endpoints
 from .help.examples import ANSWERS
 from .preferences import default_map, endpoints_named
@@ -34,6 +35,10 @@ _LOOKS_LIKE_ENDPOINT = re.compile(r"\d+|all|@.*|.*[:/].*")
 
 class CommandGroup(click.Group):
     """A group of lazily imported commands that may follow an endpoint."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """As click's, with a pager for what is long."""
+        return paged_help(super().get_help_option(ctx))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands, in the order of their use."""

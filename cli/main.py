@@ -72,9 +72,17 @@ def run(argv: Sequence[str]) -> int:
         terminal.discard_output()
         return READER_GONE
     except Exception as error:  # noqa: BLE001  the rim: a fault of ours is one sentence, too
-        terminal.complain(InternalError(_describe(error)))
-        return InternalError.exit_code
+        told = _missing(error) or InternalError(_describe(error))
+        terminal.complain(told)
+        return told.exit_code
     return code
+
+
+def _missing(error: Exception) -> ProbingError | None:
+    """The error for a library that is not there; None for a fault of ours."""
+    from ..errors.querying import missing_library
+
+    return missing_library(error) if isinstance(error, ImportError) else None
 
 
 def _as_typed(word: str) -> str:

@@ -31,7 +31,7 @@ if [ ! -x "$VENV/bin/python" ]; then
     "$python" -m venv "$VENV"
 fi
 if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py probing/ring/*.[ch] -newer "$stamp")" ]; then
-    set -- -e ".${extras:+[$extras]}"
+    set -- -e ".[cli${extras:+,$extras}]"
     if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         set -- "$@" "$torch"
     fi

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__  # noqa: N811
 
 if TYPE_CHECKING:
-    from .api.asynchronous import AsyncProcess, connect_async
+    from .api.asynchronous import AsyncJob, AsyncProcess, connect_async, connect_many_async
     from .api.process import Process, connect
     from .api.ranks import Job, connect_many
     from .client.listing import list_processes
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .script.marks import metric, see_memory, span, step
 
 __all__ = [
+    "AsyncJob",
     "AsyncProcess",
     "Job",
     "ProbingError",
@@ -40,6 +41,7 @@ __all__ = [
     "connect",
     "connect_async",
     "connect_many",
+    "connect_many_async",
     "list_processes",
     "metric",
     "see_memory",
@@ -51,12 +53,14 @@ __all__ = [
 
 _HOMES = {
     "ProbingError": "errors",
+    "AsyncJob": "api.asynchronous",
     "AsyncProcess": "api.asynchronous",
     "Job": "api.ranks",
     "Process": "api.process",
     "connect": "api.process",
     "connect_async": "api.asynchronous",
     "connect_many": "api.ranks",
+    "connect_many_async": "api.asynchronous",
     "list_processes": "client.listing",
     "load_ipython_extension": "magic",
     "metric": "script.marks",
@@ -74,7 +78,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'probing' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    try:
+        home = import_module(f".{_HOMES[name]}", __name__)
+    except ImportError as error:
+        from .errors.querying import missing_library
+
+        missing = missing_library(error)
+        if missing is not None:
+            raise missing from None
+        raise
+    value = getattr(home, name)
     globals()[name] = value
     return value
 

@@ -15,9 +15,26 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 def main() -> NoReturn:
     """Run the command line of this process and leave with its exit code."""
-    from .cli.main import main as run
-
+    try:
+        from .cli.main import main as run
+    except ImportError as error:
+        _refuse(error)
     run()
+
+
+def _refuse(error: ImportError) -> NoReturn:
+    """Say what is missing where only the agent is installed, and how it gets there."""
+    import sys
+
+    from .errors.querying import missing_library
+
+    missing = missing_library(error)
+    if missing is None:
+        raise error
+    sys.stderr.write(
+        f"error: {missing.message}\n{missing.help}\n`PROBING=1 python SCRIPT` records without it.\n"
+    )
+    raise SystemExit(missing.exit_code)
 
 
 if __name__ == "__main__":

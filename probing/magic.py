@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .client.connecting import connect
 from .errors import ProbingError
+from .sql.libraries import require_libraries
 
 if TYPE_CHECKING:
     from .sql.answer import Answer
@@ -46,6 +47,7 @@ def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
     """
     options, code = _parse(line, cell)
     try:
+        require_libraries()
         if options.sql:
             answer = connect(options.endpoint).query(code, timeout_s=options.timeout)
             answer.to_arrow()
@@ -59,7 +61,8 @@ def run_cell(line: str, cell: str | None = None) -> RemoteText | Answer | None:
             session=_SESSION,
         )
     except ProbingError as error:
-        _refuse(f"{error.message} {error.help}".strip())
+        way_out = error.help.replace("probing ENDPOINT ", f"probing {options.endpoint} ")
+        _refuse(f"{error.message} {way_out}".strip())
     sys.stdout.write(result.output)
     if result.error:
         sys.stderr.write(result.error)

@@ -138,8 +138,7 @@ class AskedRecord:
                     "start_ns": time.perf_counter_ns(),
                     **opening(),
                 }
-                places = ring.layout.opening
-                return ring.open_row(*(values[place.column.name] for place in places))
+                return ring.open_named(values)
             except (ProbingError, OSError, ValueError) as error:
                 self._say(error)
                 return 0

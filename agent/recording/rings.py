@@ -6,7 +6,7 @@ trainings need (collectives, device times) is made by its source with the first 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...ring.space import share_space
@@ -15,7 +15,6 @@ from ...rundir.folders import ProcessFolder
 from ...settings import Settings
 from ...tables import (
     BATCHES,
-    CHECKPOINTS,
     EVALUATIONS,
     GRADIENTS,
     MEMORY,
@@ -27,6 +26,7 @@ from ...tables import (
     OOMS,
     OPTIMIZER_STEPS,
     OVERHEAD,
+    RECORDED_TABLES,
     SAMPLES,
     SPANS,
     STEPS,
@@ -36,12 +36,15 @@ from ...tables import (
 
 _NUMERICS_ROWS = 1024
 _EVALUATION_ROWS = 1024
-_CHECKPOINT_ROWS = 512
 _OOM_ROWS, _OOM_CATEGORY_ROWS, _OOM_GROWTH_ROWS = 128, 1024, 2048
 
 
 class Rings(NamedTuple):
-    """One ring of each table, in the order in which they are made: the first ones find room."""
+    """One ring of each table, in the order in which they are made: the first ones find room.
+
+    Attributes:
+        by_name: Those of tables whose source is found by their name.
+    """
 
     torch_trace: RingWriter
     steps: RingWriter
@@ -59,7 +62,11 @@ class Rings(NamedTuple):
     oom_growth: RingWriter
     optimizer_steps: RingWriter
     evaluations: RingWriter
-    checkpoints: RingWriter
+    by_name: Mapping[str, RingWriter]
+
+    def all(self) -> tuple[RingWriter, ...]:
+        """Every ring."""
+        return (*self[:-1], *self.by_name.values())
 
 
 def make_rings(folder: ProcessFolder, settings: Settings) -> Rings:
@@ -70,12 +77,12 @@ def make_rings(folder: ProcessFolder, settings: Settings) -> Rings:
     """
     wanted = tuple(_rows_of(settings))
     share_space(wanted)
-    return Rings(
-        **{
-            table.name: RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
-            for table, rows in wanted
-        }
-    )
+    made = {
+        table.name: RingWriter(folder.ring(table.name), table, rows, in_c=settings.native)
+        for table, rows in wanted
+    }
+    named = {name: made.pop(name) for name in Rings._fields if name in made}
+    return Rings(**named, by_name=made)
 
 
 def _rows_of(settings: Settings) -> Iterator[tuple[Table, int]]:
@@ -96,4 +103,4 @@ def _rows_of(settings: Settings) -> Iterator[tuple[Table, int]]:
     yield OOM_GROWTH, _OOM_GROWTH_ROWS
     yield OPTIMIZER_STEPS, settings.step_rows
     yield EVALUATIONS, _EVALUATION_ROWS
-    yield CHECKPOINTS, _CHECKPOINT_ROWS
+    yield from ((table, table.rows) for table in RECORDED_TABLES if table.rows is not None)

@@ -8,15 +8,11 @@ from ...messages.common import LiveRows
 from ...tables import (
     ALLOC_EVENTS,
     BATCHES,
-    CHECKPOINTS,
-    COLLECTIVES,
     DEVICE_TIMES,
-    DEVICES,
-    GRADIENTS,
-    MEMORY,
     METRICS,
     NAN_STEPS,
     OOMS,
+    RECORDED_TABLES,
     SAMPLES,
     SOURCES,
     STEPS,
@@ -29,22 +25,19 @@ if TYPE_CHECKING:
     from .training import TorchTraining
 
 _TABLES = {
+    **{table.name: table for table in RECORDED_TABLES},
     "allocations": ALLOC_EVENTS,
-    "checkpoints": CHECKPOINTS,
     "dataloaders": BATCHES,
-    "gradients": GRADIENTS,
     "stack samples": SAMPLES,
     "marks": METRICS,
-    "memory": MEMORY,
     "nan-guard": NAN_STEPS,
     "gradient norms": STEPS,
     "gradient scaler": STEPS,
     "out of memory": OOMS,
-    "collectives": COLLECTIVES,
     "device times": DEVICE_TIMES,
-    "devices": DEVICES,
 }
-"""The tables that sources write to, where it is not that of the module calls."""
+"""The tables that sources write to, where that is not the one of the module calls: those of their
+names, and the tables of sources that are called otherwise."""
 
 
 def source_rows(training: TorchTraining | NoTraining) -> LiveRows:

@@ -1,11 +1,14 @@
 """The recorded sources of a training: what each is made with, and in which order they begin.
 
-Rules of this file: the one place where a recorded source is named. Never imports torch; the rows
-that are written only while somebody asks for them are imported when they are.
+Rules of this file: names every recorded source but those that are found by the name of their table.
+Never imports torch; the rows that are written only while somebody asks for them are imported when
+they are.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...rundir.folders import ProcessFolder
@@ -21,7 +24,6 @@ from ..sources.memory.sampler import MemorySampler
 from ..sources.numbers.gradient_norms import GradientNorms
 from ..sources.out_of_memory.ooms import Ooms
 from ..sources.out_of_memory.rows import OomRings
-from ..sources.saves.checkpoints import Checkpoints
 from ..sources.shared.recording import Recording
 from ..sources.steps.boundary import Boundary
 from ..sources.steps.ends.members import Members
@@ -127,8 +129,15 @@ class Sources:
             self.collectives,
             self.device_times,
             self.devices,
-            Checkpoints(recording, rings.checkpoints, accelerator),
+            *self._found_by_name(),
         )
+
+    def _found_by_name(self) -> Iterator[Source]:
+        """The sources of tables that say how many rows they hold: `source` of `sources/NAME.py`."""
+        for name, ring in self._rings.by_name.items():
+            module = importlib.import_module(f"...sources.{name}", __name__)
+            source: Source = module.source(self._recording, ring, self._accelerator)
+            yield source
 
     def gradient_rows(self) -> GradientRows:
         """What writes python.gradients, made when it is first asked for."""
@@ -161,7 +170,7 @@ class Sources:
 def _progress(recording: Recording, memory: MemorySampler, rings: Rings) -> Progress:
     """What counts the steps."""
     members = Members(recording)
-    evaluations = Evaluations(rings.evaluations, members.is_trained)
+    evaluations = Evaluations(rings.evaluations, recording.carried, members.is_trained)
     progress = Progress(recording, memory, evaluations, members)
     recording.rows.before_wait = progress.data_waited
     return progress

@@ -169,7 +169,7 @@ class TorchTraining:
                 *(source.close for source in self._sources.all),
                 self._sources.memory.close,
                 *(kept.close for kept in self._recording.looks.kept()),
-                *(ring.close for ring in self._rings),
+                *(ring.close for ring in self._rings.all()),
                 self._recording.names.close,
             )
         )
@@ -188,7 +188,7 @@ class TorchTraining:
 
     def problems(self) -> list[str]:
         """What went wrong in the sources, one sentence each."""
-        told = [self._recording.names.problem, *(ring.problem for ring in self._rings)]
+        told = [self._recording.names.problem, *(ring.problem for ring in self._rings.all())]
         told += [source.guard.problem for source in self._sources.all]
         told += [self._sources.calls.hooks.guard.problem, self._sources.calls.names.guard.problem]
         told.append(self._recording.rows.host.guard.problem)

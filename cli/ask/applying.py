@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..output import terminal
 from ..render.process.actions import act_notes, render_act, render_together
+from ..render.text import wrap_lines
 from .many import membership_of, tell_coverage
 from .replies import Replies, tell_notes
 
@@ -51,7 +52,7 @@ def _act_on_one(target: Target, asked: Asked, *, as_json: bool) -> int:
         if as_json:
             terminal.write_json(dataclasses.asdict(reply.value))
         else:
-            terminal.write(render_act(reply.value))
+            terminal.write(wrap_lines(render_act(reply.value), terminal.screen().width))
             tell_notes(target, reply.endpoint, act_notes(reply.value))
     return replies.exit_code
 
@@ -114,7 +115,7 @@ def _show(outcomes: tuple[Outcome[Act], ...], plain: list[dict[str, Any]] | None
             if o.value is not None
         ]
     elif acts:
-        terminal.write(render_together(acts))
+        terminal.write(wrap_lines(render_together(acts), terminal.screen().width))
     notes: dict[str, list[str]] = {}
     for outcome in outcomes:
         for note in outcome.value.notes if outcome.value is not None else ():

@@ -7,12 +7,15 @@ import click
 from ...attach.injectors.names import AUTO, NAMES
 from ..ask.replies import show
 from ..command import AskCommand
+from ..completion import complete_endpoint_option
 from ..render.process.attached import render_attached
 from ..target import target_options, target_with
 
 
 @click.command("attach", cls=AskCommand)
-@click.argument("endpoint", metavar="[PID]", required=False)
+@click.argument(
+    "endpoint", metavar="[PID]", required=False, shell_complete=complete_endpoint_option
+)
 @target_options
 @click.option(
     "--method",

@@ -8,6 +8,7 @@ import click
 
 from ..ask.replies import show
 from ..command import AskCommand
+from ..completion import complete_endpoint_option
 from ..target import target_options, target_with
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("detach", cls=AskCommand)
-@click.argument("endpoint", required=False)
+@click.argument("endpoint", required=False, shell_complete=complete_endpoint_option)
 @target_options
 @click.option("--keep-record", is_flag=True, help="Keep the run folder with what was recorded.")
 @click.pass_context

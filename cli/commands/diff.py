@@ -9,8 +9,11 @@ import click
 
 from ...errors import UsageError
 from ..command import AskCommand
+from ..completion import complete_endpoint_option
 from ..options import style_option, watch_option
 from ..output import terminal
+from ..preferences import endpoints_named
+from ..render.text import wrap_lines
 from ..target import FINDING_S, Target, asked_target, target_options
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ _JSON = ("rule", "certainty", "summary", "since_step", "evidence", "next", "fix"
 
 
 @click.command("diff", cls=AskCommand)
-@click.argument("runs", nargs=-1, metavar="[RUN] [RUN]")
+@click.argument("runs", nargs=-1, metavar="[RUN] [RUN]", shell_complete=complete_endpoint_option)
 @target_options
 @click.option(
     "--parameters/--no-parameters", default=True, show_default=True,
@@ -58,7 +61,7 @@ def _two_runs(target: Target, runs: tuple[str, ...]) -> tuple[str, str]:
     Raises:
         UsageError: They are not two.
     """
-    words = (*target.endpoints, *runs)
+    words = (*target.endpoints, *(word for run in runs for word in endpoints_named(run)))
     if len(words) != 2:
         named = f"{len(words)} {'was' if len(words) == 1 else 'were'}"
         raise UsageError(
@@ -88,9 +91,8 @@ def _compare_runs(names: tuple[str, str], target: Target, style: str) -> None:
         terminal.write(markdown_comparison(compared, findings))
     else:
         screen = terminal.screen()
-        terminal.write(
-            render_comparison(compared, findings, width=screen.width, color=screen.color)
-        )
+        drawn = render_comparison(compared, findings, width=screen.width, color=screen.color)
+        terminal.write(wrap_lines(drawn, screen.width))
     terminal.flush()
 
 
@@ -121,7 +123,8 @@ def _compare_ranks(context: click.Context, *, parameters: bool, style: str) -> N
     if style == "json":
         terminal.write_json({"odd": compared.odd, **dataclasses.asdict(compared)})
     else:
-        terminal.write(render_differences(compared, color=terminal.screen().color))
+        screen = terminal.screen()
+        terminal.write(wrap_lines(render_differences(compared, color=screen.color), screen.width))
     tell_outcomes(outcomes)
     terminal.flush()
     context.exit(exit_code(outcomes))

@@ -34,6 +34,7 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
     from ...cluster.ranks.slow.stragglers import find_stragglers
     from ..ask.ranks import asking_of, exit_code, tell_outcomes
     from ..render.ranks.stragglers import render_stragglers
+    from ..render.text import wrap_lines
 
     times, outcomes = gather_times(asking_of(asked_target(context)), last=steps)
     report = find_stragglers(times)
@@ -42,7 +43,8 @@ def command(context: click.Context, *, steps: int, style: str) -> None:
         terminal.write_json({"stragglers": stragglers, **dataclasses.asdict(report)})
     else:
         screen = terminal.screen()
-        terminal.write(render_stragglers(report, width=screen.width, color=screen.color))
+        drawn = render_stragglers(report, width=screen.width, color=screen.color)
+        terminal.write(wrap_lines(drawn, screen.width))
     tell_outcomes(outcomes)
     terminal.flush()
     context.exit(exit_code(outcomes))

@@ -30,23 +30,24 @@ _KEYS = {
     "ranks": "arrows choose  enter look  b stack  s sort  r reverse  / filter  ? help  q quit",
     "one": "b stack  u look again  esc all  space pause  c copy command  ? help  q quit",
     "stack": "arrows scroll  b again  v whole  esc back  c copy command  ? help  q quit",
-    "help": "any key goes back",
-    "filter": "type a part of state, rank, pid or host  enter keep it  esc all",
+    "help": "any key goes back  q quit",
+    "filter": "type a part of state, rank, pid, job or host  enter keep it  esc all",
 }
 _HELP = """\
 keys
 
   up down, j k     choose a rank; scroll a stack (page up, page down, home, end)
-  enter, right     look at the chosen one: step, loss, phases, memory, modules, findings
+  enter, right     look at the chosen one: step, loss, phases, memory, modules,
+                   findings
   b                where its threads are; again: look again
   v                in a stack: every frame of every thread
   esc, left        back to all
   s, r             sort by the next column; the other way round
-  /                only those with these letters in state, rank, pid or host
+  /                only those with these letters in state, rank, pid, job, host
   space            pause: nothing is read until the next space
   u                look at the chosen one anew: modules and findings are seldom
                    looked at, since that costs more
-  c                offer the command that shows the same to the terminal's clipboard
+  c                offer the command that shows the same to the clipboard
   q, Ctrl-C        leave
 
 data, ranks: the part of the last 20 steps that was waiting for them

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ProbingError, UsageError
-from ..render.errors import render_error
+from ..render.errors import render_error, render_note
 from ..render.text import CONTROLS, as_json, escape_controls, fit_line, harmless, json_value
 from ..time_limit import held_back
 
@@ -235,7 +235,7 @@ def discard_output() -> None:
 def note(sentence: str) -> None:
     """Tell the person something about the answer, on stderr."""
     if not ways.quiet:
-        _to_stderr(f"note: {escape_controls(sentence)}")
+        _to_stderr(render_note(sentence, width=screen(sys.stderr).width))
 
 
 def tell(text: str) -> None:
@@ -318,10 +318,12 @@ def complain(error: ProbingError, *, endpoint: str | None = None) -> None:
     Args:
         endpoint: Where it happened, when several were asked.
     """
-    text = render_error(error, endpoint=endpoint, color=screen(sys.stderr).color)
     if ways.asked is not None:  # a hint is there to be pasted
-        text = text.replace(_ANYBODY, f"probing {escape_controls(ways.asked)} ")
-    _to_stderr(text)
+        asked = f"probing {escape_controls(ways.asked)} "
+        error.help = error.help.replace(_ANYBODY, asked)
+        error.message = error.message.replace(_ANYBODY, asked)
+    there = screen(sys.stderr)
+    _to_stderr(render_error(error, endpoint=endpoint, color=there.color, width=there.width))
 
 
 def _write(text: str) -> None:

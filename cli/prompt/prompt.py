@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from ...client.base import Process
 
 HELP = """\
-Lines of Python run in the process, between two steps of its training. The last expression is
-shown, and _ is its value in the next line. Names that are assigned stay in the prompt.
+Lines of Python run in the process, between two steps of its training. The last
+expression is shown, and _ is its value in the next line. Names that are
+assigned stay in the prompt.
 
-  %sql STATEMENT   ask the tables, as `probing ENDPOINT query` does
+  %sql STATEMENT   ask the tables, as the command `query` does
   %bt              where every thread is; %bt -v with every frame
-  %who             the names there are, and what each of them is; %who NAME... of some
+  %who             the names there are, and what each of them is; %who NAME...
   %jobs            the code that is being run
   %help            this text
   %quit            leave; so does Ctrl-D, and the training goes on
 
-A block ends with an empty line. Ctrl-C ends what runs. Tab completes names of the process.
+A block ends with an empty line. Ctrl-C ends what runs. Tab completes names of
+the process.
 """
 COMMANDS = ("%sql ", "%bt", "%who", "%jobs", "%help", "%quit")
 _ROWS = 40

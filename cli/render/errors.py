@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from ...errors import ProbingError
-from .text import escape_controls, escape_lines
+from .text import escape_controls, escape_lines, wrap_lines
 
+_HEAD = "error:"
 _RED, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 
-def render_error(error: ProbingError, *, endpoint: str | None = None, color: bool = False) -> str:
+def render_error(
+    error: ProbingError,
+    *,
+    endpoint: str | None = None,
+    color: bool = False,
+    width: int | None = None,
+) -> str:
     """The lines that stderr gets.
 
     Args:
         endpoint: Where it happened, when several were asked.
+        width: The columns of the screen that it is for; excerpts stay as they are.
     """
     where = f"{escape_controls(endpoint)}: " if endpoint else ""
     excerpt = error.detail.get("excerpt")
@@ -21,17 +29,30 @@ def render_error(error: ProbingError, *, endpoint: str | None = None, color: boo
         excerpt=excerpt if isinstance(excerpt, str) else "",
         help=error.help,
         color=color,
+        width=width,
     )
 
 
-def render_failure(sentence: str, *, excerpt: str = "", help: str = "", color: bool = False) -> str:
+def render_failure(
+    sentence: str,
+    *,
+    excerpt: str = "",
+    help: str = "",
+    color: bool = False,
+    width: int | None = None,
+) -> str:
     """A sentence, a line of source with a caret, and what to do next."""
-    head = f"{_RED}error:{_PLAIN}" if color else "error:"
-    lines = [f"{head} {escape_lines(sentence)}"]
+    told = wrap_lines(f"{_HEAD} {escape_lines(sentence)}", width)
+    lines = [told.replace(_HEAD, f"{_RED}{_HEAD}{_PLAIN}", 1) if color else told]
     if excerpt:
         # A tab is one character in the caret's count of columns.
         shown = escape_lines(excerpt.replace("\t", " "))
         lines += [f"  {line}" for line in shown.split("\n")]
     if help:
-        lines.append(escape_lines(help))
+        lines.append(wrap_lines(escape_lines(help), width))
     return "\n".join(lines)
+
+
+def render_note(sentence: str, *, width: int | None = None) -> str:
+    """What a person should know beside the answer."""
+    return wrap_lines(f"note: {escape_controls(sentence)}", width)

@@ -17,6 +17,7 @@ _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 _INDENT = "    "
 _LABEL = re.compile(r" *[\w:.]+ {2,}(?=\S)")
 """A word that stands before a wider gap: the name of what comes behind it."""
+_QUOTED, _GLUE = re.compile("`[^`\n]+`"), "\ue000"
 _WIDEST_DOC = 96
 _LEAST_CUT = 8
 """A text in fewer columns than this loses its end, and not its middle."""
@@ -140,15 +141,19 @@ def _wrapped(line: str, width: int) -> str:
         return line
     label = _LABEL.match(line)
     indent = len(label[0]) if label else len(line) - len(line.lstrip()) + 2
-    return "\n".join(
-        textwrap.wrap(
-            line,
-            width,
-            subsequent_indent=" " * min(indent, width // 2),
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
+    wrapped = textwrap.wrap(
+        _QUOTED.sub(_joined, line),
+        width,
+        subsequent_indent=" " * min(indent, width // 2),
+        break_on_hyphens=False,
+        break_long_words=False,
     )
+    return "\n".join(wrapped).replace(_GLUE, " ")
+
+
+def _joined(quoted: re.Match[str]) -> str:
+    """A command in quotes as one word, so that it can be copied whole."""
+    return quoted[0].replace(" ", _GLUE)
 
 
 def cut_middle(text: str, room: int) -> str:

@@ -7,7 +7,7 @@ rule cannot judge by the record is left out: `doctor` says what was not looked a
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...cluster.job.membership import member_of
 from ...errors import ProbingError
@@ -22,8 +22,22 @@ _WITHIN_S = 2.0
 """No further rule is begun after that."""
 
 
-def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int]:
-    """The findings, the gravest first, and how many rules could be judged."""
+class Found(NamedTuple):
+    """What was found.
+
+    Attributes:
+        findings: The gravest first.
+        judged: How many rules could be judged.
+        late: For how many there was no time.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    judged: int = 0
+    late: int = 0
+
+
+def find_cheaply(process: Process, card: Card) -> Found:
+    """Judge what can be judged by the record."""
     from ...diagnosis.doctor.effects import without_effects
     from ...diagnosis.doctor.facts import Facts
     from ...diagnosis.doctor.findings import ABOUT_NOW, finding_of
@@ -37,13 +51,17 @@ def find_cheaply(process: Process, card: Card) -> tuple[tuple[Finding, ...], int
     rules = [rule for rule in RULES if not rule.cost_s and rule.group not in ABOUT_NOW]
     facts.prepare(sql for rule in rules for sql in rule.asks)
     found: list[Finding] = []
-    judged = 0
+    judged = late = 0
     for rule in rules:
-        signs = _signs(rule, facts) if time.monotonic() < end else None
+        if time.monotonic() > end:
+            late += 1
+            continue
+        signs = _signs(rule, facts)
         judged += signs is not None
         found += [finding_of(rule, sign, asked=process.label) for sign in signs or ()]
     found = without_effects(found)
-    return tuple(sorted(found, key=lambda finding: finding.order)), judged
+    ordered = tuple(sorted(found, key=lambda finding: finding.order))
+    return Found(ordered, judged, late)
 
 
 def _signs(rule: Rule, facts: Facts) -> list[Sign] | None:

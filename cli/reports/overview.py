@@ -14,7 +14,7 @@ from ...errors import NotProbed, ProbingError
 from ...postmortem.not_finite import SINCE, NotFinite, since_of
 from ..questions.library import OWN_TIMES
 from ..questions.records import put_in
-from .cheap_findings import find_cheaply
+from .cheap_findings import Found, find_cheaply
 from .overview_memory import LAST_MEMORY, MemoryUse, memory_of
 from .overview_ranks import RankStates, ranks_of
 from .recent_steps import SELECT_STEPS, Pace, pace_of, state_with
@@ -54,6 +54,7 @@ class Overview:
         ranks: The other processes of its job; None where it has none.
         findings: The gravest of what its record alone shows to be wrong.
         judged: How many rules could be judged by that; 0 where there is nothing to go by.
+        late: How many more might have been, had there been the time.
     """
 
     endpoint: str
@@ -71,6 +72,7 @@ class Overview:
     ranks: RankStates | None = None
     findings: tuple[Finding, ...] = ()
     judged: int = 0
+    late: int = 0
     has_torch: bool | None = None
 
 
@@ -96,7 +98,7 @@ def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
     ).to_pylist()[0]
     pace = pace_of(told["steps"] or [])
     state = state_with("idle" if summary is None else summary.state, pace)
-    findings, judged = find_cheaply(process, card) if pace is not None else ((), 0)
+    found = find_cheaply(process, card) if pace is not None else Found()
     return Overview(
         endpoint=process.label,
         pid=card.pid,
@@ -111,8 +113,9 @@ def overview_of(process: Process, *, most_modules: int = _MODULES) -> Overview:
         memory=memory_of(process, told["memory"] or [], is_alive=state != "dead"),
         modules=tuple(told["modules"] or ())[:most_modules],
         ranks=ranks_of(process, card),
-        findings=findings,
-        judged=judged,
+        findings=found.findings,
+        judged=found.judged,
+        late=found.late,
     )
 
 

@@ -7,15 +7,22 @@ stops waiting for one leaves it to its time limit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..messages.limits import DEFAULT_TIMEOUT_S
 from .process import Process, connect
 
 if TYPE_CHECKING:
+    from ..cluster.ranks.slow.stragglers import StragglerReport
+    from ..cluster.union.query import UnionAnswer
+    from ..diagnosis.doctor.report import Report
+    from ..diagnosis.hang.evidence import Verdict
+    from ..messages.common import EvalResult
     from ..sql.answer import Answer
+    from .ranks import Job
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,6 +62,30 @@ class AsyncProcess:
 
         return await asyncio.to_thread(ask)
 
+    async def eval_steps(
+        self,
+        code: str,
+        *,
+        every: int = 1,
+        times: int = 1,
+        timeout_s: float | None = None,
+        thread: str | None = None,
+        frame: int | None = None,
+        assign: bool = False,
+    ) -> AsyncIterator[EvalResult]:
+        """As `Process.eval_steps`: gives results as they come."""
+        results = self.process.eval_steps(
+            code, every=every, times=times, timeout_s=timeout_s, thread=thread, frame=frame,
+            assign=assign,
+        )  # fmt: skip
+        try:
+            while (result := await asyncio.to_thread(next, results, None)) is not None:
+                yield result
+        finally:
+            if isinstance(results, Generator):
+                with contextlib.suppress(ValueError):  # a thread still waits for the next one
+                    results.close()
+
     eval = _twin(Process.eval)
     backtrace = _twin(Process.backtrace)
     act = _twin(Process.act)
@@ -89,6 +120,58 @@ class AsyncProcess:
     def notes(self) -> list[str]:
         """Sentences about how the last answer came about."""
         return self.process.notes()
+
+
+class AsyncJob:
+    """A job that can be asked from coroutines; its methods are those of `Job`.
+
+    Attributes:
+        job: The same job for the rest of the program.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    async def query(
+        self, sql: str, *, timeout_s: float | None = None, max_rows: int | None = None
+    ) -> UnionAnswer:
+        """Run one read-only SQL statement over all ranks; its rows are here when it is back."""
+
+        def ask() -> UnionAnswer:
+            answer = self.job.query(sql, timeout_s=timeout_s, max_rows=max_rows)
+            answer.to_arrow()
+            return answer
+
+        return await asyncio.to_thread(ask)
+
+    async def hang(self, *, timeout_s: float | None = None) -> tuple[Verdict, ...]:
+        """As `Job.hang`."""
+        return await asyncio.to_thread(self.job.hang, timeout_s=timeout_s)
+
+    async def stragglers(
+        self, steps: int = 20, *, timeout_s: float | None = None
+    ) -> StragglerReport:
+        """As `Job.stragglers`."""
+        return await asyncio.to_thread(self.job.stragglers, steps, timeout_s=timeout_s)
+
+    async def doctor(self, *, within_s: float = 20.0, thorough: bool = True) -> Report:
+        """As `Job.doctor`."""
+        return await asyncio.to_thread(self.job.doctor, within_s=within_s, thorough=thorough)
+
+
+async def connect_many_async(
+    endpoints: Sequence[str], *, token: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> AsyncJob:
+    """As `probing.connect_many`, for coroutines.
+
+    Raises:
+        ProbingError: Nothing at all was found.
+    """
+    from .ranks import connect_many
+
+    return AsyncJob(
+        await asyncio.to_thread(connect_many, endpoints, token=token, timeout_s=timeout_s)
+    )
 
 
 async def connect_async(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..client import base
 from ..client.connecting import transport_to
 from ..messages.limits import DEFAULT_TIMEOUT_S, WAIT_S
+from ..sql.libraries import require_libraries
 
 if TYPE_CHECKING:
     from ..cluster.job.membership import Member
@@ -37,6 +38,9 @@ class Process(base.Process):
     """
 
     _token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<probing.Process {self.label}>"
 
     def memory(
         self,
@@ -209,8 +213,10 @@ def connect(
 
     Raises:
         BadEndpoint: The endpoint is none of these, or fits several processes.
+        MissingLibrary: Only the agent is installed here.
         NoSuchProcess: Nothing matches it.
     """
+    require_libraries()
     transport = transport_to(endpoint, token=token, tls_ca=tls_ca, tls_fingerprint=tls_fingerprint)
     process = Process(str(endpoint), transport, timeout_s)
     process._token = token  # noqa: SLF001 - its own

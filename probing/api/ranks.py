@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..cluster.job.members import find_members
-from ..cluster.union import job
+from ..cluster.job.membership import Membership
+from ..cluster.union.budget import DEFAULT_BUDGET_MIB
+from ..cluster.union.query import Union, UnionAnswer
+from ..cluster.union.statements.leaves import Plan
 from ..messages.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from ..diagnosis.hang.evidence import Verdict
 
 
-class Job(job.Job):
+class Job:
     """Many processes; every table has the first columns `rank`, `host` and `pid`.
 
     Attributes:
@@ -29,6 +32,43 @@ class Job(job.Job):
 
     asked = "-t all"
     """How a command names them."""
+
+    def __init__(self, membership: Membership, *, token: str | None, timeout_s: float) -> None:
+        self.membership = membership
+        self._token, self._timeout_s = token, timeout_s
+
+    def query(
+        self,
+        sql: str,
+        *,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+        budget_mib: float = DEFAULT_BUDGET_MIB,
+    ) -> UnionAnswer:
+        """Run one read-only statement over the rows of all processes.
+
+        Args:
+            timeout_s: When the answer has to be there; who is late by then is left out, and
+                told in the answer's `outcomes`.
+            max_rows: Where to cut the answer.
+            budget_mib: What all processes may send together.
+
+        Raises:
+            ProbingError: The statement cannot be run, or would move too much.
+        """
+        union = Union(self.membership.members, budget_mib=budget_mib, token=self._token)
+        return union.query(sql, timeout_s=timeout_s or self._timeout_s, max_rows=max_rows)
+
+    def explain(self, sql: str) -> Plan:
+        """What each process would be asked, and what would run over the answers.
+
+        Raises:
+            ProbingError: The statement cannot be run.
+        """
+        return Union(self.membership.members).explain(sql)
+
+    def __repr__(self) -> str:
+        return f"<probing.Job {self.asked}: {len(self.membership.members)} processes>"
 
     def hang(self, *, timeout_s: float | None = None) -> tuple[Verdict, ...]:
         """Why a job does not go on, and which rank is the cause: a verdict for each job.

@@ -285,9 +285,9 @@ class Process(RunningCode):
         """The settings in force."""
         return self._get(wire.SettingsAnswer, "settings", "its settings are gone")
 
-    def set(self, name: str, value: str) -> wire.SettingsAnswer:
+    def set(self, name: str, value: str | float | bool) -> wire.SettingsAnswer:  # noqa: FBT001
         """Change one setting."""
-        request = wire.SettingChange(name=name, value=value)
+        request = wire.SettingChange(name=name, value=str(value))
         return self._post(wire.SettingsAnswer, "set", request, "nothing can be set in it")
 
     def attach(self, *, how: str = AUTO, timeout_s: float | None = None) -> Attached:

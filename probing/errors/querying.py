@@ -5,6 +5,7 @@ Rules of this file: as those of `probing.errors`, whose tree they belong to.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from .root import ProbingError, TimedOut
@@ -158,6 +159,12 @@ class QueryTimedOut(TimedOut):
         return {"is_stuck": True} if self.is_stuck else {}
 
 
+CLI_PACKAGES = frozenset(
+    ("click", "duckdb", "numpy", "prompt_toolkit", "pyarrow", "py_spy", "rich", "tomli")
+)
+"""What `pip install probing-agent[cli]` brings and `pip install probing-agent` does not."""
+
+
 class MissingLibrary(ProbingError):
     """What was asked for needs a library that is not installed."""
 
@@ -166,4 +173,18 @@ class MissingLibrary(ProbingError):
     help = "Install it beside probing."
 
     def __init__(self, library: str) -> None:
-        super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")
+        if library not in CLI_PACKAGES:
+            super().__init__(f"{library} is not installed.", help=f"`pip install {library}`")
+            return
+        super().__init__(
+            f"{library} is not installed in {sys.prefix}: only the agent is.",
+            help=f"`{sys.executable} -m pip install 'probing-agent[cli]'`"
+            " adds SQL and the commands.",
+        )
+
+
+def missing_library(error: ImportError) -> MissingLibrary | None:
+    """The error for an import that failed since only the agent is installed; None otherwise."""
+    name = (error.name or "").partition(".")[0]
+    is_missing = isinstance(error, ModuleNotFoundError) and name in CLI_PACKAGES
+    return MissingLibrary(name) if is_missing else None

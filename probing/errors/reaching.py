@@ -29,8 +29,10 @@ class NoSuchProcess(Unreachable):
     status = 404
     help = "`probing list --dead` shows every process with a record, ended ones included."
 
-    def __init__(self, what: str, gone: str = "") -> None:
-        super().__init__(f"there is no process {what}, and {gone or 'no record of one'}.")
+    def __init__(self, what: str, gone: str = "", *, help: str | None = None) -> None:
+        super().__init__(
+            f"there is no process {what}, and {gone or 'no record of one'}.", help=help
+        )
 
 
 class NotProbed(Unreachable):

@@ -26,6 +26,7 @@ from .transport import Address
 from .trust import Trust
 
 _TLS = "https://"
+_ALL_OF_THEM = "`probing.connect_many(['all'])` has all of them, and so has `probing -t all`."
 _HOST = re.compile(
     r"localhost|\d{1,3}(\.\d{1,3}){3}|[A-Za-z][\w-]*(\.[A-Za-z][\w-]*)*\.[a-z]{2,}(?<!\.py)"
 )
@@ -248,7 +249,7 @@ def _the_one(text: str, directory: RunDirectory, matches: Callable[[Card], bool]
     """The only live process that matches."""
     found = [folder for folder, card in _alive(directory) if matches(card)]
     if not found:
-        raise NoSuchProcess(f"called {text!r}")
+        raise NoSuchProcess(f"called {text!r}", help=_ALL_OF_THEM if text == "all" else None)
     if len(found) > 1:
         pids = ", ".join(str(folder.pid) for folder in found)
         job = f", or as job:NAME/{text}" if text.startswith("rank:") else ""

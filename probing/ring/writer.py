@@ -227,6 +227,14 @@ class RingWriter:
         """Where in the file the row of a word lies."""
         return HEADER_SIZE + (word & self.slot_mask) * self.slot_scale
 
+    def open_named(self, values: Mapping[str, Any]) -> int:
+        """Open a row with its opening columns by name; returns its word.
+
+        Raises:
+            KeyError: One of them is missing.
+        """
+        return self.open_row(*(values[field.column.name] for field in self.layout.opening))
+
     def close_named(self, word: int, state: int, values: Mapping[str, object]) -> None:
         """Complete a row with some of its closing columns by name, the others being NULL.
 

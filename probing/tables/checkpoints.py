@@ -13,6 +13,7 @@ SAVED_BY = ("torch.save", "torch.distributed.checkpoint")
 CHECKPOINTS = Table(
     name="checkpoints",
     kind="recorded",
+    rows=512,
     doc="One row per call of `torch.save`, and of `save` and `async_save` of"
     " torch.distributed.checkpoint; open while the file is written.",
     columns=(

@@ -59,6 +59,8 @@ class Table(NamedTuple):
 
     Attributes:
         name: Unique in all schemas.
+        rows: How many rows a recorded table holds whose ring is made with the training, and written
+            by the source of the table's name; None where a source makes its own.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Table(NamedTuple):
     kind: TableKind
     columns: tuple[Column, ...]
     schema: str = SCHEMA
+    rows: int | None = None
 
     @property
     def full_name(self) -> str:

@@ -130,12 +130,12 @@ STEPS = Table(
         ),
         number(
             "first_loss",
-            "The first micro-batch's loss, which `optimizer.step(closure)` returns; undivided.",
+            "The first backward pass's loss, which `optimizer.step(closure)` returns; undivided.",
             closing=True,
         ),
         number(
             "last_loss",
-            "The same of the last micro-batch, as scripts that accumulate gradients print it.",
+            "The same of the last pass, as scripts that accumulate gradients print it.",
             closing=True,
         ),
         flag("loss_finite", "Whether all its losses are finite.", closing=True),

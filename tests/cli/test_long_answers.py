@@ -31,6 +31,20 @@ def rows(number: int) -> list[str]:
     return ["query", f"SELECT i AS row FROM range({number}) t(i)", "-n", "0"]
 
 
+def test_help_and_errors_are_made_for_the_screen(training: Target) -> None:
+    """Help is paged; a sentence is broken between words, a command in it nowhere."""
+    with terminal_of(training, "query", "--help", PROBING_PAGER=PAGED) as terminal:
+        assert terminal.end() == 0
+        assert all(line.startswith("PAGED:") for line in terminal.screen)
+    with terminal_of(training, str(training.pid), "query", "SELECT", "step") as terminal:
+        assert terminal.end() == 2
+        lines = terminal.screen
+    command = f'`probing {training.pid} query "..."`'
+    assert all(len(line) <= 80 for line in lines)
+    assert any(command in line for line in lines), lines
+    assert " ".join(line.strip() for line in lines[:2]).startswith("error: query takes its text as")
+
+
 @pytest.fixture
 def silent() -> Iterator[str]:
     """The address of somebody who takes a question and never answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -163,6 +164,23 @@ def test_a_rate_that_the_script_has_overwritten_is_its_own(name: str) -> None:
     (left,) = undone.overwritten
     assert (left.what, left.after) == ("lr of group 0", "0.7")
     assert "lr of group 1" in {change.what for change in undone.changes}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_optimizer_that_is_made_in_the_place_of_another_is_told(*, is_new: bool) -> None:
+    """What was changed is gone with the old one; one that was there before is another matter."""
+    trained, other = Trained("none"), Trained("none")
+    events, made = trained.scene.recording.events, trained.scene.recording.objects.made
+    if not is_new:
+        made.add(other.optimizer)
+    action = LearningRate(Lr(scale=0.1))
+    action.prepare(trained.scene)
+    applied = action.apply(trained.scene)
+    for look in events.before_step:
+        look(other.optimizer, (), {})
+    told = " ".join(action.finish(trained.scene, applied, time.monotonic() + 0.2).notes)
+    assert ("has made another optimizer since" in told) == is_new
+    assert ("no two steps have ended" in told) != is_new
 
 
 def test_a_scheduler_that_was_put_back_takes_the_rate_along() -> None:

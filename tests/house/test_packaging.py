@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from setuptools.config.pyprojecttoml import load_file
 
+from probing.errors.querying import CLI_PACKAGES
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOOK_FILES = {"probing.pth", "probing.start"}
 OFF: tuple[dict[str, str], ...] = (
@@ -266,6 +268,14 @@ def test_the_metadata_says_what_matters(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         scripts = next(n for n in archive.namelist() if n.endswith("entry_points.txt"))
         assert "probing = probing.__main__:main" in archive.read(scripts).decode()
+
+
+def test_a_training_needs_one_library(wheel: Path) -> None:
+    """All else that commands and SQL need comes with an extra, and is known by that."""
+    needs = [Requirement(text) for text in wheel_metadata(wheel).get_all("Requires-Dist", [])]
+    assert [need.name for need in needs if need.marker is None] == ["aiohttp"]
+    of_cli = [need for need in needs if 'extra == "cli"' in str(need.marker)]
+    assert {need.name.replace("-", "_") for need in of_cli} == CLI_PACKAGES
 
 
 def test_no_extra_can_bring_torch(wheel: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from probing.diagnosis.advice import Usage, advise_on_usage
 from probing.diagnosis.memory.activation_theory import bytes_of_layers, transformer_in
+from probing.diagnosis.memory.backward_growth import advise_on_growth, growth_of
 from tests.harness.targets import ROOT, Target, wait_until
 
 GIB = 2**30
@@ -150,6 +151,33 @@ def test_an_unprepared_training_shows_where_its_memory_is(report: Mapping[str, A
 
 
 @pytest.mark.torch
+def test_what_a_backward_pass_adds_is_told(report: Mapping[str, Any]) -> None:
+    """By the resident set of a CPU, beside the gradients, and not judged."""
+    (growth,) = report["backward"]
+    assert growth["device"] == "cpu"
+    assert growth["passes"] >= 1
+    assert growth["before_bytes"] > at(report, "before_backward")["activations"]["bytes"]
+    assert growth["gradients_bytes"] == at(report, "now")["gradients"]["bytes"]
+    assert growth["is_excessive"] is None
+
+
+@pytest.mark.parametrize(
+    ("growth", "is_exact", "excessive"),
+    [(480, True, False), (-200, True, False), (5500, True, True), (5500, False, None)],
+)
+def test_a_backward_pass_adds_as_much_as_its_gradients_take(
+    growth: int, *, is_exact: bool, excessive: bool | None
+) -> None:
+    """More than that is excessive, and comes with advice; the resident set is not judged."""
+    mib = 1 << 20
+    row = {"device": "cuda:0", "passes": 40, "before": 2450 * mib, "is_exact": is_exact}
+    row |= {"growth": growth * mib, "most": growth * mib}
+    found = growth_of([row], {"cuda:0": 490 * mib})
+    assert [one.is_excessive for one in found] == [excessive]
+    assert [one.rule for one in advise_on_growth(found)] == ["backward"] * bool(excessive)
+
+
+@pytest.mark.torch
 def test_activations_by_module_sum_to_the_category(report: Mapping[str, Any]) -> None:
     """What each module saved adds up to the category, and each layer saved the same."""
     rows = report["activations"]
@@ -176,7 +204,7 @@ def test_the_screen_shows_what_the_tables_hold(
     done = unprepared.run("-t", str(unprepared.pid), "--timeout", "100", "memory", timeout_s=150)
     assert done.returncode == 0, done.stderr
     words = {line.split(maxsplit=1)[0] for line in done.stdout.splitlines() if line.strip()}
-    assert {"process", "node", "peak", "parameters", "activations", "TOTAL"} <= words
+    assert {"process", "node", "peak", "backward", "parameters", "activations", "TOTAL"} <= words
 
 
 @pytest.mark.torch

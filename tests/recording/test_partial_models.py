@@ -18,12 +18,13 @@ from torch import nn  # noqa: E402
 import probing  # noqa: E402
 from probing.agent.sources.actions.bypass import Bypass, Bypasses, read_call  # noqa: E402
 from probing.agent.sources.actions.partial_model import KeepingLayers  # noqa: E402
-from probing.agent.sources.actions.targets.blocks import (  # noqa: E402
+from probing.agent.sources.actions.targets.attention import (  # noqa: E402
     attention_modules,
     only_inside,
-    repeated_blocks,
 )
 from probing.agent.sources.actions.targets.scene import Scene  # noqa: E402
+from probing.agent.sources.fit.layers import find_layers  # noqa: E402
+from probing.agent.sources.model.blocks import repeated_blocks  # noqa: E402
 from probing.agent.sources.shared.objects import Objects  # noqa: E402
 from probing.errors import ActRefused, ProbingError  # noqa: E402
 from probing.messages.about.act import KeepLayers, Lr, SkipAttention, Undo  # noqa: E402
@@ -187,6 +188,9 @@ def test_blocks_and_attention_are_found_by_what_they_are() -> None:
         ("encoder", ("encoder.0", "encoder.1", "encoder.2")),
         ("body", ("body.1", "body.2")),
     ]
+    largest = find_layers(model)
+    assert largest is not None
+    assert (largest.path, largest.block, largest.number) == ("encoder", "Layer", 3)
     names = [name for name, _ in attention_modules(model)]
     assert names == [f"encoder.{n}.mixer" for n in range(3)] + [
         f"body.{n}.mixer" for n in (1, 2, 4)

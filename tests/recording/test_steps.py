@@ -16,7 +16,7 @@ Runs = Callable[[str], Run]
 NEAR = 1e-5
 OFTEN = (
     *("in_backward", "by_hand", "evaluated", "teacher", "wrapped", "attacked", "policy"),
-    *("clipped", "forward", "heads", "penalty", "bare", "turns"),
+    *("clipped", "forward", "heads", "penalty", "bare", "turns", "cached", "sampled", "labelled"),
 )
 SELDOM = ("twelve", "marked_in_backward", "shared", "functional", "rollouts")
 WITH_LOSSES = (*OFTEN, *(pytest.param(way, marks=pytest.mark.nightly) for way in SELDOM))
@@ -123,6 +123,35 @@ def test_what_looks_like_inference_is_told(runs: Runs) -> None:
     note = runs("by_forward").ends["note"]
     assert "each call of a model is a step, unless the script calls probing.step()" in note
     assert "a step ends where the script calls" in runs("marked_by_forward").ends["note"]
+
+
+def test_calls_whose_gradients_are_carried_on_are_no_evaluation(runs: Runs) -> None:
+    """The first step has to show it; what is called in evaluation mode stays one.
+
+    Where nothing is carried on any more, the next step knows.
+    """
+    run = runs("cached")
+    rows = run.ask("SELECT step, calls FROM python.evaluations ORDER BY step")
+    assert [(row["step"], row["calls"]) for row in rows] == [(0, 3), (3, 3), (7, 3), (8, 3)]
+    (shown,) = run.ask(
+        "SELECT count(*) AS passes, count(loss) AS losses FROM python.micro_batches WHERE step = 2"
+    )
+    assert shown == {"passes": 5, "losses": 1}
+
+
+def test_passes_that_train_nothing_are_no_part_of_the_loss(runs: Runs) -> None:
+    """Nor are their samples of the step; the first pass and the last have their own losses."""
+    run = runs("sampled")
+    rows = run.ask("FROM python.steps WHERE duration IS NOT NULL ORDER BY step")
+    assert [row["first_loss"] for row in rows] == pytest.approx(run.ends["firsts"], rel=NEAR)
+    assert [row["last_loss"] for row in rows] == pytest.approx(run.ends["lasts"], rel=NEAR)
+    assert {row["samples"] for row in rows} == {run.ends["samples"]}
+
+
+def test_pseudo_labels_behind_a_validation_are_part_of_the_step(runs: Runs) -> None:
+    """Only what was called in evaluation mode is evaluation."""
+    rows = runs("labelled").ask("SELECT step, calls FROM python.evaluations ORDER BY step")
+    assert [(row["step"], row["calls"]) for row in rows] == [(2, 1), (4, 1)]
 
 
 @pytest.mark.parametrize("way", ["teacher", "policy"])

@@ -66,11 +66,20 @@ def test_questions_are_awaited_at_once(asked: probing.Process, training: Target)
 
     async def ask() -> tuple[object, ...]:
         process = await probing.connect_async(training.pid)
-        return await asyncio.gather(
-            process.query("SELECT 1 AS one"), process.eval("6 * 7"), process.dataloaders()
-        )
+        job = await probing.connect_many_async([str(training.pid)])
+        steps = [result.step async for result in process.eval_steps("6 * 7", times=2)]
+        answers = await asyncio.gather(
+            process.query("SELECT 1 AS one"), process.eval("6 * 7"), process.dataloaders(),
+            job.query("SELECT count(*) AS n FROM steps"), job.hang(),
+        )  # fmt: skip
+        return (*answers, steps)
 
-    rows, value, loaders = asyncio.run(ask())
+    rows, value, loaders, counted, verdicts, steps = asyncio.run(ask())
+    assert [row["n"] > 0 for row in counted] == [True]  # type: ignore[attr-defined]
+    assert len(verdicts) == 1  # type: ignore[arg-type]
+    assert sorted(set(steps)) == steps  # type: ignore[call-overload]
+    assert len(steps) == 2
+    assert repr(asked) == f"<probing.Process {training.pid}>"
     assert list(rows) == [{"one": 1}]  # type: ignore[call-overload]
     assert value.value == "42"  # type: ignore[attr-defined]
     assert loaders.loaders  # type: ignore[attr-defined]

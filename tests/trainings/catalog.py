@@ -121,6 +121,7 @@ TRAININGS = (
     Training(name="style_transfer"),
     Training(name="forward_forward"),
     Training(name="grad_cache"),
+    Training(name="cached_contrastive"),
     Training(name="mezo", rates=_NO_OPTIMIZER, backward=False),
     Training(name="swa"),
     Training(name="word2vec"),
@@ -134,6 +135,14 @@ TRAININGS = (
     Training(name="wgan_gp"),
     Training(name="late_heads"),
     Training(name="bare_tensors", rates=_NO_OPTIMIZER),
+    Training(name="muon_adamw"),
+    Training(name="federated"),
+    Training(name="vqgan"),
+    Training(name="energy"),
+    Training(name="fixmatch"),
+    Training(name="grpo"),
+    Training(name="moco", rates=_HAND),
+    Training(name="gradnorm"),
 )  # fmt: skip
 
 BY_NAME = {training.name: training for training in TRAININGS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -15,11 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.trainings.catalog import BY_NAME, TRAININGS, Training
-from tests.trainings.cells import COLUMNS, Cell, right, wrong
-from tests.trainings.live import judge_live
+from tests.trainings.cells import COLUMNS, Cell, declined, right, wrong
+from tests.trainings.live import FOR_EVER, judge_live
 from tests.trainings.recorded import judge_record, read_record
-from tests.trainings.running import ScriptFailedError, running
+from tests.trainings.running import ScriptFailedError, command, running
+from tests.trainings.wrong import SAYS
 
+_SETTLED = 8
+"""After so many steps it is known what a step is."""
 _MARKS = {"right": "yes", "wrong": "**NO**", "declined": "says why not", "not asked": ""}
 
 
@@ -32,7 +36,7 @@ def judge(training: Training, folder: Path, *, live: bool = True) -> list[Cell]:
     if not live:
         return cells
     try:
-        return cells + judge_live(training, folder)
+        return cells + says_why_not(training, folder, judge_live(training, folder))
     except ScriptFailedError as failure:
         return [*cells, wrong("attach", str(failure), "it runs")]
 
@@ -50,7 +54,24 @@ def judge_run(training: Training, folder: Path, *, tries: int = 3) -> list[Cell]
         cells = _judge_once(training, folder / f"recorded-{attempt}", alone)
         if "phases" not in {cell.column for cell in cells if cell.outcome == "wrong"}:
             break
-    return cells
+    return says_why_not(training, folder, cells)
+
+
+def says_why_not(training: Training, folder: Path, cells: Sequence[Cell]) -> list[Cell]:
+    """Take what is wrong as declined, where the product says itself why it cannot be right."""
+    says = SAYS.get(training.name, {})
+    if not any(cell.outcome == "wrong" and cell.column in says for cell in cells):
+        return list(cells)
+    home = Path(tempfile.mkdtemp(prefix="says-", dir=folder))
+    with running(training, home, probing=True, steps=FOR_EVER) as script:
+        script.wait_steps(_SETTLED)
+        said = " ".join(command(str(script.pids[0]), "status").text.split())
+    return [
+        declined(cell.column)
+        if cell.outcome == "wrong" and re.search(says.get(cell.column, "(?!)"), said)
+        else cell
+        for cell in cells
+    ]
 
 
 def _judge_once(training: Training, folder: Path, alone: list[str | None]) -> list[Cell]:

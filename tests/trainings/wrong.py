@@ -1,33 +1,25 @@
-"""What is told wrong of which training today, and what is wrong about it.
+"""What is told wrong of which training today, and what the product itself says of that.
 
-Each entry must be wrong as long as it stands here: the tests fail when it becomes right, so that it
-is taken out by who has mended it. Nothing is added for a thing that was right before. What is wrong
-in some runs only says so, by its first words, and may be right in others.
+`WRONG`: each entry must be wrong as long as it stands here: the tests fail when it becomes right,
+so that it is taken out by who has mended it. Nothing is added for a thing that was right before.
+What is wrong in some runs only says so, by its first words, and may be right in others.
+
+`SAYS`: what cannot be right, because nothing in the process shows it, with the words by which
+`probing PID status` says so to who asks. Such an answer counts as declined, and where the words are
+missing as wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-WRONG: Mapping[str, Mapping[str, str]] = {
-    "optimizer_in_backward": {
-        "fit": "All gradients are taken to be there at once; fit shows what was measured, too.",
-    },
-    "warmup_inference": {
-        "steps": "Before an optimizer is made, a call is a step of inference; status counts them.",
-    },
-    "style_transfer": {
-        "steps": "The same.",
-    },
-    "grad_cache": {
-        "loss": "The mean of the loss and of surrogates of later passes; first_loss is the loss.",
-        "phases": "What is called without gradients, again and again, counts as evaluation.",
-        "attach": "As loss.",
-    },
-    "mezo": {
-        "steps": "Without backward passes nothing shows a step; status says so, and what helps.",
-        "loss": "Without a backward pass no loss is known.",
-        "attach": "As steps.",
-        "fit": "Without backward passes no step is seen, which is said when the time is up.",
-    },
+WRONG: Mapping[str, Mapping[str, str]] = {}
+
+_BEFORE_OPTIMIZER = r"\d+ calls of a model before the training included"
+_NO_BACKWARD = r"each call of a model is a step, unless the script calls probing\.step\(\)"
+
+SAYS: Mapping[str, Mapping[str, str]] = {
+    "warmup_inference": {"steps": _BEFORE_OPTIMIZER},
+    "style_transfer": {"steps": _BEFORE_OPTIMIZER},
+    "mezo": {"steps": _NO_BACKWARD, "loss": _NO_BACKWARD, "attach": _NO_BACKWARD},
 }

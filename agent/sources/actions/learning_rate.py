@@ -99,6 +99,8 @@ class LearningRate:
             watch.end()
         found = next((watch.found for watch in watches if watch.found is not None), None)
         if found is None:
+            if any(watch.is_replaced for watch in watches):
+                return applied._replace(notes=(*applied.notes, _REPLACED))
             if all(watch.done.is_set() for watch in watches):
                 return applied
             note = "whether the script sets the rate itself is not known: no two steps have ended"
@@ -140,6 +142,13 @@ class LearningRate:
         change = Change(what=what, before=before, after=held.text)
         notes = (note, *self._notes)
         return Applied(changes=(change,), notes=notes, undo=undo, kind="lr")
+
+
+_REPLACED = (
+    "the script has made another optimizer since, which steps with the script's own rate: what was"
+    " changed is that of the one before. If it does so again and again, change the rate in the"
+    " script"
+)
 
 
 class _Rates:

@@ -245,9 +245,7 @@ class _Guard:
             "action_id": self._number,
             "start_ns": time.perf_counter_ns(),
         }
-        fields = self._ring.layout.opening
-        word = self._ring.open_row(*(opening[field.column.name] for field in fields))
-        return _Row(self._ring, word, values)
+        return _Row(self._ring, self._ring.open_named(opening), values)
 
     def _name(self, parameters: list[Tensor], place: int) -> str:
         """What a parameter is called."""

@@ -13,12 +13,13 @@ from typing import Any
 
 from ....errors import ActRefused, ActTimedOut
 from ....messages.about.act import Change, KeepLayers, SkipAttention
+from ..model.blocks import Blocks, repeated_blocks
 from ..torch_types import Module, Tensor
 from .bypass import Bypasses, Call, CallLook
 from .ledger import Applied, Undone
 from .moments.step_hooks import exchange
 from .moments.step_start import StepStart
-from .targets.blocks import Blocks, attention_modules, only_inside, repeated_blocks
+from .targets.attention import attention_modules, only_inside
 from .targets.scene import Scene
 
 _POLL_S = 0.1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ class RateWatch:
 
     Attributes:
         found: The rates that stand in the place of those that were set; None while they do not.
+        is_replaced: Whether an optimizer steps in its place that was not there as the look began.
         done: Set once enough is known.
     """
 
@@ -47,10 +49,14 @@ class RateWatch:
         self._look: Callable[..., None] = self._step_begins
         self._guard = Guard("learning rate", self.end)
         self.found: list[float] | None = None
+        self.is_replaced = False
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
         self.done = threading.Event()
 
     def begin(self) -> None:
         """Look from now on; the training must stand still."""
+        self._known.update(self._recording.objects.made.alive())
+        self._known.add(self._optimizer)
         self._recording.events.before_step += (self._look,)
 
     def end(self) -> None:
@@ -61,8 +67,13 @@ class RateWatch:
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """See `Events.before_step`."""
-        if optimizer is self._optimizer and not self.done.is_set():
+        if self.done.is_set():
+            return
+        if optimizer is self._optimizer:
             self._guard.run(self._compare, optimizer)
+        elif optimizer not in self._known:
+            self.is_replaced = True
+            self.done.set()
 
     def _compare(self, optimizer: Optimizer) -> None:
         """See whether the rates are still those that were set."""

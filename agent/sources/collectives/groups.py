@@ -139,7 +139,7 @@ class Groups:
             "timeout_s": _timeout_of(torch_group),
             "created_ns": time.perf_counter_ns(),
         }
-        word = self._ring.open_row(*(opening[f.column.name] for f in self._ring.layout.opening))
+        word = self._ring.open_named(opening)
         self._ring.close_row(word, DONE)
         return found
 

@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 
 from ....errors import FitRefused, FitTimedOut
 from ..torch_types import Tensor
+from .positions import Positions
 from .reductions import Reductions
+from .stepped_in_pass import InPass
 
 CUDA_GRAIN = 512
 """The allocator of CUDA hands out multiples of this."""
@@ -42,6 +44,7 @@ class Step(NamedTuple):
         keeps_result: Whether the script still has what the model returned in the backward pass.
         contexts: What the model was called within, such as autocast.
         kept: By phase, the bytes of what else is there up to it.
+        in_pass: Which of the optimizers step inside the backward pass.
     """
 
     model: Any
@@ -53,6 +56,7 @@ class Step(NamedTuple):
     keeps_result: bool
     contexts: list[Any]
     kept: Mapping[str, int]
+    in_pass: InPass = InPass((), lets_go=False)
 
 
 class Peak(NamedTuple):
@@ -190,6 +194,7 @@ def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
         for parameter in parameters
         if parameter.is_leaf
     ]
+    hooks += step.in_pass.watch(lambda optimizer: _step_within(optimizer, live))
     try:
         args, kwargs = step.arguments
         with contextlib.ExitStack() as stack:
@@ -206,7 +211,7 @@ def _run_phases(step: Step, live: LiveBytes, torch: ModuleType) -> None:
         _enter(live, "backward", step)
         loss.backward()
         _enter(live, "optimizer", step)
-        for optimizer in step.optimizers:
+        for optimizer in step.in_pass.others(step.optimizers):
             _plain_step(optimizer)
         del result, loss
     finally:
@@ -225,6 +230,13 @@ def _trained(step: Step) -> list[Any]:
 def _enter(live: LiveBytes, phase: str, step: Step) -> None:
     """A phase begins: what variables kept up to the one before has gone."""
     live.keep(-step.kept.get(live.phase, 0))
+    live.phase = phase
+
+
+def _step_within(optimizer: Any, live: LiveBytes) -> None:
+    """The same within another phase, which goes on behind it."""
+    phase, live.phase = live.phase, "optimizer"
+    _plain_step(optimizer)
     live.phase = phase
 
 
@@ -248,7 +260,7 @@ def _counting(torch: ModuleType, live: LiveBytes, check: Callable[[], None]) -> 
     base: Any = sys.modules["torch.utils._python_dispatch"].TorchDispatchMode
     leaves = sys.modules["torch.utils._pytree"].tree_iter
     number = torch.ops.aten._local_scalar_dense.default
-    lengths, reductions = _Lengths(torch), Reductions(torch)
+    positions, reductions = Positions(torch), Reductions(torch)
 
     class Counting(base):  # type: ignore[misc]
         """See `_counting`."""
@@ -272,7 +284,7 @@ def _counting(torch: ModuleType, live: LiveBytes, check: Callable[[], None]) -> 
             for tensor in leaves(result):
                 if isinstance(tensor, torch.Tensor):
                     live.add(tensor, category)
-            lengths.see(func, args, result)
+            positions.see(func, args, result)
             return result
 
     return Counting()
@@ -284,51 +296,6 @@ _CATEGORY_OF = {
     "backward": "temporary",
     "optimizer": "temporary",
 }
-
-
-class _Lengths:
-    """Finds tables of positions that a longer sequence would reach beyond.
-
-    A look-up on tensors without data never fails, so the numbers that `arange` makes are followed
-    to it.
-    """
-
-    def __init__(self, torch: ModuleType) -> None:
-        aten = torch.ops.aten
-        self._range, self._table = aten.arange, aten.embedding.default
-        self._same = frozenset({aten._to_copy, aten.clone, aten.repeat})
-        self._counts: dict[int, tuple[Any, int]] = {}  # by storage, with a weak reference to it
-
-    def see(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Note one operation.
-
-        Raises:
-            FitRefused: It reads beyond the end of a table.
-        """
-        if func is self._table:
-            rows, wanted = args[0].shape[0], self._count_of(args[1])
-            if wanted > rows:
-                raise FitRefused(
-                    f"its table of positions has {rows} rows and would need {wanted}",
-                    help=f"The longest sequence that this model can be given is {rows}.",
-                )
-        elif func.overloadpacket is self._range:
-            start = args[0] if len(args) > 1 and isinstance(args[1], int) else 0
-            self._note(result, start + result.numel())
-        elif func.overloadpacket in self._same and args:
-            count = self._count_of(args[0])
-            if count:
-                self._note(result, count)
-
-    def _count_of(self, tensor: Tensor) -> int:
-        """Up to where the numbers in a tensor go, if they are a range; else 0."""
-        storage = tensor.untyped_storage()
-        reference, count = self._counts.get(storage._cdata, (None, 0))
-        return count if reference is not None and reference() is storage else 0
-
-    def _note(self, tensor: Tensor, count: int) -> None:
-        storage = tensor.untyped_storage()
-        self._counts[storage._cdata] = (weakref.ref(storage), count)
 
 
 def _number_of(tensor: Tensor, phase: str) -> Any:

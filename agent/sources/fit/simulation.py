@@ -13,10 +13,11 @@ from typing import Any
 from ....errors import FitRefused, FitTimedOut
 from ....messages.about.fit import FitAnswer, FitPart, FitPeak, FitRequest, FitShape
 from ...on_demand.memory_room import Room, device_room, host_room
-from .blocks import Blocks, check_layers, find_blocks, resize_blocks
 from .fake_copy import FakeCopy
 from .fake_step import Peak, Step, fake_mode, run_step, tensors_in
+from .layers import Layers, check_layers, find_layers, resize_layers
 from .step_look import Given, SeenStep, plain_result
+from .stepped_in_pass import InPass
 
 
 class Simulation:
@@ -31,7 +32,7 @@ class Simulation:
         self._root: Any = root
         self._check = check
         self._sizes = seen.sizes()
-        self._blocks: Blocks | None = find_blocks(root, self._torch)
+        self._blocks: Layers | None = find_layers(root)
         self._hooks = 0
         self._labels: list[Any] = []
         self._given: list[Any] = []
@@ -89,9 +90,11 @@ class Simulation:
         alive = [o for o in (reference() for reference in seen.optimizers) if o is not None]
         devices: set[str] = set()
         optimizers = [copies.optimizer(optimizer, devices) for optimizer in alive]
+        pairs = zip(alive, optimizers, strict=True)
+        inside = [copied for optimizer, copied in pairs if seen.in_pass.has(optimizer)]
         if self._blocks is not None and shape.layers != self._blocks.number:
             count = shape.layers or 1
-            resize_blocks(model, optimizers, self._blocks, count, copies, check=self._check)
+            resize_layers(model, optimizers, self._blocks, count, copies, check=self._check)
         self._hooks, self._labels = copies.hooks, []
         self._notes = self._device_notes(devices)
         arguments = self._arguments(shape, copies, mode)
@@ -100,6 +103,7 @@ class Simulation:
             Step(
                 model=model,
                 optimizers=optimizers,
+                in_pass=InPass(inside, seen.in_pass.lets_go),
                 arguments=arguments,
                 loss=self._make_loss,
                 kept_in_forward=seen.kept_in_forward,

@@ -20,6 +20,7 @@ from ..torch_types import Module, Optimizer
 from .fake_step import tensors_in
 from .kept_tensors import Kept, KeptTensors
 from .loss_graph import RESULT, LossPlan, address_of, chain_of, labels_of, read_loss
+from .stepped_in_pass import SteppedInPass
 
 _CALLER = "/agent/sources/calls/modules.py"
 _NEAR = 8
@@ -52,6 +53,7 @@ class SeenStep:
             ended.
         autocasts: Device type and data type of each autocast that it was called within.
         optimizers: Those that stepped; weak references.
+        in_pass: Which of them step inside the backward pass.
         passes: Backward passes in the step.
         others: Classes of other models that were trained in the step.
         step: The training step.
@@ -68,6 +70,7 @@ class SeenStep:
         self.keeps_result = False
         self.autocasts: list[tuple[str, Any]] = []
         self.optimizers: list[weakref.ref[Any]] = []
+        self.in_pass = SteppedInPass()
         self.passes = 0
         self.others: set[str] = set()
         self.step = 0
@@ -100,6 +103,7 @@ class StepLook:
         self._handles: list[Any] = []
         self._chains: list[_Chain] = []
         self._kept: dict[int, KeptTensors] = {}
+        self._in_pass = SteppedInPass()
         self._alone = 0  # passes in a row before which no trained model was called
         self._has_closed = False
         self.passes = 0
@@ -153,17 +157,20 @@ class StepLook:
 
     def backward_begins(self, args: tuple[object, ...]) -> None:
         """A backward pass of the training thread is about to begin."""
+        self._in_pass.pass_begins()
         if self.seen is None:
             self.guard.run(self._read_loss, args)
 
     def backward_ended(self, _args: tuple[object, ...], _result: object) -> None:
         """It has ended."""
+        self.guard.run(self._in_pass.pass_ended)
         self.guard.run(self._read_results)
 
     def step_begins(
         self, optimizer: Optimizer, _args: tuple[object, ...], _kwargs: dict[str, object]
     ) -> None:
         """An optimizer is about to step."""
+        self._in_pass.steps(optimizer)
         if self.seen is None:
             self.guard.run(self._read_step, optimizer)
 
@@ -273,6 +280,7 @@ class StepLook:
             self._enter("optimizer")
             largest.kept = self._kept[id(largest.root())].found()
             largest.optimizers = [weakref.ref(o) for o in _outermost(stepped)]
+            largest.in_pass = self._in_pass
             self.seen = largest
             self._done()
         else:

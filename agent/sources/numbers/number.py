@@ -23,13 +23,12 @@ _MOST_DIVISIONS = 3
 class Number:
     """A number that is here, or on its way."""
 
-    __slots__ = ("_more", "_pending", "_scale", "_value")
+    __slots__ = ("_pending", "_scale", "_value")
 
     def __init__(self, value: float, pending: PendingNumber | None = None) -> None:
         self._value = value
         self._pending = pending
         self._scale: Number | None = None
-        self._more: Number | None = None
 
     def read(self) -> float | None:
         """The number; None while it is on its way, which is asked without waiting."""
@@ -43,19 +42,11 @@ class Number:
             if scale is None:
                 return None
             value = value / scale if scale else math.nan
-        if self._more is not None:
-            more = self._more.read()
-            return None if more is None else value + more
         return value
 
     def over(self, scale: Number) -> Number:
         """This number, divided by another one; the same object."""
         self._scale = scale
-        return self
-
-    def plus(self, other: Number) -> Number:
-        """This number and another one; the same object."""
-        self._more = other if self._more is None else self._more.plus(other)
         return self
 
 
@@ -102,7 +93,7 @@ def share_of(node: Any, accelerator: Accelerator) -> Number | None:
         kind = node.name() if node is not None else ""
         if kind not in {"DivBackward0", "MulBackward0"}:
             break
-        other = _saved(node, "other")
+        other = saved_by(node, "other")
         if other is None or other.dim() != 0:
             break
         if other.device.type == "cpu":
@@ -130,10 +121,10 @@ def _summed_tokens(node: Any) -> Any:
     """By how much a cross entropy that was summed would have been divided for its mean."""
     kind = node.name() if node is not None else ""
     is_sum = kind.startswith("NllLoss") and node._saved_reduction == _SUM
-    return _saved(node, "total_weight") if is_sum else None
+    return saved_by(node, "total_weight") if is_sum else None
 
 
-def _saved(node: Node, name: str) -> Any:
+def saved_by(node: Node, name: str) -> Any:
     """A tensor that a node has saved; None for one that is with hooks of somebody's."""
     raw = getattr(node, f"_raw_saved_{name}")
     is_hooked = getattr(raw, "unpack_hook", None) is not None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from ....ring.native import new_moment
 from ....ring.writer import Names, RingWriter
 from ...recording.safe_points import SafePoints
+from ..steps.ends.carried_gradients import CarriedGradients
 from ..steps.rows.step_rows import StepRows
 from .events import Events
 from .looks import Looks
@@ -60,6 +61,7 @@ class Recording:
         looks: What looks at the training while somebody has asked for it.
         ooms: What records out-of-memory errors, while recording is on.
         collectives: What records collectives, while it does.
+        carried: What knows passes that carry on the gradients of others.
         training_thread: The kernel number of the thread that last called a root module or
             stepped an optimizer; 0 before that.
         session: How often recording has begun or ended; a thread that has been let in since knows
@@ -83,6 +85,7 @@ class Recording:
         self.looks = Looks()
         self.ooms: OomWatch | None = None
         self.collectives: Any = None
+        self.carried = CarriedGradients()
         self.training_thread = 0
         self.session = 0
         self.spent_ns = 0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ....ring.format import DONE
 from ....ring.writer import RingWriter
 from ..torch_types import Module
+from .ends.carried_gradients import CarriedGradients
 
 _NS = 1e-9
 _MOST_WAITS = 4
@@ -47,12 +48,15 @@ class Evaluations:
         is_on: Whether the training has not gone on since a call that was evaluation.
     """
 
-    def __init__(self, ring: RingWriter, is_trained: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, ring: RingWriter, carried: CarriedGradients, is_trained: Callable[[Any], bool]
+    ) -> None:
         """Begin with none.
 
         Args:
             is_trained: Whether an optimizer steps parameters of a root module.
         """
+        self._carried = carried
         self._ring = ring
         self._at = _Places(*ring.places_of(*_Places._fields))
         self._is_trained = is_trained
@@ -62,6 +66,7 @@ class Evaluations:
     def forget(self) -> None:
         """The training goes on, or a step has ended: nothing has been evaluated since."""
         self._called: dict[int, weakref.ref[Any]] = {}
+        self._in_evaluation_mode: weakref.ref[Any] | None = None
         self._largest: int | None = None
         self._before: list[Wait] = []
         self._after: list[Wait] = []
@@ -75,20 +80,31 @@ class Evaluations:
         what makes samples for another model are called once before the training goes on: only what
         is called again and again, by itself or in turn with others, is evaluated. In training mode
         what comes with more samples than all before it is something else: a step's own batch behind
-        those few that a policy acted on.
+        those few that a policy acted on. So is what comes in training mode behind a validation, as
+        pseudo labels do, and a call whose results the step is known to be trained by.
 
         Args:
             samples: How many it is given, where that is known.
         """
+        if root.training and self._carried.called(root):
+            return False
         is_larger = root.training and _is_more(samples, self._largest)
         if samples is not None:
             self._largest = max(samples, self._largest or 0)
         if self.is_on:
-            return not is_larger
+            return not (is_larger or self._trains_again(root))
         known = self._called.get(id(root))
         is_again = known is not None and known() is root and not is_larger
         self._called[id(root)] = weakref.ref(root)
-        return is_again or (not root.training and self._is_trained(root))
+        is_evaluated = not root.training and self._is_trained(root)
+        if is_evaluated:
+            self._in_evaluation_mode = weakref.ref(root)
+        return is_again or is_evaluated
+
+    def _trains_again(self, root: Module) -> bool:
+        """Whether a model that was evaluated in evaluation mode is in training mode again."""
+        evaluated = self._in_evaluation_mode
+        return evaluated is not None and evaluated() is root and root.training
 
     def call_begins(
         self, now_ns: int, step: int, thread_id: int, model: int, samples: int | None

@@ -189,11 +189,14 @@ class Progress:
             self._open(self._main.ids, thread)
         self._is_inference, self._has_trained = False, True
 
-    def pass_ended(self, thread: ThreadState, *, creates_graph: bool) -> bool:
+    def pass_ended(
+        self, thread: ThreadState, losses: Sequence[Any], *, trains: bool, creates_graph: bool
+    ) -> bool:
         """It has ended; returns whether that ended a training step."""
         self._passes = max(0, self._passes - 1)
-        self._dropped.pass_ended()
-        self._recording.rows.reached(self._reached.pass_ended())
+        reached = self._reached.pass_ended()
+        trains = self._dropped.pass_ended(losses) or not trains
+        self._recording.rows.reached(reached, trains=trains)
         self.hand.pass_ended(self._main.now(), creates_graph=creates_graph)
         has_ended = self._settle(thread)
         if self._is_mark_pending:
@@ -376,6 +379,7 @@ class Progress:
         self._is_inference = False
         training = self._trainings.now
         training.has_stepped = True
+        recording.carried.step_ended()
         rows = self._rows
         first, started_ns = rows.trace_word, rows.started_ns
         models = self._main.trained(list(training.trained.values()))

@@ -120,7 +120,7 @@ def _basis(answer: FitAnswer) -> list[str]:
         if any(part.category == MISSING for part in answer.now.parts):
             checked += "; what is missing is added, and taken to grow with the batch"
     lines = [
-        f"rests on: the model's own code, run without data; loss: {escape_controls(answer.loss)}",
+        f"based on: the model's own code, run without data; loss: {escape_controls(answer.loss)}",
         f"prediction error: {checked}",
         f"the training stood still for {answer.held_s:.1f} s",
     ]
@@ -134,7 +134,7 @@ def _measured_basis(answer: FitAnswer) -> list[str]:
         others = plural((answer.shapes or 2) - 1, "other size")
         checked = f"{units.percent_change(answer.miss)} at most for the {others} that were measured"
     lines = [
-        f"rests on: {answer.basis}",
+        f"based on: {answer.basis}",
         f"prediction error: {checked}",
     ]
     return lines + [f"note: {escape_controls(note)}" for note in answer.notes]

@@ -59,6 +59,7 @@ def _head(report: MemoryReport) -> list[str]:
         lines += _accelerator(report, name)
     lines += _pinned(report)
     lines += _peak(report, row)
+    lines += _backward(report)
     return [escape_controls(line) for line in lines]
 
 
@@ -145,6 +146,22 @@ def _peak(report: MemoryReport, row: Row | None) -> Iterator[str]:
     ratio = f", {size / now:.2f} x what is in use now" if now else ""
     where = f"{peak['module']} ({peak['stage']}, step {peak['step']})"
     yield f"peak     {units.size(size)} in {where}{ratio}"
+
+
+def _backward(report: MemoryReport) -> Iterator[str]:
+    """What backward passes add, and whether that is more than their gradients."""
+    for one in report.backward:
+        sign = "-" if one.growth_bytes < 0 else "+"
+        words = f"{sign}{units.size(abs(one.growth_bytes))} over a pass on {one.device}"
+        words += f" (median of {one.passes}), from {units.size(one.before_bytes)} before it"
+        if one.is_excessive is None:
+            verdict = "of the resident set, which is not judged"
+        else:
+            own = units.size(one.gradients_bytes or 0)
+            verdict = f"usual: the gradients take {own}"
+            if one.is_excessive:
+                verdict = f"more than the {own} that the gradients take"
+        yield f"backward {words}; {verdict}"
 
 
 def _sections(report: MemoryReport) -> list[Section]:
@@ -239,7 +256,7 @@ def _tensors(report: MemoryReport) -> Section:
         title="Largest tensors",
         headings=tuple(compress(headings, known)),
         rows=tuple(tuple(compress(row, known)) for row in rows),
-        note="age: how many steps ago it came" if any(row[5] for row in rows) else "",
+        note="age: steps since it was allocated" if any(row[5] for row in rows) else "",
     )
 
 
@@ -300,8 +317,8 @@ def _ratio(measured: int, formula: int) -> str:
 def _suggestions(report: MemoryReport) -> list[str]:
     if not report.suggestions:
         known = any(room_of(name, row) for name, row in report.newest.items())
-        why = "nothing takes a large part of the memory there is"
-        return [f"suggestions: none; {why if known else 'how much memory there is is not known'}"]
+        why = "memory use is low" if known else "how much memory there is is not known"
+        return [f"no suggestions: {why}"]
     return [f"suggestion: {one.action} [{one.evidence}]" for one in report.suggestions]
 
 

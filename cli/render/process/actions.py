@@ -56,7 +56,7 @@ def act_notes(act: Act) -> Sequence[str]:
 def render_acts(acts: Sequence[Act], *, width: int | None) -> str:
     """The last actions."""
     if not acts:
-        return "no action has been asked for"
+        return "no actions yet"
     headings = [
         Heading(name="id", is_number=True, is_whole=True),
         *(Heading(name=name) for name in ("action", "arguments", "state")),

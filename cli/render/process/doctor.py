@@ -38,7 +38,7 @@ def render_report(
         names = ", ".join(f"{finding.rule} ({finding.certainty})" for finding in more)
         blocks.append("\n".join(_wrapped(f"and {names}; -n 0 shows them", room, "   ")))
     if not report.findings:
-        blocks.append(_nothing(report))
+        blocks.append("\n".join(_wrapped(_nothing(report), room, "")))
     blocks.append("\n".join(_rest(report, room)))
     return "\n\n".join(blocks)
 
@@ -81,7 +81,9 @@ def _nothing(report: Report) -> str:
     about = escape_controls(report.about)
     if report.is_blind:
         return f"Too little could be looked at in {about} to say that all is well."
-    return f"Nothing wrong was found in {about}."
+    looked, rules = report.looked
+    some = f" by the {looked} of {rules} rules that could look" if looked < rules / 2 else ""
+    return f"Nothing wrong was found in {about}{some}."
 
 
 def _missed(missed: NotLooked) -> str:

@@ -223,8 +223,13 @@ def _findings(overview: Overview, room: int, *, color: bool) -> Iterator[str]:
     more = len(overview.findings) - len(shown)
     if more:
         yield _named("", f"and {more} more")
-    if not shown and overview.judged:
-        said = f"none by {overview.judged} rules on its record; `doctor` looks at more"
+    if overview.late:
+        of = overview.judged + overview.late
+        said = f"{overview.judged} of {of} rules looked at in time; `doctor` looks at all"
+        yield _named("" if shown else "findings", said)
+    elif not shown and overview.judged:
+        rules = "rule" if overview.judged == 1 else "rules"
+        said = f"none by {overview.judged} {rules} on its record; `doctor` looks at more"
         yield _named("findings", said)
 
 

@@ -15,7 +15,7 @@ from ....units import duration, size
 from ...reports.recent_steps import STILL
 from ..bars import stacked_bar
 from ..table import Drawing, Heading, draw_table, render_table
-from ..text import escape_controls, render_count
+from ..text import cut_middle, escape_controls, render_count
 
 if TYPE_CHECKING:
     from ...reports.rank_grid import GridCell, RankGrid
@@ -26,6 +26,7 @@ _WITH_LAG = 90
 """The columns from which on a live line has room for how far a rank is behind."""
 _NARROW, _LEAST_BAR = 78, 12
 """The columns of a bar of phases, on a narrow screen; a third of what a wider one has more."""
+_LEAST_LABEL = 12
 _CELL = 9
 _MOST_CELLS = 128
 _RED, _YELLOW, _RESET = "\x1b[31m", "\x1b[33m", "\x1b[0m"
@@ -65,16 +66,18 @@ def head_of(grid: RankGrid, width: int | None) -> tuple[str, ...]:
     seen = sum(cell.state != "missing" for cell in counted)
     of = f" of {grid.expected}" if grid.expected is not None and ranks else ""
     noun = ("rank" if seen == 1 else "ranks") if ranks else _processes(seen)
-    beside = f" and {others} {_processes(others)} without a rank" if ranks and others else ""
-    who = f"{grid.label}: {seen}{of} {noun}{beside} seen"
+    beside = f", {others} other {_processes(others)}" if ranks and others else ""
+    counts = f"{seen}{of} {noun} seen{beside}"
     steps = [cell.step for cell in ranks if cell.step is not None]
     span = ""
     if steps:
         low, high = min(steps), max(steps)
         span = f"; step {low:,}" if low == high else f"; steps {low:,} to {high:,}"
     does = f"{_states(grid.cells)}{span}"
-    line = f"{who}: {does}"
-    return (line,) if width is None or len(line) <= width else (who, does)
+    line = f"{grid.label}: {counts}: {does}"
+    if width is None or len(line) <= width:
+        return (line,)
+    return f"{cut_middle(grid.label, max(_LEAST_LABEL, width - len(counts) - 2))}: {counts}", does
 
 
 def _processes(number: int) -> str:
@@ -113,10 +116,12 @@ def draw_live(
         lambda cell, _: stacked_bar(_named(cell.phases), size, color=color) if cell.phases else "",
     )
     ranked = any(cell.rank is not None for cell in whole)
-    who = _WHO[0] if ranked else _WHERE[0]
+    names = [_WHO[0]] if ranked else []
+    if any(cell.rank is None for cell in whole):
+        names.append(_WHERE[0])  # nothing else tells them apart
     lag = [_BEHIND_FIRST] if ranked and width >= _WITH_LAG else []
-    where = [column for column in _WHERE if column is not who]
-    columns = [who, *_WHO[1:3], *lag, _EACH, bar, _LOSS, _MEMORY, *_WAITS, *where]
+    where = [column for column in _WHERE if column not in names]
+    columns = [*names, *_WHO[1:3], *lag, _EACH, bar, _LOSS, _MEMORY, *_WAITS, *where]
     rows = [[column.text(cell, whole) for column in columns] for cell in cells]
     return draw_table([column.heading for column in columns], rows, width=width, color=color)
 

@@ -62,6 +62,12 @@ class Report:
         return frozenset(rule.name for rule in ALL_RULES if rule.name not in missed)
 
     @property
+    def looked(self) -> tuple[int, int]:
+        """How many rules for one process were judged, and how many there are."""
+        of_one = {rule.name for rule in RULES}
+        return len(self.judged & of_one), len(of_one)
+
+    @property
     def is_blind(self) -> bool:
         """Whether nothing was found because there was no time to look, or nobody to look at."""
         of_one = {rule.name for rule in RULES}

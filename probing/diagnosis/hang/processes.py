@@ -36,7 +36,7 @@ def judge_process(evidence: RankEvidence | None) -> Verdict:
         return Verdict(
             kind="healthy",
             is_hang=False,
-            headline=f"{name} moves{at}: no hang.",
+            headline=f"{name} is making progress{at}: no hang.",
             notes=tuple(f"Beside that there is {text}." for text in evidence.deadlocks),
         )
     if evidence.step is None or still_s is None:

@@ -18,6 +18,7 @@ from ..advice import Advice, Usage, advise_on_usage
 from ..arming import arm_and_wait
 from ..device_use import DeviceUse, device_use
 from .activation_theory import Transformer, transformer_in
+from .backward_growth import QUERY, BackwardGrowth, advise_on_growth, growth_of
 
 Row = Mapping[str, Any]
 
@@ -83,6 +84,7 @@ class MemoryReport:
         referrers: Rows of python.referrers by the address of the storage; None if not asked for.
         suggestions: What to do, if anything.
         notes: What the reader should know.
+        backward: What a backward pass adds, by device.
     """
 
     devices: tuple[Device, ...]
@@ -97,6 +99,7 @@ class MemoryReport:
     notes: tuple[str, ...]
     referrers: Mapping[int, tuple[Row, ...]] | None = None
     device: DeviceUse | None = None
+    backward: tuple[BackwardGrowth, ...] = ()
 
 
 def report_on(
@@ -129,6 +132,7 @@ def report_on(
     newest, baseline = _by_device(process, _NEWEST), _by_device(process, _BASELINE)
     peaks = process.query(_PEAK).to_pylist()
     devices = _devices(categories)
+    backward = growth_of(process.query(QUERY).to_pylist(), _gradients(devices))
     largest = _largest(tensors, top, of_step_end=referrers)
     told = [answer.note for answer in answers if answer.note]
     found, more = _found(process, largest, told, 2 * wait_s) if referrers else (None, ())
@@ -141,11 +145,25 @@ def report_on(
         baseline=baseline,
         peak=peaks[0] if peaks else None,
         transformer=transformer,
-        suggestions=_suggestions(devices, newest, segments),
+        suggestions=(*_suggestions(devices, newest, segments), *advise_on_growth(backward)),
         notes=(*dict.fromkeys(told), *notes, *more),
         referrers=found,
         device=device_use(process),
+        backward=backward,
     )
+
+
+def _gradients(devices: Sequence[Device]) -> dict[str, int]:
+    """What all gradients take, by device, at the moment at which that is most."""
+    return {
+        device.name: max(
+            row["bytes"]
+            for rows in device.categories.values()
+            for row in rows
+            if row["category"] == "gradients"
+        )
+        for device in devices
+    }
 
 
 def _largest(tensors: Sequence[Row], top: int, *, of_step_end: bool) -> tuple[Row, ...]:

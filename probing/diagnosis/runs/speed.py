@@ -107,7 +107,7 @@ def slower(
     work, is_work = _work_words(before, after, step)
     strength = causes[0].reach.strength if causes and not is_short(before, after) else 0
     is_doubtful = crowd or is_work or sure < _LIKELY[strength]
-    said = _headline(before.name, step, phase, module)
+    said = _headline(before.name, step, _place(phase, share, module))
     return Effect(
         kind="speed",
         is_worse=is_worse,
@@ -115,7 +115,11 @@ def slower(
         summary=f"{said}; {crowd}" if crowd else explained(said, causes),
         evidence=(
             _interval_words(before, after, step),
-            f"{100 * share:.0f} % of the difference is in {phase}_s",
+            *(
+                (f"{100 * share:.0f} % of the difference is in {phase}_s",)
+                if share >= _PHASE
+                else ()
+            ),
             *((work,) if work else ()),
             *((crowd,) if crowd else ()),
             *cause_words(causes),
@@ -130,17 +134,25 @@ def is_short(before: Run, after: Run) -> bool:
     return min(len(rows) for _, rows in _with_rows(before, after)) < _FEW
 
 
-def _headline(name: str, step: Measure, phase: str, module: Measure | None) -> str:
+def _headline(name: str, step: Measure, place: str) -> str:
     ratio = step.after / step.before
     times = f"{ratio:.2f}" if ratio < 1.995 else f"{ratio:.1f}"
+    return (
+        f"Steps take {times} times as long as in {name} ({duration(step.after)},"
+        f" {duration(step.before)} there){place}"
+    )
+
+
+def _place(phase: str, share: float, module: Measure | None) -> str:
+    """Where the difference is: most of it or its largest part; nothing of a part that is little."""
+    if share < _PHASE:
+        return ""
     where = PHASE_WORDS[phase]
     if module is not None and module.ratio is not None:
         where += f", in module {module.name.partition(' ')[0]}"
         where += f" ({module.ratio:.1f} times)" if module.ratio >= 1.05 else ""
-    return (
-        f"Steps take {times} times as long as in {name} ({duration(step.after)},"
-        f" {duration(step.before)} there), most of the difference in {where}"
-    )
+    how_much = "most" if share > 0.5 else "the largest part"
+    return f", {how_much} of the difference in {where}"
 
 
 def _interval_words(before: Run, after: Run, step: Measure) -> str:

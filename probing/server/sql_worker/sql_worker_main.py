@@ -22,6 +22,7 @@ if __name__ == "__main__":
     sys.path.extend(place for place in sys.argv[3:] if place not in sys.path)
 
 from probing.errors import InternalError, NoSuchProcess, ProbingError, QueryTimedOut, SqlTooLarge
+from probing.errors.querying import missing_library
 from probing.linux.limited_memory import LEAST_MIB, limit_memory
 from probing.messages import common as wire  # run as a script, they are found by now
 from probing.rundir.folders import ProcessFolder, folder_at
@@ -44,6 +45,9 @@ _BARE_MIB = 128
 """What a worker holds before the first statement, with its libraries."""
 _BESIDE_STATEMENT_S = 5
 """Processor time for what is not the statement: the tables that it reads, sending the answer."""
+
+
+_BESIDE = " On the machine of the training, `probing PID query` needs none of it there."
 
 
 def main(arguments: list[str]) -> int:
@@ -119,6 +123,10 @@ def _import_engine() -> None:
         with engine.Engine([]).run("SELECT 1", timeout_s=_LONG_S) as answer:
             list(answer.batches())
     except ImportError as error:
+        missing = missing_library(error)
+        if missing is not None:
+            missing.help += _BESIDE
+            raise missing from error
         raise InternalError(f"the SQL engine cannot be loaded ({error})") from error
 
 

@@ -232,6 +232,28 @@ def around(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     return step
 
 
+def in_backward(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
+    """An optimizer for each parameter, which steps as its gradient is there and lets go of it."""
+    model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 512))
+    optimizers = {p: torch.optim.AdamW([p], foreach=False) for p in model.parameters()}
+    last: dict[str, Any] = {}
+
+    def update(parameter: Tensor) -> None:
+        optimizers[parameter].step()  # type: ignore[index]
+        optimizers[parameter].zero_grad()  # type: ignore[index]
+
+    for parameter in optimizers:
+        parameter.register_post_accumulate_grad_hook(update)
+
+    def step() -> Tensor:
+        x = last["x"] = torch.randn(batch, 256)
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return step
+
+
 def by_hand(batch: int, _seq: int, _layers: int) -> Callable[[], Tensor]:
     """Gradient descent with momentum, written by hand."""
     model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 2048))
@@ -290,6 +312,7 @@ WAYS: dict[str, tuple[Callable[[int, int, int], Callable[[], Tensor]], tuple[int
     "vae": (vae, (256, 0, 0)),
     "by_hand": (by_hand, (512, 0, 0)),
     "around": (around, (64, 0, 0)),
+    "in_backward": (in_backward, (64, 0, 0)),
     "asking": (asking, (4, 0, 0)),
     "bare": (bare, (64, 0, 0)),
 }

@@ -287,6 +287,90 @@ def turns() -> dict[str, Any]:
     return {"steps": 6, "losses": losses, "samples": [8] * 6}
 
 
+def cached() -> dict[str, Any]:
+    """Gradients cached as GradCache does, with an evaluation; then plain steps with another one."""
+    encoder = net(4)
+    optimizer = sgd(encoder)
+    losses = []
+    for step in range(6):
+        if step == 3:
+            encoder.eval()
+            with torch.no_grad():
+                for _ in range(3):
+                    encoder(X)
+            encoder.train()
+        with torch.no_grad():
+            reps = torch.cat([encoder(part) for part in X.split(2)])
+        reps.requires_grad_()
+        loss = (reps @ reps.T).square().mean()
+        loss.backward()
+        optimizer.zero_grad()
+        assert reps.grad is not None
+        for part, gradient in zip(X.split(2), reps.grad.split(2), strict=True):
+            torch.dot(encoder(part).flatten(), gradient.flatten()).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    for _ in range(3):
+        with torch.no_grad():
+            for part in X.split(2):
+                encoder(part)
+        loss = encoder(X).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"steps": 9, "losses": losses}
+
+
+def sampled() -> dict[str, Any]:
+    """An energy: passes of samples through the frozen model before each step, and two losses."""
+    model = net()
+    optimizer = sgd(model)
+    losses, firsts, lasts = list[float](), list[float](), list[float]()
+    for _ in range(5):
+        model.requires_grad_(requires_grad=False)
+        x = torch.rand(2, 4, requires_grad=True)
+        for _ in range(3):
+            energy = model(x).sum()
+            energy.backward()
+            firsts += [energy.item()] if len(firsts) == len(losses) else []
+            assert x.grad is not None
+            with torch.no_grad():
+                x -= 0.1 * x.grad
+            x.grad = None
+        model.requires_grad_(requires_grad=True)
+        out = model(torch.cat([X, x.detach()]))
+        optimizer.zero_grad()
+        first, last = out.square().mean(), out.mean()
+        first.backward(retain_graph=True)
+        last.backward()
+        optimizer.step()
+        losses.append((first + last).item())
+        lasts.append(last.item())
+    return {"steps": 5, "losses": losses, "firsts": firsts, "lasts": lasts, "samples": 10}
+
+
+def labelled() -> dict[str, Any]:
+    """Pseudo labels in training mode, behind a validation in evaluation mode."""
+    model = net()
+    optimizer = sgd(model)
+    losses = []
+    for step in range(6):
+        if step in {2, 4}:
+            model.eval()
+            with torch.no_grad():
+                model(X)
+            model.train()
+        with torch.no_grad():
+            labels = model(X)
+        loss = (model(X + 0.1) - labels).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return {"steps": 6, "losses": losses}
+
+
 def temperature() -> dict[str, Any]:
     """A critic, an actor and a number that no module has, as soft actor-critic trains them."""
     actor, critic = net(4), net()
@@ -597,6 +681,9 @@ WAYS: dict[str, Callable[[], dict[str, Any]]] = {
     "attacked": attacked,
     "policy": policy,
     "turns": turns,
+    "cached": cached,
+    "sampled": sampled,
+    "labelled": labelled,
     "temperature": temperature,
     "by_forward": by_forward,
     "marked_by_forward": lambda: by_forward(marks=True),

@@ -84,9 +84,9 @@ def draw_act_of_ranks() -> str:
     return render_together({0: _SCALED, 1: later, 2: _SCALED, 3: idle})
 
 
-def draw_acts() -> str:
+def draw_acts(width: int = 140) -> str:
     """Several, on a wide screen."""
-    return render_acts([_SCALED, _CLIPPED, _WAITING], width=140)
+    return render_acts([_SCALED, _CLIPPED, _WAITING], width=width)
 
 
 def draw_checkpoint() -> str:

@@ -65,7 +65,7 @@ def draw_armed() -> str:
     return f"{render_armed([])}\n{render_armed(states)}\n{failed}"
 
 
-def draw_gradients() -> str:
+def draw_gradients(width: int | None = None) -> str:
     """A table with everything known, one with little, and none."""
     known = {
         "step": 3,
@@ -81,8 +81,8 @@ def draw_gradients() -> str:
     }
     little = dict.fromkeys(known) | {"step": 3, "norm": float("nan"), "numel": 1, "nan_count": 1}
     rows = [little, known, known]
-    drawn = render_gradients(rows, most=2, width=100, color=False)
-    return f"{drawn}\n\n{render_gradients([], most=0, width=None, color=False)}"
+    drawn = render_gradients(rows, most=2, width=width or 100, color=False)
+    return f"{drawn}\n\n{render_gradients([], most=0, width=width, color=False)}"
 
 
 def _armed(**changes: Any) -> Armed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable
@@ -120,3 +121,16 @@ def test_sentences_are_cut_between_words() -> None:
     """No half of a word stands at the edge."""
     assert cut_words("the wait for data, and more", 20) == "the wait for data…"
     assert wrap_words(["forward 23 %", "backward 50 %"], 15) == ["forward 23 %,", "backward 50 %"]
+
+
+@pytest.mark.parametrize(
+    ("judged", "late", "told"),
+    [
+        (1, 0, "findings  none by 1 rule on its record; `doctor` looks at more"),
+        (5, 21, "findings  5 of 26 rules looked at in time; `doctor` looks at all"),
+    ],
+)
+def test_what_was_not_looked_at_is_not_called_healthy(judged: int, late: int, told: str) -> None:
+    """Rules for which there was no time are counted, and nothing is said to be found by none."""
+    one = dataclasses.replace(HEALTHY, findings=(), judged=judged, late=late)
+    assert told in draw_screen(one, 80).split("\n")

@@ -75,6 +75,18 @@ def test_a_name_stands_for_its_endpoints(write: Write) -> None:
     assert all(isinstance(item, CompletionItem) for item in complete_endpoints(""))
 
 
+def test_a_name_stands_for_a_run_and_for_a_process(
+    write: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the argument of `diff`, `attach` and `detach`, too."""
+    write('[endpoints]\nold = "/no/such/run"\nnew = "999999999"\n')
+    for words in (["diff", "old", "new"], ["attach", "new"], ["detach", "new"]):
+        assert main.run(words) != 0
+        told = capfd.readouterr().err
+        assert ("/no/such/run" if "old" in words else "999999999") in told
+        assert "called" not in told
+
+
 def test_defaults_are_of_all_commands_or_one(write: Write) -> None:
     """Short forms of a command have its defaults, other commands have not."""
     write('[defaults]\ntimeout = 7\ncolor = "never"\n[defaults.query]\nlimit = 5\n')

@@ -17,6 +17,7 @@ from probing.cli.render.memory.leak import render_leak
 from probing.cli.render.memory.oom import render_oom
 from probing.cli.render.memory.report import render_memory
 from probing.cli.render.process.catalog import render_tables
+from probing.cli.render.process.doctor import render_report
 from probing.cli.render.process.processes import render_processes
 from probing.cli.render.process.questions import render_questions
 from probing.cli.render.process.settings import render_settings
@@ -24,6 +25,7 @@ from probing.cli.render.process.stacks import render_backtrace
 from probing.cli.render.process.status import render_status
 from probing.cli.render.profiling.tables import profile_head, profile_sections
 from probing.cli.render.ranks.members import render_members
+from probing.cli.render.ranks.runs import render_comparison
 from probing.cli.render.ranks.stragglers import render_stragglers
 from probing.cli.render.sections import render_sections
 from probing.cli.render.text import wrap_lines
@@ -31,11 +33,18 @@ from probing.cli.render.training.dataloaders import render_loaders
 from probing.cli.render.training.labels import render_label_table
 from probing.cli.render.training.summary import render_summary
 from probing.cli.reports.status_report import SourceStatus, StatusReport
+from probing.diagnosis.doctor.against import findings_of
+from probing.diagnosis.doctor.report import NotLooked, Report
+from probing.diagnosis.doctor.rules import RULES
 from probing.messages.card import Card
 from tests.harness.golden import assert_golden
 from tests.unit.cli import test_cli_golden as drawn
+from tests.unit.cli.action_samples import draw_acts
 from tests.unit.cli.data_samples import LABELS, OOM, OOM_NONE, REPORT
+from tests.unit.cli.finding_samples import draw_armed, draw_gradients
 from tests.unit.cli.memory_samples import MEMORY_REPORT, NOTHING_SEEN
+from tests.unit.cli.overview_samples import HEALTHY as HEALTHY_RUN
+from tests.unit.doctor.test_runs import BASE, compared, noisy, run
 from tests.unit.memory.leak_samples import HEALTHY, KEPT_GRAPH
 from tests.unit.ranks.hang_samples import draw_hang
 from tests.unit.ranks.rank_samples import STRAGGLERS
@@ -84,12 +93,58 @@ NEVER_STARTED = dataclasses.replace(
         problems=("the agent did not start: setting PROBING_OVERHEAD: 'abc' is not a number",),
     ),
 )
+DOCTOR = Report(
+    findings=(),
+    healthy=(
+        "progress",
+        "learning rate",
+        "gradients",
+        "optimizer",
+        "numbers",
+        "parameters",
+        "memory",
+    ),
+    not_looked_at=(NotLooked(rules=("host-bound", "tf32-off"), why="no accelerator is in use"),),
+    about="process 4242",
+    steps=1012,
+    seconds=9.0,
+)
+WITHOUT_AGENT = dataclasses.replace(
+    DOCTOR,
+    healthy=("process",),
+    not_looked_at=(
+        NotLooked(
+            rules=tuple(rule.name for rule in RULES[5:]),
+            why="process 4242 is alive, but it has no probing agent",
+        ),
+    ),
+    steps=0,
+)
+
+
+def draw_runs(width: int) -> str:
+    """Two runs of a script, of which the later is slower and has fewer threads."""
+    slower = run("22", duration=noisy(9, 0.2), environment=BASE | {("torch", "num_threads"): "1"})
+    found = compared(run("1"), slower)
+    findings = findings_of(found, ("1", "22"))
+    return render_comparison(found, findings, width=width, color=False)
+
+
 SCREENS: dict[str, Callable[[int], str]] = {
+    "act_list": draw_acts,
+    "arm_list": lambda _: draw_armed(),
     "backtrace_healthy": lambda _: render_backtrace(drawn.BACKTRACE),
     "config": lambda w: render_settings(drawn.SETTINGS, width=w, color=False),
     "dataloaders_hung": lambda w: render_loaders(REPORT, width=w, color=False),
+    "diff_slower": draw_runs,
+    "doctor_findings": lambda w: render_report(
+        dataclasses.replace(DOCTOR, findings=HEALTHY_RUN.findings), width=w, color=False
+    ),
+    "doctor_healthy": lambda w: render_report(DOCTOR, width=w, color=False),
+    "doctor_without_agent": lambda w: render_report(WITHOUT_AGENT, width=w, color=False),
     "fit": lambda w: render_fit(drawn.FIT, limit_bytes=None, width=w, color=False),
     "fit_max": lambda w: render_largest(drawn.LARGEST, width=w, color=False),
+    "gradients": draw_gradients,
     "hang_hung": draw_hang,
     "labels": lambda w: render_label_table(LABELS, width=w, color=False),
     "leak_growing": lambda w: render_leak(KEPT_GRAPH, width=w, color=False),

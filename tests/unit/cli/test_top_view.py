@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -65,6 +66,26 @@ def test_every_screen_has_its_size(mode: str, size: tuple[int, int], color: bool
     if columns >= 40 and mode != "help":
         assert "the same: probing" in shown[-2]
         assert visible_width(shown[-1]) <= columns
+
+
+def test_no_line_of_the_keys_is_cut() -> None:
+    """On the narrowest screen that is promised."""
+    assert all(len(line) <= 80 for line in lines_of(View(asked="-t all", mode="help")))
+
+
+def test_processes_without_a_rank_are_told_apart() -> None:
+    """Beside a job whose name is long: by their pids, under a heading that is whole."""
+    others = [cell(n, rank=None, job=None, name=f"process {1000 + n}", step=7) for n in (5, 6)]
+    label = "job 0b64aafb-67f6-4971-8b5a-f39de4a4f2d1-with-more-behind-it"
+    grid = RankGrid(label=label, expected=3, cells=(*map(cell, range(3)), *others))
+    sight = dataclasses.replace(SIGHT, grid=grid)
+    lines = View(asked="-t all").frame(sight, columns=80, lines=24, color=False)
+    assert re.fullmatch(r"job \S+…\S+: 3 of 3 ranks seen, 2 other processes", lines[0])
+    assert len(lines[0]) <= 80
+    assert [line.split()[0] for line in lines if " training " in line and "1005" in line] == [
+        "1005"
+    ]
+    assert any("1006" in line for line in lines)
 
 
 def test_the_marked_line_is_always_on_the_screen() -> None:

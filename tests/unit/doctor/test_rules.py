@@ -6,7 +6,8 @@ Of one with the fault, and of one that looks like it and is healthy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -359,6 +360,24 @@ def test_a_rule_says_what_is_so(case: Case) -> None:
         assert found[0].since_step is not None
         assert abs(found[0].since_step - case.since) <= 1
     assert case.words in "".join(f"{sign.summary} {sign.evidence}" for sign in found)
+
+
+@pytest.mark.parametrize(
+    ("rule", "of_step"),
+    [
+        ("diverging", {"loss": after(100, _NOISE, lambda s: 1.1 ** (s - 100))}),
+        ("exploding-gradients", {"grad_norm": after(185, 1.0, 500.0)}),
+    ],
+)
+def test_settings_for_a_steadier_training_are_those_of_this_one(
+    rule: str, of_step: Mapping[str, Any]
+) -> None:
+    """A tenth of its own rate, a warm-up, clipping, and the commands for what can be set now."""
+    (sign,) = signs(rule, of_steps(lr=0.03, **of_step)())
+    for words in ("learning rate 0.003 (it was 0.03)", "warmed up", "`probing PID act clip 1.0`"):
+        assert words in sign.fix
+    (bare,) = signs(rule, of_steps(**of_step)())
+    assert bare.fix.startswith("Lower the learning rate to a tenth")
 
 
 def test_each_rule_is_tested_both_ways() -> None:

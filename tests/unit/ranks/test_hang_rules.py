@@ -348,7 +348,7 @@ def test_what_else_stands_out() -> None:
 
 
 PROCESSES = [
-    ({"moved": True}, "healthy", False, "moves in step 40"),
+    ({"moved": True}, "healthy", False, "is making progress in step 40"),
     ({}, "process", True, "has not moved for 15 s, in step 40: it is in the DataLoader"),
     ({"still_s": 4.0}, "process", False, "has not moved for 4.0 s so far"),
     ({"state": "stopped"}, "process", True, "kill -CONT 4100"),

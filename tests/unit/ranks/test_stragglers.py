@@ -49,6 +49,17 @@ def test_noise_alone_makes_nobody_a_straggler(ranks: int, seed: int) -> None:
     assert 0.0005 < report.spread_s < 0.02
 
 
+def test_processes_of_no_job_are_not_compared() -> None:
+    """Two trainings that only run on one machine do unlike work: neither holds up the other."""
+    job = ddp_job(3, extra_s=lambda rank, _: 0.2 if rank == 1 else 0.0)
+    loose = [dataclasses.replace(one, rank=f"pid {4000 + one.rank}", collectives=()) for one in job]  # type: ignore[operator]
+    report = find_stragglers(loose)
+    assert report.stragglers == ()
+    assert report.alone == ("pid 4000", "pid 4001", "pid 4002")
+    named = find_stragglers([dataclasses.replace(one, job="one") for one in loose])
+    assert named.cohorts == (report.alone,)
+
+
 def on_devices(job: list[RankTimes], *, ranks: int) -> list[RankTimes]:
     """The same, where devices do the collectives and the hosts only queue them.
 

@@ -159,6 +159,8 @@ class BackwardPasses:
         entered = begun.start_ns = time.perf_counter_ns()
         if counts:
             self._begin_counted(begun, args, kwargs)
+        elif thread.native_id == trains:  # a hook may carry on what earlier passes have made
+            recording.carried.carries_on(args[0], args[1])
         begun.start_ns = time.perf_counter_ns()
         if counts:
             recording.rows.phases.enter(BACKWARD, begun.start_ns)
@@ -238,15 +240,20 @@ class BackwardPasses:
         tensors = args[0] if args else ()
         if not tensors:
             return
+        recording = self._recording
+        if recording.carried.carries_on(tensors, args[1]):
+            return
+        if recording.carried.is_sum_of_all(tensors):
+            recording.rows.replace_losses()
         loss = tensors[0]
         number = read_number(loss, self._accelerator)
         if number is not None:
             number, node = self._scaler.unscaled(loss, number)
             is_scaled = node is not loss.grad_fn
-            self._recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
-            self._recording.rows.lost(number, share_of(node, self._accelerator))
+            recording.objects.loss = (None if is_scaled else weakref.ref(loss), number)
+            recording.rows.lost(number, share_of(node, self._accelerator))
 
-    def _end(self, begun: _Pass, state: int, args: tuple[object, ...], result: object) -> None:
+    def _end(self, begun: _Pass, state: int, args: tuple[Any, ...], result: object) -> None:
         """A pass has ended; what an interrupt has left of that is done when it is called again."""
         thread, recording = begun.thread, self._recording
         if not begun.start_ns:
@@ -275,7 +282,7 @@ class BackwardPasses:
             recording.trace.close_row(word, state, took, self._memory.bytes)
         is_counted, begun.is_counted = begun.is_counted, False
         has_ended = is_counted and self._progress.pass_ended(
-            thread, creates_graph=begun.creates_graph
+            thread, args[0], trains=begun.trains, creates_graph=begun.creates_graph
         )
         recording.spent_ns += time.perf_counter_ns() - entered
         if has_ended:
@@ -289,6 +296,7 @@ class BackwardPasses:
         if recording.collectives is not None:
             recording.collectives.pass_ended(begun.start_ns, now_ns)
         recording.rows.phases.leave(now_ns, trains=begun.trains)
+        recording.carried.pass_ended()
         for look in recording.events.after_backward:
             look(args, result)
         if recording.looks.numerics is not None:

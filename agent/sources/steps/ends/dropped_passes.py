@@ -1,4 +1,4 @@
-"""Backward passes whose gradients were thrown away before any optimizer stepped with them.
+"""Backward passes whose gradients no optimizer uses: thrown away, or of nothing that is trained.
 
 Rules of this file: runs in the training thread, around backward passes; looks at two parameters,
 whether they have gradients and how often those were written to, never at what is in them, and
@@ -7,10 +7,13 @@ keeps none alive.
 
 from __future__ import annotations
 
+import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...shared.recording import Recording
+from .hand_steps import leaves_of
 
 
 class _Before(NamedTuple):
@@ -46,8 +49,16 @@ class DroppedPasses:
             for gradient in (parameter.grad,)
         ]
 
-    def pass_ended(self) -> None:
-        """It has ended: which gradients has it made, or added to?"""
+    def pass_ended(self, losses: Sequence[Any]) -> bool:
+        """It has ended: which gradients has it made, or added to?
+
+        Args:
+            losses: What it began with.
+
+        Returns:
+            Whether they are of anything that is trained, as far as is known.
+        """
+        made, is_known = len(self._made), bool(self._before)
         for before in self._before:
             parameter = before.parameter()
             gradient = None if parameter is None else parameter.grad
@@ -55,6 +66,26 @@ class DroppedPasses:
                 is_same = (id(gradient), _version(gradient)) == (before.gradient, before.version)
                 self._made += [] if is_same else [before.parameter]
         self._before = []
+        return not is_known or len(self._made) > made or self._train(losses)
+
+    def _train(self, losses: Sequence[Any]) -> bool:
+        """Whether losses come from a parameter, or from a tensor that an optimizer has.
+
+        Samples of an energy-based model do not, nor does an attack on a model that is frozen for
+        it.
+        """
+        parameter = sys.modules["torch"].nn.Parameter
+        leaves = set()
+        for leaf in leaves_of(losses):
+            if isinstance(leaf, parameter):
+                return True
+            leaves.add(id(leaf))
+        return any(
+            id(one) in leaves
+            for optimizer in self._recording.objects.optimizers.alive()
+            for group in optimizer.param_groups
+            for one in group["params"]
+        )
 
     def optimizer_stepped(self) -> None:
         """The gradients have been used."""

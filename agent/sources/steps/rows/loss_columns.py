@@ -13,7 +13,7 @@ from .....ring.format import NULL_FLOAT
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later
-from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of
+from .losses import AreFinite, ClippedNorm, Loss, OneLoss, are_one, loss_of, used_of
 
 
 class _Places(NamedTuple):
@@ -46,7 +46,8 @@ class LossColumns:
             The others with their columns, and whether all of them are of one thing.
         """
         at = self._at
-        if len(losses) == 1 and (value := losses[0].number.read()) is not None:
+        is_plain = len(losses) == 1 and not losses[0].parts
+        if is_plain and (value := losses[0].number.read()) is not None:
             closing[at.first_loss] = closing[at.last_loss] = value
             if value is not NULL_FLOAT:
                 closing[at.loss_finite] = int(math.isfinite(value))
@@ -58,9 +59,10 @@ class LossColumns:
             (at.last_loss, OneLoss(losses, -1)),
             (at.loss_finite, AreFinite(losses)),
         ]
-        is_one = have_one and are_one(losses[dropped:])
+        own = [losses[place] for place in used_of(losses, dropped)]
+        is_one = have_one and are_one(own)
         if is_one:
-            later.append((at.loss, loss_of(losses[dropped:])))
+            later.append((at.loss, loss_of(own)))
         return later, is_one
 
     def norms(self, norm: Number, max_norm: float | None) -> list[tuple[int, Later]]:

@@ -20,16 +20,33 @@ _SAME = 0.1
 1/3, and a rank's tokens need not be just as many as those of the others."""
 
 
+class Total:
+    """The sum of numbers, each of which may still be on its way."""
+
+    def __init__(self, *numbers: Number | Total) -> None:
+        self._numbers = numbers
+
+    def read(self) -> float | None:
+        """See `Later`."""
+        values = [number.read() for number in self._numbers]
+        here = [value for value in values if value is not None]
+        return None if len(here) < len(values) else sum(here)
+
+
 class Loss(NamedTuple):
     """The loss of a micro-batch, and what part of the step's it is, where that is known.
 
     Attributes:
         reached: The numbers of the optimizers that its pass made gradients for; none: not known.
+        trains: Whether that made gradients of anything that is trained, as far as is known.
+        parts: Of a sum, the losses of its passes.
     """
 
-    number: Number
+    number: Number | Total
     share: Number | None
     reached: frozenset[int] = frozenset()
+    trains: bool = True
+    parts: tuple[Number | Total, ...] = ()
 
     def is_for(self, others: frozenset[int]) -> bool:
         """Whether one of some optimizers uses its gradients, as far as both are known."""
@@ -55,12 +72,32 @@ def summed(losses: list[Loss]) -> list[Loss]:
     for loss in losses:
         for place, other in enumerate(found):
             if other.is_for(loss.reached):
-                number, reached = other.number.plus(loss.number), other.reached | loss.reached
-                found[place] = Loss(number, other.share, reached)
+                found[place] = _sum_of(other, loss)
                 break
         else:
             found.append(loss)
     return found
+
+
+def _sum_of(first: Loss, second: Loss) -> Loss:
+    """Two losses as one."""
+    return Loss(
+        Total(first.number, second.number),
+        first.share,
+        first.reached | second.reached,
+        first.trains or second.trains,
+        (*(first.parts or (first.number,)), second.number),
+    )
+
+
+def used_of(losses: list[Loss], dropped: int) -> list[int]:
+    """Which losses of a step are of passes that it was trained by, as far as is known.
+
+    Args:
+        dropped: How many of them, the first, were of passes whose gradients are gone.
+    """
+    places = range(dropped, len(losses))
+    return [place for place in places if losses[place].trains] or list(places)
 
 
 def are_one(losses: list[Loss]) -> bool:
@@ -98,7 +135,7 @@ class MeanLoss:
 
 
 class OneLoss:
-    """The loss of one of the micro-batches, the first or the last, as it was before it was divided.
+    """The loss of one of the passes, the first or the last, as it was before it was divided.
 
     Where the losses are shares of the step's, what a script prints is mostly the whole one.
     """
@@ -111,8 +148,10 @@ class OneLoss:
         """See `Later`."""
         if not self._losses:
             return NULL_FLOAT
-        number, share, _ = self._losses[self._place]
-        value = number.read()
+        loss = self._losses[self._place]
+        if loss.parts:
+            return loss.parts[self._place].read()
+        value, share = loss.number.read(), loss.share
         if value is None or share is None or len(self._losses) == 1:
             return value
         are_shares = _are_shares(self._losses)

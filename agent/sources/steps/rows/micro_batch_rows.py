@@ -67,10 +67,21 @@ class MicroBatch:
         """A backward pass begins with a loss."""
         self.losses.append(Loss(loss, share))
 
-    def reached(self, optimizers: frozenset[int]) -> None:
-        """A backward pass has ended that made gradients for these optimizers."""
-        if self.losses and optimizers:
-            self.losses[-1] = self.losses[-1]._replace(reached=optimizers)
+    def reached(self, optimizers: frozenset[int], *, trains: bool) -> None:
+        """A backward pass has ended that made gradients for these optimizers.
+
+        Args:
+            trains: Whether it made some of anything that is trained, as far as is known.
+        """
+        if self.losses:
+            last = self.losses[-1]
+            reached, trains = optimizers or last.reached, trains and last.trains
+            self.losses[-1] = last._replace(reached=reached, trains=trains)
+
+    @property
+    def trains(self) -> bool:
+        """Whether any of its passes made some, as far as is known."""
+        return not self.losses or any(loss.trains for loss in self.losses)
 
 
 class MicroBatchRows:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .....ring.writer import RingWriter
 from ...numbers.number import Number
 from .late_rows import Later, LateRows
-from .losses import Loss, loss_of
+from .losses import Loss, loss_of, used_of
 
 
 class Stepped(NamedTuple):
@@ -99,7 +99,7 @@ class OptimizerRows:
             norm: The last norm of gradients that was taken in the training's step.
             dropped: How many of the losses were of passes whose gradients nobody has used.
         """
-        unused = set(range(dropped, len(losses))) - self._used
+        unused = set(used_of(losses, dropped)) - self._used
         places = sorted(n for n in unused if losses[n].is_for(step.numbers))
         self._used.update(places)
         own = [losses[n] for n in places]

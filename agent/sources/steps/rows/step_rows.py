@@ -350,10 +350,10 @@ class StepRows:
             self._batch.state = FAILED
             self.phases.end_batch()
 
-    def reached(self, optimizers: frozenset[int]) -> None:
-        """A backward pass has ended that made gradients for these optimizers."""
+    def reached(self, optimizers: frozenset[int], *, trains: bool) -> None:
+        """A backward pass has ended that made gradients for these optimizers, or for none."""
         if self._batch is not None:
-            self._batch.reached(optimizers)
+            self._batch.reached(optimizers, trains=trains)
 
     def switch(self, training: int) -> None:
         """Another training goes on, in the same step: the losses of each are its own."""
@@ -367,6 +367,12 @@ class StepRows:
     def drop_losses(self) -> None:
         """The gradients of all passes of the step so far were thrown away."""
         self._dropped = len(self._losses)
+
+    def replace_losses(self) -> None:
+        """The losses of the step so far were parts of the one that comes now."""
+        self.drop_losses()
+        if self._batch is not None:
+            self._batch.losses.clear()
 
     def _begin_batch(self, now_ns: int) -> None:
         """The first phase of a micro-batch begins."""
@@ -386,7 +392,7 @@ class StepRows:
         if self._due_memory is not None:
             self._due_memory.batch_changed()
         self._losses += self._batches.close(batch, now_ns, self.phases)
-        if batch.samples is not None:
+        if batch.samples is not None and batch.trains:
             self._samples = (self._samples or 0) + batch.samples
-        if batch.tokens is not None:
+        if batch.tokens is not None and batch.trains:
             self._tokens = (self._tokens or 0) + batch.tokens

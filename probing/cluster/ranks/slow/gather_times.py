@@ -98,6 +98,7 @@ def _times_of(process: Process, member: Member, rank: Rank, bounds: dict[str, in
     clock = next(iter(of["clock"]), {})
     return RankTimes(
         rank=rank,
+        job=member.job,
         host=member.host,
         device=member.local_rank,
         steps=tuple(map(_step, of["step"])),

@@ -100,12 +100,16 @@ def find_stragglers(ranks: Sequence[RankTimes]) -> StragglerReport:
 
 
 def _cohorts(ranks: Sequence[RankTimes]) -> list[list[RankTimes]]:
-    """The ranks, grouped by the kinds of collectives they take part in, the largest group first."""
-    groups: dict[frozenset[tuple[str, int | None]], list[RankTimes]] = {}
+    """The ranks, grouped by job and by kinds of collectives they take part in, the largest first.
+
+    A process of no job that takes part in none is alone: it shares no work with others.
+    """
+    groups: dict[Hashable, list[RankTimes]] = {}
     for one in ranks:
         if one.steps:
             kinds = frozenset((c.op, c.size) for c in one.collectives)
-            groups.setdefault(kinds, []).append(one)
+            is_of_none = isinstance(one.rank, str) and one.job is None and not kinds
+            groups.setdefault(one.rank if is_of_none else (one.job, kinds), []).append(one)
     return sorted(groups.values(), key=len, reverse=True)
 
 

@@ -90,6 +90,7 @@ class RankTimes:
     """What one rank has told.
 
     Attributes:
+        job: The job that it is of; None where it names none.
         device: The number of its device on its host; None where unknown.
         device_steps: The last steps that were timed there.
         sm_mhz: The clock of that device's multiprocessors lately; None where unknown.
@@ -98,6 +99,7 @@ class RankTimes:
     """
 
     rank: Rank
+    job: str | None = None
     host: str = ""
     device: int | None = None
     steps: tuple[Step, ...] = ()

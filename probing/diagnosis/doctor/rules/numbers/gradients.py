@@ -17,6 +17,7 @@ from ...facts import Facts
 from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from .losses import LOSS_QUERY
+from .steadier import STEADIER, steadier
 
 Row = dict[str, Any]
 _GRADIENTS = (
@@ -288,6 +289,7 @@ def _exploding(facts: Facts) -> Iterator[Sign]:
         since_step=steps.numbers[int(known[-10])],
         weight=0.8,
         evidence=(f"the median of the last 10 steps beside that of {len(known) - 10} before",),
+        fix=steadier(steps),
     )
 
 
@@ -366,7 +368,7 @@ RULES = (
         evidence="`grad_norm` of python.steps: the last ten are 100 times what it was.",
         certainty="likely",
         gravity=73,
-        fix="Clip the gradients: clip_grad_norm_(..., 1.0), or lower the learning rate.",
+        fix=STEADIER,
         next=LOSS_QUERY,
         look=_exploding,
     ),

@@ -18,6 +18,7 @@ from ...findings import Rule, Sign
 from ...not_looked_at import NotLookedAt
 from ...series import Floats
 from .first_bad import first_bad
+from .steadier import STEADIER, steadier
 
 if TYPE_CHECKING:
     from .....messages.about.labels import LabelsAnswer
@@ -73,7 +74,7 @@ def _before_nan(before: Steps) -> tuple[str, str, tuple[str, ...]]:
     exploding = len(norms) >= 4 and norms[-1] > 1e3 * float(np.median(norms))
     figures = (f"the loss was {last:.4g} in the step before, and {least:.4g} in the middle",)
     if rising or exploding:
-        return "; it has diverged: it grew before that", _LOWER_RATE, figures
+        return "; it has diverged: it grew before that", steadier(before), figures
     return "; it was as usual up to the step before", _FIND_FIRST, figures
 
 
@@ -81,7 +82,6 @@ _ONE_BATCH = (
     "Look at the batch of that step: other data, another scale or another order of channels than"
     " the rest."
 )
-_LOWER_RATE = "Lower the learning rate, or clip the gradients: clip_grad_norm_(..., 1.0)."
 _FIND_FIRST = (
     "Restart from the last checkpoint before that, and have `probing PID arm nan` name the first"
     " module, or the batch, whose values are not finite."
@@ -133,6 +133,7 @@ def _diverging(facts: Facts) -> Iterator[Sign]:
         since_step=steps.numbers[place],
         weight=0.8,
         evidence=_rate_words(steps),
+        fix=steadier(steps),
     )
 
 
@@ -313,7 +314,7 @@ RULES = (
         " deviations above it, and above what it was at first.",
         certainty="likely",
         gravity=80,
-        fix=_LOWER_RATE,
+        fix=STEADIER,
         next=LOSS_QUERY,
         look=_diverging,
     ),

@@ -1,25 +1,25 @@
 """Finds the list of identical blocks in a model, and changes their number in a copy of it.
 
-Rules of this file: `find_blocks` looks at a live model, at classes and shapes only;
-`resize_blocks` changes nothing but a `FakeCopy`.
+Rules of this file: `find_layers` looks at a live model, at classes and shapes only;
+`resize_layers` changes nothing but a `FakeCopy`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from ....errors import FitRefused
+from ..model.blocks import Blocks, repeated_blocks
 from ..torch_types import Module, Optimizer, Tensor
 from .fake_copy import FakeCopy
 
 _FIELDS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "layers")
 
 
-class Blocks(NamedTuple):
-    """A list of identical blocks.
+class Layers(NamedTuple):
+    """The list of identical blocks whose number can be changed.
 
     Attributes:
         path: Where it is in the model.
@@ -34,26 +34,21 @@ class Blocks(NamedTuple):
     field: str | None
 
 
-def find_blocks(model: Module, torch: ModuleType) -> Blocks | None:
-    """The list of identical blocks with the most parameters."""
-    best, most = None, 0
-    for path, module in model.named_modules():
-        if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
-            continue
-        blocks = list(module._modules.values())
-        if len(blocks) < 2 or any(_form(b) != _form(blocks[0]) for b in blocks[1:]):
-            continue
-        size = sum(p.numel() for p in module.parameters())
-        if size > most:
-            name = type(blocks[0]).__name__
-            best, most = Blocks(path, name, len(blocks), _field(model, len(blocks))), size
-    return best
+def find_layers(model: Module) -> Layers | None:
+    """The container of identical blocks alone that has most parameters."""
+    found = [row for row in repeated_blocks(model) if _is_uniform(row)]
+    if not found:
+        return None
+    row = max(found, key=lambda row: sum(p.numel() for p in row.container.parameters()))
+    path = next(path for path, module in model.named_modules() if module is row.container)
+    count = len(row.modules)
+    return Layers(path, type(row.modules[0]).__name__, count, _field(model, count))
 
 
-def resize_blocks(
+def resize_layers(
     model: Any,
     optimizers: list[Any],
-    blocks: Blocks,
+    blocks: Layers,
     count: int,
     copies: FakeCopy,
     *,
@@ -82,7 +77,7 @@ def resize_blocks(
         setattr(model.config, blocks.field.rpartition(".")[2], count)
 
 
-def check_layers(model: Module, blocks: Blocks | None) -> Blocks:
+def check_layers(model: Module, blocks: Layers | None) -> Layers:
     """The blocks whose number is to change.
 
     Raises:
@@ -97,12 +92,11 @@ def check_layers(model: Module, blocks: Blocks | None) -> Blocks:
     return blocks
 
 
-def _form(block: Any) -> Any:
-    """What makes blocks identical: class, and names and shapes of parameters."""
-    if block is None:
-        return None
-    shapes = tuple((name, tuple(p.shape)) for name, p in block.named_parameters())
-    return (type(block), shapes) if shapes else object()
+def _is_uniform(row: Blocks) -> bool:
+    """Whether blocks have parameters of the same names and shapes, and are all that is there."""
+    shapes = [[(name, p.shape) for name, p in block.named_parameters()] for block in row.modules]
+    is_alone = len(row.modules) == len(row.container._modules)
+    return is_alone and all(each == shapes[0] for each in shapes)
 
 
 def _field(model: Module, count: int) -> str | None:

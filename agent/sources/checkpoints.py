@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ....ring.format import DONE, FAILED, NULL_INT, NULL_NAME
-from ....ring.writer import RingWriter
-from ....safety.guard import Guard
-from ..accelerator import Accelerator
-from ..shared.recording import Recording
-from ..stand_in import StandIn
-from ..torch_types import Optimizer
+from ...ring.format import DONE, FAILED, NULL_INT, NULL_NAME
+from ...ring.writer import RingWriter
+from ...safety.guard import Guard
+from .accelerator import Accelerator
+from .shared.recording import Recording
+from .stand_in import StandIn
+from .torch_types import Optimizer
 
 if TYPE_CHECKING:
-    from ..numbers.nonfinite.bad_weights import WeightsLook
+    from .numbers.nonfinite.bad_weights import WeightsLook
 
 _WIRES = (
     ("torch", "save", "_saved"),
@@ -45,6 +45,11 @@ _LIBRARIES = (
     "accelerate.",
     "transformers.",
 )
+
+
+def source(recording: Recording, ring: RingWriter, accelerator: Accelerator) -> Checkpoints:
+    """What writes the table."""
+    return Checkpoints(recording, ring, accelerator)
 
 
 class Checkpoints:
@@ -142,7 +147,7 @@ class Checkpoints:
         self, how: int, state: object, path: str | None
     ) -> tuple[int, WeightsLook | None] | None:
         """Open the row, as what is saved is known before it is; none for what is no checkpoint."""
-        from ..numbers.nonfinite.bad_weights import look_at_weights
+        from .numbers.nonfinite.bad_weights import look_at_weights
 
         recording = self._recording
         names, roots = recording.names, recording.objects.roots.alive()
