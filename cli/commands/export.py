@@ -130,7 +130,7 @@ def _show(done: list[Exported], root: Path, style: str) -> None:
     if style == "json":
         terminal.write_json([dataclasses.asdict(one) for one in done])
         return
-    from ..render.process.exported import render_exported
+    from ..render.history.exported import render_exported
 
     if done:
         terminal.write(render_exported(done, str(root)))

@@ -20,6 +20,7 @@ from ..target import Target, refuse_target, target_options
 
 if TYPE_CHECKING:
     from ...history.runs import Run
+    from ..ask.answering import Question
 
 _OTHER_LINES = 4
 """What stands above and below the rows of a table."""
@@ -68,7 +69,7 @@ def runs(context: click.Context, *, folder: str | None, limit: int, style: str) 
 
 def _draw(found: list[Run]) -> None:
     """Print the runs."""
-    from ..render.process.kept_runs import render_runs
+    from ..render.history.runs import render_runs
 
     screen = terminal.screen()
     terminal.write(render_runs(found, width=screen.width, color=screen.color))
@@ -127,11 +128,30 @@ def query(
         limit = screen.rows_beside(_OTHER_LINES) if form == "table" else 0
     place = _place(folder)
     go_on_in_a_child()
+    # Here, not above: it imports pyarrow, which `--help` and completion do without.
     from ..ask.answering import Question
-    from ..ask.answering_history import answer_history
 
     question = Question(sql=statement, form=form, output=output, max_rows=limit, screen=screen)
-    _tell(answer_history(place, question, timeout_s=Target.of(context).limit_s))
+    _answer(place, question, limit_s=Target.of(context).limit_s)
+
+
+def _answer(place: str, question: Question, *, limit_s: float) -> None:
+    """Ask, and write the rows.
+
+    Raises:
+        ProbingError: There is no answer, or it cannot be written.
+    """
+    from ...history.query import History
+    from ..ask.answering import write_rows
+    from ..time_limit import within
+
+    history = History(place)
+    with (
+        within(limit_s, grace_s=_GRACE_S),
+        history.query(question.sql, timeout_s=limit_s, max_rows=question.limit) as answer,
+    ):
+        write_rows(answer.schema, answer.batches(), question)
+    _tell([*history.notes, *([answer.truncated] if answer.truncated else [])])
 
 
 def _folder_and_sql(words: tuple[str, ...], path: str | None) -> tuple[str | None, str | None]:

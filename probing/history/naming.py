@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ..messages.card import Card
 from .files import Shelf, locked, read_json
 from .layout import job_file, quoted
+
+
+class _Run(TypedDict):
+    """A run of a job, and the process of each of its ranks."""
+
+    run: str
+    attempt: int
+    started_ns: int
+    ranks: dict[str, str]
+
 
 _TOGETHER_NS = 600 * 10**9
 """How far apart ranks of one start begin at most."""
@@ -55,32 +65,32 @@ def run_of(root: Path, project: str, card: Card, process: str) -> str:
         return f"{card.host}-{card.pid}-{_moment(card.started_ns)}"
     path = job_file(root, project, card.job)
     with locked(root, path, waits=True):
-        runs: list[dict[str, Any]] = read_json(path) or []
+        runs: list[_Run] = read_json(path) or []
         known = next((run for run in runs if process in run["ranks"].values()), None)
         if known is not None:
-            return str(known["run"])
+            return known["run"]
         run = _fitting(runs, card) or _begun(runs, card)
         run["ranks"][str(card.rank)] = process
         Shelf(root, process).put_json(path, runs[-_MOST_RUNS:])
-        return str(run["run"])
+        return run["run"]
 
 
-def _fitting(runs: list[dict[str, Any]], card: Card) -> dict[str, Any] | None:
+def _fitting(runs: list[_Run], card: Card) -> _Run | None:
     """The run that is still without this rank and began with it."""
     for run in reversed(runs):
-        is_near = bool(abs(run["started_ns"] - card.started_ns) <= _TOGETHER_NS)
+        is_near = abs(run["started_ns"] - card.started_ns) <= _TOGETHER_NS
         if run["attempt"] == card.attempt and is_near and str(card.rank) not in run["ranks"]:
             return run
     return None
 
 
-def _begun(runs: list[dict[str, Any]], card: Card) -> dict[str, Any]:
+def _begun(runs: list[_Run], card: Card) -> _Run:
     """A run that begins with this rank."""
     name = f"{card.job}-{_moment(card.started_ns)}"
     name += f"-restart-{card.attempt}" if card.attempt else ""
     taken = {run["run"] for run in runs}
     number = next(i for i in range(1, len(runs) + 2) if _numbered(name, i) not in taken)
-    run = {
+    run: _Run = {
         "run": _numbered(name, number),
         "attempt": card.attempt,
         "started_ns": card.started_ns,
