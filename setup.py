@@ -1,4 +1,4 @@
-"""Puts the start-up hook at the top of site-packages, and builds the C part of the recorder.
+"""Puts the start-up hook at the top of site-packages, and builds the C part and the page.
 
 Rules of this file: what setuptools cannot be told in pyproject.toml; all else is there. Python
 reads `probing.pth` (and, from 3.15 on, `probing.start`) only when it lies directly in
@@ -10,9 +10,15 @@ them with the rest. tests/house/test_packaging.py tries all three.
 
 from __future__ import annotations
 
+import sys
 from distutils.command.install_data import install_data  # setuptools brings its own distutils
+from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
+from setuptools.command.build_py import build_py
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import build_backend
 
 
 class InstallBesidePackages(install_data):
@@ -32,6 +38,15 @@ class DistributionWithData(Distribution):
         return bool(self.data_files)
 
 
+class BuildWithPage(build_py):
+    """Builds the page before it is asked which files there are."""
+
+    def finalize_options(self) -> None:
+        """Have the page there: what belongs to a package is looked for here."""
+        build_backend.build_page()
+        super().finalize_options()
+
+
 IN_C = Extension(
     "probing.ring._native",
     [
@@ -45,6 +60,9 @@ IN_C = Extension(
 
 setup(
     distclass=DistributionWithData,
-    cmdclass={"install_data": InstallBesidePackages},
+    cmdclass={
+        "build_py": BuildWithPage,
+        "install_data": InstallBesidePackages,
+    },
     ext_modules=[IN_C],
 )

@@ -172,4 +172,5 @@ def _asks(words: Sequence[str]) -> bool:
         ["top"],
         ["export"],
         ["history"],
+        ["web"],
     )

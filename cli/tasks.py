@@ -12,6 +12,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "list": "list_",
         "overview": "overview",
         "top": "top",
+        "web": "web",
+        "report": "report",
         "doctor": "doctor",
     },
     "Where is it, and why does it not go on": {

@@ -30,7 +30,8 @@ if [ ! -x "$VENV/bin/python" ]; then
     echo "making $VENV with $("$python" --version)"
     "$python" -m venv "$VENV"
 fi
-if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py probing/ring/*.[ch] -newer "$stamp")" ]; then
+sources="pyproject.toml setup.py build_backend.py probing/page/package-lock.json"
+if [ ! -e "$stamp" ] || [ -n "$(find $sources probing/ring/*.[ch] -newer "$stamp")" ]; then
     set -- -e ".[cli${extras:+,$extras}]"
     if [ "${WITHOUT_TORCH:-0}" = 0 ] && ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         set -- "$@" "$torch"
@@ -38,4 +39,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find pyproject.toml setup.py probing/ring/*.[ch]
     echo "installing into $VENV: $*"
     "$VENV/bin/python" -m pip install -qq --disable-pip-version-check "$@"
     touch "$VENV/.installed" "$stamp"
+fi
+if [ -n "$extras" ]; then
+    "$VENV/bin/python" build_backend.py  # the page, where its sources have changed
 fi

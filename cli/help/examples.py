@@ -29,6 +29,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "probing 4242 top",
         "probing -t job:NAME top",
     ),
+    "web": (
+        "probing web                             # all processes of this machine",
+        "probing web 4242 --port 8080",
+        "probing -t job:NAME web",
+    ),
+    "report": (
+        "probing 4242 report -o run.html",
+        "probing /path/to/run/folder report -o run.html  # of a run that has ended",
+    ),
     "run": ("probing run train.py --lr 3e-4", "probing run -m my_package.train"),
     "list": ("probing list", "probing list --all", "probing list --dead", "probing list --job"),
     "serve": ("probing serve --listen 0.0.0.0:9741",),

@@ -37,6 +37,7 @@ State = Literal[
 
 _LOADER_WORKER = "pt_data_worker"
 """What torch calls a worker of a data loader."""
+_OUR_MODULES = ("probing", "probing.attach.injectors", "probing.cluster.node", "probing.web")
 _PING_S = 0.5
 _RECENT_S = 10.0
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 32, 1000
@@ -110,7 +111,7 @@ def _is_ours(command: tuple[str, ...]) -> bool:
     words = command[1:6]  # the interpreter's options come first
     for option, word in zip(words, (*words, "")[1:], strict=True):  # there may be none
         if option == "-m":
-            return word in ("probing", "probing.attach.injectors", "probing.cluster.node")
+            return word in _OUR_MODULES
         if not option.startswith("-"):
             return os.path.basename(option) in ("probing", "sql_worker.py")
     return False

@@ -191,3 +191,17 @@ class Vetoed(Refused):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"an audit hook of the process forbids it ({why}).")
+
+
+class PageMissing(UsageError):
+    """The page of `probing web` is no part of this installation."""
+
+    code = "page_missing"
+    help = (
+        "Install probing again where npm's registry can be reached: the page is built out of"
+        " packages of it, `pip install --force-reinstall --no-deps .`; a wheel that was built"
+        " elsewhere brings it. `probing top` shows the same in the terminal."
+    )
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"there is no page: {why.rstrip('.')}.")

@@ -49,6 +49,7 @@ class Server:
         endpoints: What is answered.
         close: Called as the serving ends.
         chore: Called again and again, after as many seconds as it has returned, or after `wake`.
+        admission: What stands before the handlers.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Server:
         close: Callable[[], None],
         *,
         chore: Callable[[], float | None] | None = None,
+        admission: type[Admission] = Admission,
     ) -> None:
         self._agent = agent
         self._endpoints = endpoints
@@ -68,7 +70,7 @@ class Server:
         self._loop.set_exception_handler(lambda *_: None)  # the host's log is not ours
         self._stopping, self._is_woken = asyncio.Event(), asyncio.Event()
         self._connections = Connections(self._loop, lambda: agent.settings)
-        self._admission = Admission(agent, self._connections)
+        self._admission = admission(agent, self._connections)
         self._handshakes: set[asyncio.Task[None]] = set()
         self._logger = _silent_logger()
 

@@ -249,7 +249,7 @@ told()
 from probing.agent import lifecycle
 training = lifecycle.current().training
 print(training.problems(), training.remains())
-print([ring.layout.table.name for ring in training._rings if ring.newest_word() > 0])
+print([ring.layout.table.name for ring in training._rings.all() if ring.newest_word() > 0])
 """
 
 

@@ -29,17 +29,21 @@ ARGUMENTS: Mapping[str, Sequence[str]] = {
     "history query": ("SELECT max(step) AS step, 1 AS one FROM steps",),
 }
 """What a command is given beside its name."""
-NO_JSON = {"act", "attach", "detach", "file", "repl", "run", "serve", "top"}
-"""Groups, and commands whose answer is a sentence, a prompt, a live screen, or the script's own."""
-_LATE = ("act undo", "act list", "history runs", "history query")
-ORDER = sorted(OUTPUTS, key=lambda name: _LATE.index(name) if name in _LATE else -1)
-"""What an action has done is listed and undone after it, and a history asked once there is one."""
+NO_JSON = {
+    *("act", "attach", "detach", "file"),
+    *("repl", "report", "run", "serve", "top", "web"),
+}
+"""Groups, and commands whose answer is a sentence, a prompt, a screen, a page or the script's."""
+AFTER_AN_ACTION = {"act list", "act undo"}
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", [name for name in ORDER if name != "jobs"])
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "jobs"])
 def test_json_has_the_promised_keys(name: str, training: Target) -> None:
     """One value on stdout, whole and nothing else, with each key and no other."""
+    if name in AFTER_AN_ACTION:
+        acted = training.run(str(training.pid), "act", "lr", "--scale", "1.0")
+        assert acted.returncode == 0, acted.stderr
     words = [*name.split(), *ARGUMENTS.get(name, ())]
     kept = str(training.home / "history")
     if name == "export":
@@ -106,7 +110,7 @@ _ELSEWHERE = {"query"}
 """Commands that go on in a forked child, as a process with threads cannot."""
 ASKING = sorted(
     set(COMMANDS)
-    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "history"}
+    - {"list", "run", "serve", "file", "diff", "act", "attach", "detach", "top", "web", "history"}
     - _ELSEWHERE
 )
 NEEDS = {"export": ["history"], "eval": ["1"], "arm": ["nan"], "fit": ["--batch", "1"]}

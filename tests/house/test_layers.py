@@ -66,7 +66,7 @@ OWN_NAMES = [
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the sources, links kept as links."""
-    junk = shutil.ignore_patterns("__pycache__")
+    junk = shutil.ignore_patterns("__pycache__", "node_modules")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=junk)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,10 @@ from probing.errors.querying import CLI_PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOOK_FILES = {"probing.pth", "probing.start"}
+PAGE_FILES = (
+    *("calls.sql", "steps.sql", "licenses.txt", "sources.txt"),
+    *("page.css", "page.js", "report.css", "report.js"),
+)
 OFF: tuple[dict[str, str], ...] = (
     {},
     {"PROBING": ""},
@@ -49,11 +55,11 @@ def clean_env() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
 
 
-def build(hook: str, source: Path, into: Path) -> Path:
+def build(hook: str, source: Path, into: Path, env: dict[str, str] | None = None) -> Path:
     """Call a hook of the build backend, as pip would; returns the file it made."""
     into.mkdir()
-    code = f"import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
-    name = run(sys.executable, "-c", code, into, cwd=source).splitlines()[-1]
+    code = f"import sys, build_backend; print(build_backend.{hook}(sys.argv[1]))"
+    name = run(sys.executable, "-c", code, into, cwd=source, env=env).splitlines()[-1]
     return into / name
 
 
@@ -61,10 +67,18 @@ def build(hook: str, source: Path, into: Path) -> Path:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is needed to build, links kept as links."""
     target = tmp_path_factory.mktemp("source")
-    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
+    junk = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "node_modules")
     for name in ("probing", "agent", "cli"):
         shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=junk)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", *HOOK_FILES):
+    files = (
+        "pyproject.toml",
+        "setup.py",
+        "build_backend.py",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+    )
+    for name in (*files, *HOOK_FILES):
         shutil.copy(ROOT / name, target)
     return target
 
@@ -244,6 +258,7 @@ def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: P
         for name in ("memory/recording_page", "profiling/flamegraph")
     }
     expected = {"probing/py.typed", *pages, *HOOK_FILES}
+    expected |= {f"probing/page/static/{name}" for name in PAGE_FILES}
     for top, under in (("probing", ""), ("agent", "probing/"), ("cli", "probing/")):
         files = (source / top).rglob("*.py")  # which does not follow the links in probing
         expected |= {f"{under}{path.relative_to(source)}" for path in files}
@@ -251,6 +266,54 @@ def test_the_wheel_holds_the_tree(wheel: Path, wheel_from_sdist: Path, source: P
         names = [n for n in zipfile.ZipFile(built).namelist() if ".dist-info/" not in n]
         names = [n for n in names if not n.startswith("probing/ring/_native.")]
         assert sorted(names) == sorted(expected)
+
+
+def test_the_page_is_whole_and_small(wheel: Path) -> None:
+    """Script and style are 250 KB at most as they travel, and bring the licenses of their parts."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(f"probing/page/static/{name}") for name in PAGE_FILES}
+    assert sum(len(gzip.compress(files[name])) for name in ("page.js", "page.css")) <= 250_000
+    assert not any(b"<!--" in files[name] for name in ("page.js", "report.js"))
+    assert b"</script" not in files["report.js"].lower()  # it stands inside of a document
+    licenses = files["licenses.txt"].decode()
+    for name in ("preact", "htm", "uplot", "codemirror", "@uwdata/flechette"):
+        assert f"== {name} ==" in licenses
+    assert not re.search(rb"(?:src|href|url)\s*[=(]\s*[\"']?https?:", files["page.css"])
+
+
+def test_without_a_registry_the_rest_is_built(source: Path, tmp_path: Path) -> None:
+    """The wheel says why it has no page, and has everything else."""
+    bare = shutil.copytree(source, tmp_path / "bare", symlinks=True)
+    for junk in ("build", "probing/page/static"):
+        shutil.rmtree(bare / junk, ignore_errors=True)
+    (tmp_path / "npm").mkdir()
+    for name in ("npm", "node"):
+        program = tmp_path / "npm" / name
+        program.write_text("#!/bin/sh\necho 'npm error network is unreachable' >&2\nexit 1\n")
+        program.chmod(0o755)
+    path = f"{tmp_path / 'npm'}:{os.environ['PATH']}"
+    built = build("build_wheel", bare, tmp_path / "out", env={"PATH": path})
+    installed = install(built, tmp_path / "venv")
+    assert installed.run("-c", "import probing").strip() == ""
+    with zipfile.ZipFile(built) as archive:
+        names = [n for n in archive.namelist() if n.startswith("probing/page/static/")]
+        assert names == ["probing/page/static/missing.txt"]
+        assert b"network is unreachable" in archive.read(names[0])
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+@pytest.mark.nightly
+def test_the_types_of_the_page_hold(source: Path, tmp_path: Path) -> None:
+    """TypeScript's compiler finds nothing wrong in the scripts, and something once there is."""
+    tree = shutil.copytree(source, tmp_path / "tree", symlinks=True)
+    argv = [sys.executable, "build_backend.py", "types"]
+    done = subprocess.run(argv, cwd=tree, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    with (tree / "probing/page/src/address.js").open("a") as file:
+        file.write("export const wrong = linkTo(1);\n")
+    done = subprocess.run(argv, cwd=tree, capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0
+    assert "address.js" in done.stdout
 
 
 def wheel_metadata(wheel: Path) -> Message:

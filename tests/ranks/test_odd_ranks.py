@@ -31,7 +31,7 @@ AT_STEPS = re.compile(r" \(at steps? [^)]*\)")
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    """The job; the last test of this file brings it to a stand."""
+    """The job, which goes on after each test."""
     cwd = tmp_path_factory.mktemp("odd")
     odds = (f"slow:{SLOW}", f"changed:{CHANGED}", *(f"{what}:{rank}" for what, rank in ODD.items()))
     job = start_job("odd_ranks", *odds, ranks=4, cwd=cwd)
@@ -165,6 +165,11 @@ def test_the_rank_that_stays_away_is_a_class_of_its_own(odd: Job) -> None:
         main = [one for one in merged["classes"] if one["thread"] == "MainThread"]
         return {one["frames"][-1]["func"]: one["same"] for one in main}
 
-    wait_until(lambda: innermost() == {"fall_asleep": [2], "all_reduce": [0, 1, 3]}, "two classes")
-    folded = odd.run("-t", "all", "backtrace", "--format", "folded", timeout_s=120).stdout
-    assert [line.split(";")[0] for line in folded.splitlines()] == ["rank 2", "ranks 0-1,3"]
+    try:
+        classes = {"fall_asleep": [2], "all_reduce": [0, 1, 3]}
+        wait_until(lambda: innermost() == classes, "two classes")
+        folded = odd.run("-t", "all", "backtrace", "--format", "folded", timeout_s=120).stdout
+        assert [line.split(";")[0] for line in folded.splitlines()] == ["rank 2", "ranks 0-1,3"]
+    finally:
+        awake = odd.run("-t", name, "eval", "--now", "--assign", "IS_ASLEEP = False")
+    assert awake.returncode == 0, awake.stderr

@@ -3,7 +3,8 @@
 Each argument says what is odd and on which rank: `slow:1` sleeps 60 ms in a hook of each backward
 pass, `changed:3` has another number in one parameter, `masked:0` in a buffer, `option:2` in an
 option of its optimizer, and `drawn:1` has drawn a random number more. A rank whose `IS_ASLEEP` is
-set, as `eval` can do, stays away from the next all_reduce. `ready` is printed after three steps.
+set, as `eval` can do, stays away from the next all_reduce until it is unset. `ready` is printed
+after three steps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ IS_ASLEEP = False
 
 def fall_asleep() -> None:
     """Stay away from what the others do."""
-    time.sleep(3600)
+    while IS_ASLEEP:
+        time.sleep(0.05)
 
 
 def slow_down(gradient: Any) -> Any:

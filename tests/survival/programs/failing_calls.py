@@ -44,8 +44,9 @@ def told() -> dict[str, Any]:
     agent = lifecycle.current()
     if agent is None:
         return {"runs": False, "rows": 0, "problems": []}
-    rings = getattr(agent.training, "_rings", [])
-    rows = sum(ring.newest_word() >> 2 for ring in rings if ring.layout.table.name == "torch_trace")
+    rings = getattr(agent.training, "_rings", None)
+    made = rings.all() if rings is not None else ()
+    rows = sum(ring.newest_word() >> 2 for ring in made if ring.layout.table.name == "torch_trace")
     problems = [*agent.problems, *agent.training.problems()]
     return {"runs": True, "rows": rows, "problems": problems}
 

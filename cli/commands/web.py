@@ -1,0 +1,42 @@
+"""`probing web`: a page in the browser about processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from ..command import AskCommand
+from ..output import terminal
+from ..target import Target, target_options, target_with
+
+
+@click.command("web", cls=AskCommand)
+@click.argument("endpoint", required=False)
+@target_options
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
+    help="Where to listen on 127.0.0.1; 0 takes a free one.  [default: 0]",
+)  # fmt: skip
+@click.pass_context
+def command(context: click.Context, *, endpoint: str | None, port: int) -> None:
+    """Serve a page about processes: what they do, their steps, their record by SQL.
+
+    Prints a link for a browser on this machine, and serves until Ctrl-C. Without an endpoint, of
+    all processes of this machine; a run folder shows a run that has ended. The link holds a token
+    that only this page uses, and no request leaves the machine. From another one: `ssh -L
+    PORT:127.0.0.1:PORT HOST`, with the same --port.
+
+    The page only reads. It asks processes as the commands do, and looks no more often than 2 % of
+    a processor pays for.
+    """
+    target = target_with(context, endpoint) if endpoint is not None else Target.of(context)
+    argv = [sys.executable, "-m", "probing.web", "--port", str(port)]
+    argv += ["--timeout", str(target.limit_s), "--", *target.endpoints]
+    env = {name: value for name, value in os.environ.items() if name != "PROBING"}
+    if target.token is not None:
+        env["PROBING_TOKEN"] = target.token
+    terminal.go_live()
+    terminal.flush()
+    os.execve(sys.executable, argv, env)  # noqa: S606  the server takes the place of this process

@@ -1,0 +1,1 @@
+"""What a report of a run in one file is made of."""

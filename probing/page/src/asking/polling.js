@@ -1,0 +1,54 @@
+/** Asks again and again while a view is shown, and stops when it goes. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+/** The part of the time that something is in hand for a view that is only looked at. */
+const SHARE = 0.02;
+const MOST_MS = 60_000;
+
+/**
+ * @template T
+ * @typedef {{value: T | null, error: Error | null, isBusy: boolean}} Polled
+ */
+
+/**
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} question
+ * @param {number} everyMs How long after an answer the next is asked for, at least; 0 for once.
+ * @param {unknown[]} key With another one, what was asked for the one before is given up.
+ * @returns {Polled<T>} The last answer stays while the next is awaited, and beside an error.
+ */
+export function usePolled(question, everyMs, key) {
+  const [state, setState] = useState(
+    /** @type {Polled<T>} */ ({ value: null, error: null, isBusy: true }),
+  );
+  const asked = useRef(question);
+  asked.current = question;
+  useEffect(() => {
+    const giveUp = new AbortController();
+    /** @type {number | undefined} */
+    let timer;
+    const look = async () => {
+      const began = performance.now();
+      if (!document.hidden) {
+        try {
+          const value = await asked.current(giveUp.signal);
+          if (!giveUp.signal.aborted) setState({ value, error: null, isBusy: false });
+        } catch (error) {
+          if (giveUp.signal.aborted) return;
+          const seen = /** @type {Error} */ (error);
+          setState((before) => ({ ...before, error: seen, isBusy: false }));
+        }
+      }
+      const costMs = Math.min(MOST_MS, (performance.now() - began) / SHARE);
+      if (everyMs && !giveUp.signal.aborted) timer = setTimeout(look, Math.max(everyMs, costMs));
+    };
+    setState((before) => ({ ...before, isBusy: true }));
+    look();
+    return () => {
+      giveUp.abort();
+      clearTimeout(timer);
+    };
+  }, [everyMs, ...key]);
+  return state;
+}

@@ -1,0 +1,107 @@
+/** Rows by SQL: an Arrow stream of the server's, as columns. */
+
+import { tableFromIPC } from "@uwdata/flechette";
+import { ask } from "./session.js";
+
+/**
+ * @typedef {{name: string, isNumber: boolean, at: (row: number) => any}} Column
+ * @typedef {{columns: Column[], length: number, truncated: string | null, bytes: Uint8Array}} Rows
+ */
+
+/**
+ * Runs a statement.
+ * @param {string} endpoint
+ * @param {string} sql
+ * @param {{signal?: AbortSignal, maxRows?: number}} [limits]
+ * @returns {Promise<Rows>}
+ */
+export async function query(endpoint, sql, { signal, maxRows } = {}) {
+  const body = { endpoint, sql, max_rows: maxRows ?? null };
+  const answer = await ask("query", body, signal);
+  return read(new Uint8Array(await answer.arrayBuffer()));
+}
+
+/**
+ * @param {Uint8Array} bytes
+ * @returns {Rows}
+ */
+export function read(bytes) {
+  const table = tableFromIPC(bytes, { useBigInt: true, useDecimalInt: false });
+  const columns = table.schema.fields.map((field, index) => {
+    const column = table.getChildAt(index);
+    return {
+      name: field.name,
+      isNumber: NUMBERS.has(field.type.typeId),
+      at: (/** @type {number} */ row) => column.at(row),
+    };
+  });
+  const said = table.schema.metadata?.get("probing.truncated") ?? null;
+  return { columns, length: table.numRows, truncated: said, bytes };
+}
+
+/** Arrow's numbers of its types: integers, floats, decimals. */
+const NUMBERS = new Set([2, 3, 7]);
+
+/**
+ * A column as numbers for a plot: what is NULL or not finite is null.
+ * @param {Rows} rows
+ * @param {string} name
+ * @returns {(number | null)[]}
+ */
+export function numbers(rows, name) {
+  const column = rows.columns.find((one) => one.name === name);
+  if (!column) return [];
+  return Array.from({ length: rows.length }, (_, row) => {
+    const value = column.at(row);
+    const number = value === null || value === undefined ? NaN : Number(value);
+    return Number.isFinite(number) ? number : null;
+  });
+}
+
+/**
+ * @param {any} value
+ * @returns {string} A cell as text.
+ */
+export function cellText(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return numberText(value);
+  if (value instanceof Date) return value.toISOString();
+  if (value instanceof Uint8Array) return Array.from(value, hex).join("");
+  if (typeof value === "object") return JSON.stringify(value, plain);
+  return String(value);
+}
+
+/** @param {number} value */
+function numberText(value) {
+  if (Number.isInteger(value) || !Number.isFinite(value)) return String(value);
+  return String(Number(value.toPrecision(7)));
+}
+
+/** @param {number} byte */
+const hex = (byte) => byte.toString(16).padStart(2, "0");
+
+/**
+ * @param {string} _
+ * @param {any} value
+ */
+const plain = (_, value) => (typeof value === "bigint" ? Number(value) : value);
+
+/**
+ * @param {Rows} rows
+ * @returns {string} All of it as RFC 4180 has it, with an empty field for NULL.
+ */
+export function asCsv(rows) {
+  const lines = [rows.columns.map((column) => csvField(column.name)).join(",")];
+  for (let row = 0; row < rows.length; row++) {
+    lines.push(rows.columns.map((column) => csvField(exactText(column.at(row)))).join(","));
+  }
+  return lines.join("\r\n") + "\r\n";
+}
+
+/** @param {any} value */
+const exactText = (value) => (typeof value === "number" ? String(value) : cellText(value));
+
+/** @param {string} text */
+function csvField(text) {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

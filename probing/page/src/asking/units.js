@@ -1,0 +1,40 @@
+/** Quantities in words. What was not measured is a dash, never 0. */
+
+const NONE = "–";
+
+/** @param {number | null | undefined} seconds */
+export function secondsText(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NONE;
+  if (seconds >= 86400) return `${short(seconds / 86400)} d`;
+  if (seconds >= 3600) return `${short(seconds / 3600)} h`;
+  if (seconds >= 120) return `${short(seconds / 60)} min`;
+  if (seconds >= 1) return `${short(seconds)} s`;
+  if (seconds >= 1e-3) return `${short(seconds * 1e3)} ms`;
+  return seconds === 0 ? "0 s" : `${short(seconds * 1e6)} µs`;
+}
+
+/** @param {number | null | undefined} bytes */
+export function bytesText(bytes) {
+  if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return NONE;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = bytes;
+  let unit = 0;
+  while (Math.abs(value) >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${short(value)} ${units[unit]}`;
+}
+
+/** @param {number | string | null | undefined} value A number, or the name of one not finite. */
+export function numberText(value) {
+  if (value === null || value === undefined) return NONE;
+  return typeof value === "string" ? value : short(value);
+}
+
+/** @param {number} value */
+function short(value) {
+  if (!Number.isFinite(value)) return String(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return String(Number(value.toPrecision(3)));
+}

@@ -1,0 +1,90 @@
+/** The page: its header, the view that the address names, and what happens to the process. */
+
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import "uplot/dist/uPlot.min.css";
+import { linkTo, usePlace } from "./address.js";
+import { usePolled } from "./asking/polling.js";
+import { askJson, hasToken, takeToken } from "./asking/session.js";
+import { html } from "./html.js";
+import { Trouble } from "./parts/messages.js";
+import "./page.css";
+import { useTheme } from "./theme.js";
+import { Findings } from "./views/findings.js";
+import { Processes } from "./views/processes.js";
+import { Sql } from "./views/sql.js";
+import { Stacks } from "./views/stacks.js";
+import { Step } from "./views/step.js";
+import { Steps } from "./views/steps.js";
+
+const EVERY_MS = 2000;
+/** The views of one process, in the order of the header. @type {[string, string, any][]} */
+const VIEWS = [
+  ["steps", "Steps", Steps], ["step", "One step", Step], ["findings", "Findings", Findings], ["stacks", "Stacks", Stacks],
+  ["sql", "SQL", Sql],
+];
+
+function Page() {
+  const place = usePlace();
+  const [theme, changeTheme] = useTheme();
+  const { value: seen, error } = usePolled(
+    (signal) => askJson("processes", undefined, signal), EVERY_MS, [],
+  );
+  const entry = seen?.processes.find((/** @type {any} */ one) => one.endpoint === place.of);
+  useTitle(place, entry);
+  const view = VIEWS.find(([key]) => key === place.view);
+  const isLive = entry !== undefined && entry.state !== "dead" && !error;
+  return html`
+    <${Header} place=${place} seen=${seen} theme=${theme} changeTheme=${changeTheme} />
+    <div class="content">
+      <${Trouble} error=${error} />
+      ${seen?.trouble && seen.processes.length ? html`<p class="note">${seen.trouble}</p>` : null}
+      ${view && entry?.state === "dead" ? html`<p class="note" role="status"><strong>${entry.name} has ended.</strong>
+        What you see is its record.</p>` : null}
+      ${!view ? html`<${Processes} seen=${seen} />` : null}
+      ${view && entry ? html`<${view[2]} key=${`${place.view} ${place.of}`} place=${place} isLive=${isLive} theme=${theme} />` : null}
+      ${view && seen && !entry ? html`<p>No such process is seen: <code>${place.of}</code>. <a href="#/">All of them</a>.</p>` : null}
+    </div>`;
+}
+
+/** @param {{place: any, seen: any, theme: string, changeTheme: () => void}} properties */
+function Header({ place, seen, theme, changeTheme }) {
+  const processes = seen?.processes.filter((/** @type {any} */ one) => one.state !== "missing") ?? [];
+  const of = place.of || (processes.length === 1 ? processes[0].endpoint : "");
+  const choose = (/** @type {Event} */ event) => {
+    const value = /** @type {HTMLSelectElement} */ (event.currentTarget).value;
+    location.hash = value ? linkTo({ view: place.of ? place.view : "steps", of: value }) : "#/";
+  };
+  return html`<header>
+    <h1><a href="#/">probing</a></h1>
+    <nav aria-label="Views">
+      <a href="#/" aria-current=${place.view === "processes" ? "page" : undefined}>Processes</a>
+      ${of ? VIEWS.map(([key, word]) => html`<a href=${linkTo({ view: key, of })} aria-current=${place.view === key ? "page" : undefined}>${word}</a>`) : null}
+    </nav>
+    <select aria-label="Process" value=${place.of} onChange=${choose}>
+      <option value="">all processes</option>
+      ${processes.map((/** @type {any} */ one) => html`<option value=${one.endpoint} selected=${one.endpoint === place.of}>${one.name} · ${one.state}</option>`)}
+    </select>
+    <button onClick=${changeTheme}>${theme === "dark" ? "Light" : "Dark"}</button>
+  </header>`;
+}
+
+/**
+ * @param {any} place
+ * @param {any} entry
+ */
+function useTitle(place, entry) {
+  const title = entry ? `${entry.name} · ${place.view} · probing` : "probing";
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
+function NoToken() {
+  return html`<div class="content"><h1>probing</h1>
+    <p role="alert">This page opens by the link that <code>probing web</code> prints: its token is not in this tab.</p></div>`;
+}
+
+takeToken();
+const root = document.getElementById("page");
+if (root) render(hasToken() ? html`<${Page} />` : html`<${NoToken} />`, root);

@@ -1,0 +1,114 @@
+/** Draws boxes of time: what is too narrow to be seen by itself is drawn with what is beside it. */
+
+import { secondsText } from "../asking/units.js";
+
+export const LANE = 20;
+const LEAST_TEXT = 36;
+/** Narrower boxes are drawn together with those beside them. */
+const NARROW = 1;
+
+/**
+ * @typedef {import("../views/step_boxes.js").Box} Box
+ * @typedef {{drawn: import("../views/step_boxes.js").Boxes, paint: (box: Box) => string,
+ *   search: string, range: {from: number, to: number}, width: number, height: number, top: number,
+ *   ink: Record<"line" | "faint" | "bad" | "ink", string>, seen: Box | null}} Picture
+ */
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Picture} picture
+ */
+export function draw(context, picture) {
+  const { drawn, range, width, height, top } = picture;
+  context.clearRect(0, 0, width, height);
+  context.font = "12px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  drawTimes(context, picture);
+  const scale = width / (range.to - range.from);
+  const words = picture.search.toLowerCase();
+  let lane = -1;
+  let drawnTo = 0;
+  for (const box of drawn.boxes) {
+    if (box.lane !== lane) {
+      lane = box.lane;
+      drawnTo = -1;
+    }
+    if (box.to < range.from || box.from > range.to) continue;
+    const left = Math.max(0, (box.from - range.from) * scale);
+    const right = Math.min(width, (box.to - range.from) * scale);
+    if (right - left < NARROW && right <= drawnTo) continue;
+    const wide = Math.max(NARROW, right - left);
+    drawnTo = left + wide;
+    const isMeant = !words || box.name.toLowerCase().includes(words) || box.kind.toLowerCase().includes(words);
+    drawBox(context, picture, box, left, top + lane * LANE, wide, isMeant);
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Picture} picture
+ * @param {Box} box
+ * @param {number} left
+ * @param {number} y
+ * @param {number} wide
+ * @param {boolean} isMeant
+ */
+function drawBox(context, { paint, ink, seen }, box, left, y, wide, isMeant) {
+  const color = paint(box);
+  context.globalAlpha = isMeant ? 1 : 0.2;
+  context.fillStyle = color;
+  context.fillRect(left, y, wide > 3 ? wide - 0.5 : wide, LANE - 1);
+  if (box.isOpen || box === seen) {
+    context.strokeStyle = box.isOpen ? ink.bad : ink.ink;
+    context.lineWidth = 2;
+    context.strokeRect(left + 1, y + 1, Math.max(1, wide - 2), LANE - 3);
+  }
+  if (wide >= LEAST_TEXT) {
+    context.fillStyle = textOn(color);
+    const room = Math.floor((wide - 8) / 6.4);
+    const words = box.isOpen ? `${box.name} (open)` : box.name;
+    context.fillText(words.length > room ? `…${words.slice(words.length - room + 1)}` : words, left + 4, y + LANE / 2, wide - 6);
+  }
+  context.globalAlpha = 1;
+}
+
+/** @type {Map<string, string>} */
+const TEXTS = new Map();
+
+/**
+ * @param {string} color As `#rrggbb` or `rgb(r,g,b)`.
+ * @returns {string} Black or white, whichever can be read on it.
+ */
+function textOn(color) {
+  const known = TEXTS.get(color);
+  if (known) return known;
+  const parts = color.startsWith("#")
+    ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))
+    : (color.match(/\d+/g) ?? []).map(Number);
+  const light = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2];
+  const found = light > 140 ? "#000" : "#fff";
+  TEXTS.set(color, found);
+  return found;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Picture} picture
+ */
+function drawTimes(context, { range, width, height, ink }) {
+  const span = range.to - range.from;
+  const rough = span / Math.max(2, width / 130);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const every = power * ([1, 2, 5, 10].find((one) => one * power >= rough) ?? 10);
+  context.strokeStyle = ink.line;
+  context.lineWidth = 1;
+  context.fillStyle = ink.faint;
+  for (let at = Math.ceil(range.from / every) * every; at <= range.to; at += every) {
+    const x = Math.round(((at - range.from) / span) * width) + 0.5;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, height);
+    context.stroke();
+    context.fillText(secondsText(Number(at.toPrecision(6))), x + 3, 9);
+  }
+}

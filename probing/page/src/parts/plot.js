@@ -1,0 +1,159 @@
+/** A plot over steps, or over any column: uPlot, with one cursor over all plots of a view. */
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { html } from "../html.js";
+import { colorOf } from "../theme.js";
+
+/**
+ * @typedef {{label: string, color: string, values: (number | null)[], fill?: boolean,
+ *   low?: (number | null)[], high?: (number | null)[]}} Curve
+ * @typedef {{x: (number | null)[], curves: Curve[], height?: number, isStacked?: boolean,
+ *   format?: (value: number | null) => string, xName?: string, group?: string,
+ *   isBinary?: boolean, zoom?: (from: number, to: number) => void, reset?: () => void, name: string,
+ *   theme: string}} Plotted
+ */
+
+/** Distances of ticks that are round in bytes. */
+const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+/** @param {Plotted} plotted */
+export function Plot(plotted) {
+  const place = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const drawn = useRef(/** @type {uPlot | null} */ (null));
+  const current = useRef(plotted);
+  current.current = plotted;
+  const shape = [plotted.curves.map((curve) => curve.label).join(), plotted.theme].join("|");
+  useEffect(() => {
+    const node = place.current;
+    if (!node) return;
+    const plot = new uPlot(optionsFor(current, node.clientWidth), dataOf(plotted), node);
+    drawn.current = plot;
+    const watch = new ResizeObserver(() => {
+      plot.setSize({ width: node.clientWidth, height: plotted.height ?? 160 });
+    });
+    watch.observe(node);
+    return () => {
+      watch.disconnect();
+      plot.destroy();
+      drawn.current = null;
+    };
+  }, [shape]);
+  useEffect(() => {
+    drawn.current?.setData(dataOf(plotted));
+  }, [plotted.x, plotted.curves]);
+  return html`<figure class="plot">
+    <figcaption>${plotted.name}</figcaption>
+    <div ref=${place}></div>
+  </figure>`;
+}
+
+/**
+ * The values in uPlot's order: x, then of each curve its mean, least and most. Stacked curves are
+ * sums from the bottom, the highest first, so that each covers what lies below it.
+ * @param {Plotted} plotted
+ * @returns {uPlot.AlignedData}
+ */
+function dataOf({ x, curves, isStacked }) {
+  if (!isStacked) {
+    const all = curves.flatMap((curve) =>
+      curve.low && curve.high ? [curve.values, curve.low, curve.high] : [curve.values],
+    );
+    return /** @type {uPlot.AlignedData} */ ([x, ...all]);
+  }
+  const sums = new Array(x.length).fill(0);
+  const stacked = curves.map((curve) => {
+    curve.values.forEach((value, index) => (sums[index] += value ?? 0));
+    return [...sums];
+  });
+  return /** @type {uPlot.AlignedData} */ ([x, ...stacked.reverse()]);
+}
+
+/**
+ * @param {{current: Plotted}} current
+ * @param {number} width
+ * @returns {uPlot.Options}
+ */
+function optionsFor(current, width) {
+  const plotted = current.current;
+  const ink = colorOf("--faint");
+  const grid = { stroke: colorOf("--line"), width: 1 };
+  const format = (/** @type {number | null} */ value) =>
+    current.current.format ? current.current.format(value) : String(value ?? "–");
+  return {
+    width,
+    height: plotted.height ?? 160,
+    scales: { x: { time: false } },
+    cursor: {
+      sync: plotted.group ? { key: plotted.group } : undefined,
+      drag: { x: true, y: false, setScale: !plotted.zoom },
+    },
+    axes: [
+      { stroke: ink, grid, ticks: grid, label: undefined },
+      {
+        stroke: ink, grid, ticks: grid, size: 72, values: (_, ticks) => ticks.map(format),
+        ...(plotted.isBinary ? { incrs: POWERS } : {}),
+      },
+    ],
+    series: [{ label: plotted.xName ?? "step" }, ...seriesOf(current, format)],
+    bands: bandsOf(plotted),
+    hooks: {
+      setSelect: [(plot) => zoomTo(plot, current)],
+      ready: [(plot) => plot.over.addEventListener("dblclick", () => current.current.reset?.())],
+    },
+  };
+}
+
+/**
+ * @param {{current: Plotted}} current
+ * @param {(value: number | null) => string} format
+ * @returns {uPlot.Series[]}
+ */
+function seriesOf(current, format) {
+  const plotted = current.current;
+  const own = (/** @type {string} */ label) => (/** @type {uPlot} */ _, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number | null} */ index) => {
+    const curve = current.current.curves.find((one) => one.label === label);
+    return index === null || !curve ? "–" : format(curve.values[index]);
+  };
+  const points = { show: false };
+  if (plotted.isStacked) {
+    return [...plotted.curves].reverse().map(({ label, color }) => ({
+      label, stroke: color, fill: color, width: 0, points, value: own(label),
+    }));
+  }
+  return plotted.curves.flatMap((curve) => {
+    const line = { label: curve.label, stroke: curve.color, width: 1.5, points, value: own(curve.label) };
+    if (!curve.low || !curve.high) return [line];
+    const edge = { stroke: curve.color, width: 0.5, alpha: 0.35, points, value: (/** @type {any} */ _, /** @type {number | null} */ value) => format(value) };
+    return [line, { ...edge, label: "least" }, { ...edge, label: "most" }];
+  });
+}
+
+/**
+ * Between the least and the most of a curve.
+ * @param {Plotted} plotted
+ * @returns {uPlot.Band[]}
+ */
+function bandsOf({ curves, isStacked }) {
+  if (isStacked) return [];
+  /** @type {uPlot.Band[]} */
+  const bands = [];
+  let index = 1;
+  for (const curve of curves) {
+    if (curve.low && curve.high) bands.push({ series: [index + 2, index + 1], fill: `${curve.color}30` });
+    index += curve.low && curve.high ? 3 : 1;
+  }
+  return bands;
+}
+
+/**
+ * @param {uPlot} plot
+ * @param {{current: Plotted}} current
+ */
+function zoomTo(plot, current) {
+  if (plot.select.width < 4 || !current.current.zoom) return;
+  const from = plot.posToVal(plot.select.left, "x");
+  const to = plot.posToVal(plot.select.left + plot.select.width, "x");
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  current.current.zoom?.(Math.floor(from), Math.ceil(to));
+}

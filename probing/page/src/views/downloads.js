@@ -1,0 +1,38 @@
+/** An answer as a file: CSV, Parquet, Arrow. */
+
+import { useState } from "preact/hooks";
+import { asCsv } from "../asking/rows.js";
+import { ask } from "../asking/session.js";
+import { html } from "../html.js";
+import { Trouble } from "../parts/messages.js";
+
+/** @param {{rows: import("../asking/rows.js").Rows, sql: string, of: string}} properties */
+export function Downloads({ rows, sql, of }) {
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const parquet = async () => {
+    try {
+      const answer = await ask("query", { endpoint: of, sql, format: "parquet" });
+      setError(null);
+      hand(await answer.arrayBuffer(), "answer.parquet");
+    } catch (failure) {
+      setError(/** @type {Error} */ (failure));
+    }
+  };
+  return html`<span class="bar">Download
+    <button onClick=${() => hand(asCsv(rows), "answer.csv")}>CSV</button>
+    <button onClick=${parquet} title="runs the statement again">Parquet</button>
+    <button onClick=${() => hand(/** @type {any} */ (rows.bytes), "answer.arrows")}>Arrow</button>
+    <${Trouble} error=${error} />
+  </span>`;
+}
+
+/**
+ * @param {BlobPart} content
+ * @param {string} name
+ */
+function hand(content, name) {
+  const address = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+  const link = Object.assign(document.createElement("a"), { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

@@ -1,0 +1,174 @@
+/** The processes there are and the ranks of jobs: what each does, how fast, and what is wrong. */
+
+import { useState } from "preact/hooks";
+import { linkTo } from "../address.js";
+import { askJson } from "../asking/session.js";
+import { usePolled } from "../asking/polling.js";
+import { bytesText, numberText, secondsText } from "../asking/units.js";
+import { html } from "../html.js";
+import { Sparkline } from "../parts/sparkline.js";
+import { scaleColor } from "../theme.js";
+
+/**
+ * @typedef {{name: string, rank: number | null, job: string | null, host: string,
+ *   pid: number | null, state: string, step: number | null, duration_s: number | null,
+ *   data_wait_s: number | null, sync_s: number | null, loss: number | string | null,
+ *   step_s: number | null, memory_bytes: number | null, endpoint: string, age_s: number | null,
+ *   durations: number[], losses: (number | string | null)[]}} Entry
+ * @typedef {{label: string, expected: number | null, notes: string[], trouble: string | null,
+ *   at_s: number, processes: Entry[]}} Seen
+ */
+
+/** So many are listed one by one; more are cells of a grid. */
+const MOST_ROWS = 32;
+const MOST_EXAMINED = 8;
+const FINDINGS_MS = 30_000;
+
+/** @param {{seen: Seen | null}} properties */
+export function Processes({ seen }) {
+  const [chosen, choose] = useState("");
+  if (!seen) return html`<p class="faint">Looking for processes …</p>`;
+  const all = seen.processes;
+  if (all.length === 0) {
+    return html`<p>No process with an agent is there yet: this page waits for one. Start one with
+      <code>PROBING=1 python train.py</code>, or put the agent into one that runs:
+      <code>probing attach PID</code>.</p>`;
+  }
+  const isLarge = all.length > MOST_ROWS;
+  const one = all.filter((entry) => entry.endpoint === chosen);
+  return html`<section>
+    <h2>${seen.label === "all" ? "Processes" : seen.label}</h2>
+    <p class="summary">${summaryOf(seen)}</p>
+    ${isLarge ? html`<${Cells} entries=${all} chosen=${chosen} choose=${choose} />` : null}
+    ${isLarge && one.length === 0
+      ? html`<p class="faint">Choose a cell to see its figures.</p>`
+      : html`<${List} entries=${isLarge ? one : all} />`}
+    ${seen.notes.map((note) => html`<p class="note">${note}</p>`)}
+  </section>`;
+}
+
+/** @param {Seen} seen */
+function summaryOf({ processes, expected }) {
+  /** @type {Record<string, number>} */
+  const counts = {};
+  for (const { state } of processes) counts[state] = (counts[state] ?? 0) + 1;
+  const words = Object.entries(counts).map(([state, number]) => `${number} ${state}`);
+  const of = expected ? ` of a job of ${expected} ranks` : "";
+  return `${processes.length} seen${of}: ${words.join(", ")}`;
+}
+
+/** @param {{entries: Entry[]}} properties */
+function List({ entries }) {
+  const asked = entries.filter((entry) => entry.state !== "missing").slice(0, MOST_EXAMINED);
+  const key = asked.map((entry) => entry.endpoint).join("\n");
+  const findings = usePolled((signal) => examine(asked, signal), FINDINGS_MS, [key]);
+  return html`<table class="list">
+    <thead><tr>
+      <th>process</th><th>state</th><th class="number">step</th><th class="number">began</th>
+      <th class="number">loss</th><th></th><th class="number">time per step</th><th></th>
+      <th class="number">data wait</th><th class="number">memory</th>
+      <th>findings of its record</th>
+    </tr></thead>
+    <tbody>${entries.map((entry) => html`<${Line} key=${entry.endpoint} entry=${entry} found=${findings.value?.[entry.endpoint]} />`)}</tbody>
+  </table>`;
+}
+
+/**
+ * @param {Entry[]} entries
+ * @param {AbortSignal} signal
+ * @returns {Promise<Record<string, any>>}
+ */
+async function examine(entries, signal) {
+  /** @type {Record<string, any>} */
+  const found = {};
+  for (const { endpoint } of entries) {
+    try {
+      found[endpoint] = await askJson("findings", { endpoint }, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      found[endpoint] = { trouble: /** @type {Error} */ (error).message };
+    }
+  }
+  return found;
+}
+
+/** @param {{entry: Entry, found: any}} properties */
+function Line({ entry, found }) {
+  const who = [entry.host, entry.rank === null ? null : entry.pid].filter(Boolean).join(" ");
+  return html`<tr data-endpoint=${entry.endpoint}>
+    <td>${entry.state === "missing"
+      ? html`<strong>${entry.name}</strong>`
+      : html`<a href=${linkTo({ view: "steps", of: entry.endpoint })}><strong>${entry.name}</strong></a>`}
+      ${" "}<span class="faint">${who}</span></td>
+    <td><span class=${`state ${kindOf(entry.state)}`}>${entry.state}</span></td>
+    <td class="number">${numberText(entry.step)}</td>
+    <td class="number">${entry.age_s === null ? "–" : `${secondsText(entry.age_s)} ago`}</td>
+    <td class=${`number ${typeof entry.loss === "string" ? "bad" : ""}`}>${numberText(entry.loss)}</td>
+    <td><${Sparkline} values=${entry.losses} name="losses of the last steps" /></td>
+    <td class="number">${secondsText(entry.step_s)}</td>
+    <td><${Sparkline} values=${entry.durations} name="durations of the last steps" /></td>
+    <td class="number">${shareText(entry.data_wait_s, entry.duration_s)}</td>
+    <td class="number">${bytesText(entry.memory_bytes)}</td>
+    <td class="found"><${Found} found=${found} endpoint=${entry.endpoint} /></td>
+  </tr>`;
+}
+
+/** @param {{found: any, endpoint: string}} properties */
+function Found({ found, endpoint }) {
+  if (!found) return html`<span class="faint">…</span>`;
+  if (found.trouble) return html`<span class="faint" title=${found.trouble}>not looked at</span>`;
+  const [first, ...more] = found.findings;
+  if (!first) return html`<span class="faint">none by ${found.judged} rules</span>`;
+  return html`<a class="finding" href=${linkTo({ view: "findings", of: endpoint })}>${first.summary}</a>
+    <span class="faint"> ${first.certainty}${more.length ? `, and ${more.length} more` : ""}</span>`;
+}
+
+/** @param {string} state */
+function kindOf(state) {
+  if (state === "training") return "good";
+  if (["idle", "attaching", "seen", "elsewhere"].includes(state)) return "quiet";
+  return state === "dead" || state === "missing" ? "gone" : "bad";
+}
+
+/**
+ * @param {number | null} part
+ * @param {number | null} whole
+ */
+function shareText(part, whole) {
+  return part === null || !whole ? "–" : `${Math.round((100 * part) / whole)} %`;
+}
+
+/** @type {Record<string, {name: string, of: (entry: Entry) => number | null, text: (value: number | null) => string}>} */
+const MEASURES = {
+  step_s: { name: "time per step", of: (entry) => entry.step_s, text: secondsText },
+  data_wait_s: { name: "data wait", of: (entry) => entry.data_wait_s, text: secondsText },
+  sync_s: { name: "wait for ranks", of: (entry) => entry.sync_s, text: secondsText },
+  memory_bytes: { name: "memory", of: (entry) => entry.memory_bytes, text: bytesText },
+  step: { name: "step", of: (entry) => entry.step, text: numberText },
+};
+
+/** @param {{entries: Entry[], chosen: string, choose: (endpoint: string) => void}} properties */
+function Cells({ entries, chosen, choose }) {
+  const [by, setBy] = useState("step_s");
+  const measure = MEASURES[by];
+  const values = entries.map(measure.of);
+  const known = values.filter((value) => value !== null);
+  const least = Math.min(...known);
+  const span = Math.max(...known) - least;
+  const pick = (/** @type {Event} */ event) => setBy(/** @type {HTMLSelectElement} */ (event.currentTarget).value);
+  return html`<div>
+    <p><label>Colour by <select value=${by} onChange=${pick}>
+      ${Object.entries(MEASURES).map(([key, one]) => html`<option value=${key}>${one.name}</option>`)}
+    </select></label>
+    ${known.length ? html` <span class="scale">${measure.text(least)} <i></i> ${measure.text(least + span)}</span>` : null}</p>
+    <div class="cells">${entries.map((entry, index) => {
+      const value = values[index];
+      const color = value === null ? undefined : scaleColor(span ? (value - least) / span : 0.5);
+      const title = `${entry.name}: ${entry.state}, ${measure.name} ${measure.text(value)}`;
+      const word = ["good", "quiet"].includes(kindOf(entry.state)) ? "" : entry.state[0];
+      return html`<button key=${entry.endpoint} title=${title} aria-label=${title}
+        aria-pressed=${entry.endpoint === chosen} style=${color ? { background: color, color: "#fff", textShadow: "0 0 2px #000" } : {}}
+        onClick=${() => choose(entry.endpoint)}>${word}</button>`;
+    })}</div>
+  </div>`;
+}

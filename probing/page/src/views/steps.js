@@ -1,0 +1,148 @@
+/** The steps of a process: loss, time by phase, gradient norm, throughput and memory. */
+
+import { useEffect, useMemo } from "preact/hooks";
+import { go } from "../address.js";
+import { usePolled } from "../asking/polling.js";
+import { numbers, query } from "../asking/rows.js";
+import { bytesText, numberText, secondsText } from "../asking/units.js";
+import { html } from "../html.js";
+import { ShownSql, Trouble } from "../parts/messages.js";
+import { Plot } from "../parts/plot.js";
+import { PHASES } from "../theme.js";
+import { stepsSql } from "./steps_sql.js";
+
+const LIVE_MS = 2000;
+
+/** @param {{place: import("../address.js").Place, isLive: boolean, theme: string}} properties */
+export function Steps({ place, isLive, theme }) {
+  const from = bound(place.part.from);
+  const to = bound(place.part.to);
+  const sql = stepsSql(from, to);
+  const every = isLive && to === null ? LIVE_MS : 0;
+  const { value, error, isBusy } = usePolled(
+    (signal) => query(place.of, sql, { signal }), every, [place.of, sql],
+  );
+  const drawn = useMemo(() => (value ? curvesOf(value) : null), [value]);
+  const zoom = (/** @type {number | null} */ first, /** @type {number | null} */ last) => {
+    /** @type {Record<string, string>} */
+    const part = {};
+    if (first !== null) part.from = String(first);
+    if (last !== null) part.to = String(last);
+    go({ view: "steps", of: place.of, part });
+  };
+  useKeys(drawn, from, to, zoom);
+  return html`<section>
+    <h2>Steps</h2>
+    <${Trouble} error=${error} />
+    ${drawn ? html`<${DrawnSteps} drawn=${drawn} zoom=${zoom} isWhole=${from === null && to === null} theme=${theme} />` : null}
+    ${!drawn && isBusy ? html`<p class="faint">Reading its steps …</p>` : null}
+    <${ShownSql} sql=${sql} of=${place.of} />
+  </section>`;
+}
+
+/** @param {string | undefined} text */
+function bound(text) {
+  return text !== undefined && /^-?\d+$/.test(text) ? Number(text) : null;
+}
+
+/**
+ * The keys: `0` shows all, `+` and `-` zoom, the arrows move.
+ * @param {Drawn | null} drawn
+ * @param {number | null} from
+ * @param {number | null} to
+ * @param {(from: number | null, to: number | null) => void} zoom
+ */
+function useKeys(drawn, from, to, zoom) {
+  useEffect(() => {
+    const press = (/** @type {KeyboardEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (/** @type {HTMLElement} */ (event.target).closest("input, select, textarea, .cm-editor")) return;
+      if (event.key === "0") return zoom(null, null);
+      if (!drawn?.length) return;
+      const low = from ?? drawn.first;
+      const high = to ?? drawn.last;
+      const quarter = Math.max(1, Math.round((high - low) / 4));
+      const moves = /** @type {Record<string, [number, number]>} */ ({
+        "+": [quarter, -quarter], "-": [-2 * quarter, 2 * quarter],
+        ArrowLeft: [-quarter, -quarter], ArrowRight: [quarter, quarter],
+      });
+      const move = moves[event.key];
+      if (!move || low + move[0] >= high + move[1]) return;
+      event.preventDefault();
+      zoom(low + move[0], high + move[1]);
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [drawn, from, to]);
+}
+
+/**
+ * @typedef {{x: (number | null)[], length: number, first: number, last: number, steps: number,
+ *   width: number, lost: number, rows: import("../asking/rows.js").Rows}} Drawn
+ */
+
+/**
+ * @param {import("../asking/rows.js").Rows} rows
+ * @returns {Drawn}
+ */
+export function curvesOf(rows) {
+  const x = numbers(rows, "step");
+  const sum = (/** @type {string} */ name) => numbers(rows, name).reduce((all, one) => (all ?? 0) + (one ?? 0), 0) ?? 0;
+  const width = numbers(rows, "width")[0] ?? 1;
+  return {
+    x, rows, width, length: rows.length, steps: sum("steps"), lost: sum("not_finite"),
+    first: x[0] ?? 0, last: numbers(rows, "last_step").pop() ?? 0,
+  };
+}
+
+/**
+ * The plots; without `zoom` each zooms into what is drawn.
+ * @param {{drawn: Drawn, zoom?: (from: number | null, to: number | null) => void, isWhole: boolean, theme: string}} properties
+ */
+export function DrawnSteps({ drawn, zoom, isWhole, theme }) {
+  if (drawn.length === 0) return html`<p>No step that has ended is on record here. <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>`;
+  const shared = { x: drawn.x, group: "steps", zoom, reset: () => zoom?.(null, null), theme };
+  const each = drawn.width > 1 ? `each point ${drawn.width.toLocaleString("en")} steps: mean, with least and most` : "each point a step";
+  return html`<div>
+    <p class="summary">${`${drawn.steps.toLocaleString("en")} steps on record, ${drawn.first.toLocaleString("en")} to ${drawn.last.toLocaleString("en")}; ${each}.`}
+      ${drawn.lost ? html`<strong class="bad"> The loss was not finite in ${drawn.lost.toLocaleString("en")} of them.</strong>` : null}
+      <button onClick=${() => zoom?.(null, null)} hidden=${isWhole}>Show all</button></p>
+    <p class="faint no-print" hidden=${!zoom}>Drag to zoom, double-click or <kbd>0</kbd> for all, <kbd>+</kbd> <kbd>-</kbd> <kbd>←</kbd> <kbd>→</kbd> to move.</p>
+    <${Measure} ...${shared} drawn=${drawn} column="loss" name="Loss" color="#0072b2" format=${numberText} />
+    <${Phases} ...${shared} drawn=${drawn} />
+    <${Measure} ...${shared} drawn=${drawn} column="duration" name="Time per step" color="#009e73" format=${secondsText} />
+    <${Measure} ...${shared} drawn=${drawn} column="allocated_bytes" name="Memory at the end of a step" color="#d55e00" format=${bytesText} isBinary=${true} />
+    <${Measure} ...${shared} drawn=${drawn} column="grad_norm" name="Norm of the gradients" color="#8a6fb0" format=${numberText} />
+    <${Throughput} ...${shared} drawn=${drawn} />
+  </div>`;
+}
+
+/** @param {any} properties */
+function Measure({ drawn, column, name, color, format, ...shared }) {
+  const curves = useMemo(() => {
+    const values = numbers(drawn.rows, `avg_${column}`);
+    const edges = drawn.width > 1
+      ? { low: numbers(drawn.rows, `min_${column}`), high: numbers(drawn.rows, `max_${column}`) } : {};
+    return [{ label: drawn.width > 1 ? "mean" : name.toLowerCase(), color, values, ...edges }];
+  }, [drawn]);
+  if (curves[0].values.every((/** @type {number | null} */ value) => value === null)) return null;
+  return html`<${Plot} ...${shared} name=${name} curves=${curves} format=${format} />`;
+}
+
+/** @param {any} properties */
+function Phases({ drawn, ...shared }) {
+  const curves = useMemo(
+    () => PHASES.map(([key, label, color]) => ({ label, color, values: numbers(drawn.rows, `${key}_s`) }))
+      .filter((curve) => curve.values.some((value) => value)),
+    [drawn],
+  );
+  if (curves.length === 0) return null;
+  return html`<${Plot} ...${shared} name="Where a step's time goes" curves=${curves} isStacked=${true} height=${200} format=${secondsText} />`;
+}
+
+/** @param {any} properties */
+function Throughput({ drawn, ...shared }) {
+  const curves = useMemo(() => [{ label: "tokens per second", color: "#56b4e9", values: numbers(drawn.rows, "tokens_per_s") }], [drawn]);
+  if (curves[0].values.every((value) => value === null)) return null;
+  return html`<${Plot} ...${shared} name="Throughput" curves=${curves} format=${numberText} />`;
+}

@@ -1,0 +1,193 @@
+"""What the page asks of one process, and how it is answered.
+
+Rules of this file: runs on the event loop of the server; what waits does so in a thread. SQL over a
+record of this machine runs in a worker process, which is killed when the page goes away or the
+statement takes too long; a process behind an address is asked by its own server. Nothing here
+reaches a process in a way that the commands have not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+import json
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from ..api.process import Process
+from ..cli.questions.library import QUESTIONS
+from ..cli.questions.records import put_in
+from ..cli.reports.cheap_findings import find_cheaply
+from ..cluster.node.workers import Workers
+from ..errors import BadRequest
+from ..messages import common as wire
+from ..server.bodies import json_answer, read_body, send_arrow
+from ..settings import Settings
+from ..tables import TABLES
+from .processes import Processes
+from .routes import PageQuery, PageQuestion
+
+T = TypeVar("T")
+
+_THREADS = 16
+_BATCH_ROWS = 1 << 16
+_PARQUET_TYPE = "application/vnd.apache.parquet"
+
+
+class Asking:
+    """The routes with data."""
+
+    def __init__(self, processes: Processes, settings: Callable[[], Settings]) -> None:
+        self._processes = processes
+        self._workers = Workers(settings)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="page")
+
+    def close(self) -> None:
+        """End what runs for the page."""
+        self._workers.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def processes(self, request: web.Request) -> web.StreamResponse:
+        """The processes there are."""
+        return _plain_answer(await self._in_thread(self._processes.seen))
+
+    async def catalog(self, request: web.Request) -> web.StreamResponse:
+        """Tables and saved questions."""
+        return _plain_answer({"tables": _tables(), "questions": _questions()})
+
+    async def query(self, request: web.Request) -> web.StreamResponse:
+        """The answer to a statement."""
+        asked = await read_body(request, PageQuery)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        pieces = self._pieces(process, asked)
+        if asked.format == "arrow":
+            return await send_arrow(request, pieces)
+        if asked.format != "parquet":
+            raise BadRequest(f"there is no format {asked.format!r}: arrow or parquet")
+        stream = b"".join([piece async for piece in pieces])
+        body = await self._in_thread(_as_parquet, stream)
+        return web.Response(body=body, content_type=_PARQUET_TYPE)
+
+    async def findings(self, request: web.Request) -> web.StreamResponse:
+        """What its record shows to be wrong."""
+        asked = await read_body(request, PageQuestion)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return _plain_answer(await self._in_thread(_findings, process))
+
+    async def stacks(self, request: web.Request) -> web.StreamResponse:
+        """Where its threads are."""
+        asked = await read_body(request, PageQuestion)
+        process = await self._in_thread(self._processes.process, asked.endpoint)
+        return json_answer(await self._in_thread(process.backtrace))
+
+    async def _pieces(self, process: Process, asked: PageQuery) -> AsyncGenerator[bytes, None]:
+        """An Arrow stream in pieces."""
+        if process.folder is None:
+            question = functools.partial(
+                process.query, asked.sql, timeout_s=asked.timeout_s, max_rows=asked.max_rows
+            )
+            for piece in await self._in_thread(_streamed, question):
+                yield piece
+            return
+        request = wire.QueryRequest(
+            sql=asked.sql, timeout_s=asked.timeout_s, max_rows=asked.max_rows
+        )
+        pieces = self._workers.query(request, process.folder)
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await pieces.aclose()
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do what waits."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, functools.partial(work, *arguments))
+
+
+def _plain_answer(value: Any) -> web.Response:
+    """JSON as browsers read it, which know of no number that is not finite."""
+    body = json.dumps(_finite(value), allow_nan=False, default=str).encode()
+    return web.Response(body=body, content_type=wire.JSON_TYPE)
+
+
+def _finite(value: Any) -> Any:
+    """A value with its numbers that are not finite as texts: `NaN`, `Infinity`."""
+    if isinstance(value, float) and value - value != 0:
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
+
+
+def _tables() -> list[dict[str, Any]]:
+    """Every table, for completion."""
+    return [
+        {
+            "name": f"{table.schema}.{table.name}",
+            "doc": table.doc,
+            "columns": [{"name": one.name, "doc": one.doc} for one in table.columns],
+        }
+        for table in TABLES
+    ]
+
+
+def _questions() -> list[dict[str, str]]:
+    """The saved questions, with their parameters put in."""
+    return [
+        {"name": one.name, "doc": one.doc, "sql": put_in(one.sql, {}, one.parameters).strip()}
+        for one in QUESTIONS
+    ]
+
+
+def _findings(process: Process) -> dict[str, Any]:
+    """The findings that the record alone gives."""
+    found, judged = find_cheaply(process, process.status())
+    return {
+        "judged": judged,
+        "findings": [
+            {
+                "rule": one.rule,
+                "certainty": one.certainty,
+                "summary": one.summary,
+                "since_step": one.since_step,
+                "evidence": list(one.evidence),
+                "fix": one.fix,
+                "next": one.next,
+            }
+            for one in found
+        ],
+    }
+
+
+def _streamed(question: Callable[[], Any]) -> list[bytes]:
+    """What a process behind an address answers, as the pieces of an Arrow stream."""
+    import pyarrow as pa
+
+    with question() as answer:
+        table = answer.to_arrow()
+        schema = table.schema
+        if answer.truncated:
+            cut = {wire.TRUNCATED_KEY: answer.truncated.encode()}
+            schema = schema.with_metadata({**(schema.metadata or {}), **cut})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    return [sink.getvalue()]
+
+
+def _as_parquet(stream: bytes) -> bytes:
+    """An Arrow stream as a Parquet file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    sink = io.BytesIO()
+    parquet.write_table(pa.ipc.open_stream(stream).read_all(), sink)
+    return sink.getvalue()

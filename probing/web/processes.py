@@ -1,0 +1,131 @@
+"""Which processes there are: looked at when the page asks, and no more often than is cheap.
+
+Rules of this file: what `probing top` sees is what the page sees, by the same functions. A look
+runs in a thread, one at a time; who asks meanwhile gets the one before. What was seen once can be
+asked for as long as the server runs: a process that has ended is asked for its record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..api.process import Process, connect
+from ..cli.live.looking import SHARE, with_gone
+from ..cli.reports.rank_grid import GridCell, KnownSteps, RankGrid, grid_of_members
+from ..cluster.job.members import find_members
+from ..errors import NoSuchProcess, ProbingError
+
+_EVERY_S = 1.0
+_FINDING_S, _LIMIT_S = 5.0, 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom the page is about.
+
+    Attributes:
+        endpoints: As they are typed on the command line.
+        token: Of TCP requests to the agents and node servers behind them.
+    """
+
+    endpoints: tuple[str, ...]
+    token: str | None
+    timeout_s: float
+
+
+class Processes:
+    """All that were seen."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._looking = threading.Lock()
+        self._grid: RankGrid | None = None
+        self._known: KnownSteps = {}
+        self._asked: dict[str, Process] = {}
+        self._notes: Sequence[str] = ()
+        self._trouble: str | None = None
+        self._at_s, self._next_s, self._is_first = 0.0, 0.0, True
+
+    def look(self) -> None:
+        """Look at all of them.
+
+        Raises:
+            ProbingError: There is nobody.
+        """
+        with self._looking:
+            self._look()
+
+    def seen(self) -> dict[str, Any]:
+        """What was seen last, after a new look if one is due, for the page."""
+        if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
+            try:
+                self._look()
+                self._trouble = None
+            except ProbingError as error:
+                self._trouble = error.message
+            finally:
+                self._looking.release()
+        grid = self._grid
+        return {
+            "label": " ".join(self.target.endpoints) if grid is None else grid.label,
+            "expected": None if grid is None else grid.expected,
+            "at_s": self._at_s,
+            "notes": list(self._notes),
+            "trouble": self._trouble,
+            "processes": [] if grid is None else [self._entry(cell) for cell in grid.cells],
+        }
+
+    def process(self, endpoint: str) -> Process:
+        """One of those that were seen; no other can be asked.
+
+        Raises:
+            NoSuchProcess: It was not seen.
+        """
+        known = self._asked.get(endpoint)
+        if known is not None:
+            return known
+        cells = () if self._grid is None else self._grid.cells
+        if endpoint not in {cell.endpoint for cell in cells}:
+            raise NoSuchProcess(endpoint)
+        target = self.target
+        found = connect(endpoint, token=target.token, timeout_s=target.timeout_s)
+        self._asked[endpoint] = found
+        return found
+
+    def _look(self) -> None:
+        """Look, and say when the next look is due by what this one has cost."""
+        began = time.thread_time()
+        try:
+            self._grid = self._grid_now()
+            self._at_s = time.time()
+        finally:
+            cost_s = 0.0 if self._is_first else time.thread_time() - began  # it imports much
+            self._is_first = False
+            self._next_s = time.monotonic() + max(_EVERY_S, cost_s / SHARE)
+
+    def _grid_now(self) -> RankGrid:
+        target, before = self.target, self._grid
+        members = find_members(
+            target.endpoints, token=target.token, timeout_s=_FINDING_S, states=True
+        )
+        self._notes = members.notes
+        grid = grid_of_members(members, timeout_s=_LIMIT_S, token=target.token, known=self._known)
+        if before is None:
+            return grid
+        return dataclasses.replace(grid, cells=with_gone(before.cells, grid.cells))
+
+    def _entry(self, cell: GridCell) -> dict[str, Any]:
+        """One process, with the durations and losses of its last steps, oldest first."""
+        rows: Sequence[Mapping[str, Any]] = self._known.get(cell.endpoint, ())
+        ended = [row for row in reversed(rows) if row["duration"] is not None]
+        return {
+            **dataclasses.asdict(cell),
+            "age_s": rows[0]["age_s"] if rows else None,
+            "durations": [row["duration"] for row in ended],
+            "losses": [row["loss"] for row in ended],
+        }

@@ -1,0 +1,64 @@
+"""What the page asks its server, each route declared once, with the bodies.
+
+Rules of this file: as those of `probing.messages.routes`. The routes are between a page and the
+server that has sent it, both of one version: no contract for others. All of them only read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..messages.limits import TimeLimit
+from ..messages.routes import Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery:
+    """One SQL statement.
+
+    Attributes:
+        endpoint: Of which process, as the list of processes names it.
+        format: ``arrow`` for a stream of record batches, ``parquet`` for a file.
+    """
+
+    endpoint: str
+    sql: str
+    timeout_s: TimeLimit | None = None
+    max_rows: int | None = None
+    format: str = "arrow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuestion:
+    """What is asked of one process beside SQL."""
+
+    endpoint: str
+
+
+def _file(name: str, path: str, doc: str) -> Route:
+    return Route(name=name, method="GET", path=path, access="read", answer="document", doc=doc)
+
+
+OPEN_ROUTES: tuple[Route, ...] = (
+    _file("document", "/", "The page; it holds nothing of any process."),
+    _file("script", "/page.js", "What the page does."),
+    _file("style", "/page.css", "How it looks."),
+)
+"""What is had without a token: it is in every installation."""
+
+
+def _asking(name: str, doc: str, request: type[Any]) -> Route:
+    path = f"/page/{name}"
+    return Route(
+        name=name, method="POST", path=path, access="read", request=request, answer="arrow", doc=doc
+    )
+
+
+DATA_ROUTES: tuple[Route, ...] = (
+    _file("processes", "/page/processes", "The processes there are, and what each does."),
+    _file("catalog", "/page/catalog", "All tables with their columns, and the saved questions."),
+    _asking("query", "The answer to a statement.", PageQuery),
+    _asking("findings", "What the record of a process shows to be wrong.", PageQuestion),
+    _asking("stacks", "Where the threads of a process are.", PageQuestion),
+)

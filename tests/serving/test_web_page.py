@@ -1,0 +1,281 @@
+"""The page of `probing web` in a real browser, on real trainings: what it shows and what it does.
+
+In every case the page complains of nothing and asks nobody but its own server.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from probing.tables import TABLES_BY_NAME
+from tests.harness.browser import CHROMIUM, Browser, browser
+from tests.harness.ring_writer import RingWriter
+from tests.harness.targets import Target, start_program
+from tests.harness.web import Web, needs_page, web
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.browser,
+    needs_page,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+]
+
+PLOTS = "document.querySelectorAll('.uplot canvas').length > 2"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A training whose names are markup."""
+    folder = tmp_path_factory.mktemp("target")
+    job = "<i>job</i>"
+    started = start_program(
+        "hostile_names", home=folder / "home", cwd=folder, PROBING="1", PROBING_JOB=job,
+        RANK="0", WORLD_SIZE="1",
+    )  # fmt: skip
+    started.wait_for_step(50)
+    yield started
+    started.reap()
+
+
+@pytest.fixture(scope="module")
+def served(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """The command about it."""
+    with web(tmp_path_factory.mktemp("web") / "in", target.home, str(target.pid)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all of them."""
+    with browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture
+def blank(opened: Browser) -> Browser:
+    """The browser, with nothing in it and nothing kept of what was."""
+    opened.open("about:blank")
+    opened.wait_for("location.href === 'about:blank'")
+    opened.show(theme="light", width=1280)
+    opened.requests.clear()
+    opened.faults.clear()
+    return opened
+
+
+@pytest.fixture
+def page(served: Web, blank: Browser) -> Iterator[Browser]:
+    """The page, opened by its link."""
+    opened = blank
+    opened.open(served.link)
+    opened.wait_for("document.querySelector('tr[data-endpoint]')")
+    yield opened
+    assert opened.faults == []
+    own = (served.link.partition("#")[0], "data:", "about:blank", "blob:")
+    assert [one for one in opened.requests if not one.startswith(own)] == []
+    assert served.errors == ""
+
+
+def view(page: Browser, name: str, **part: str) -> None:
+    """Go to a view of the first process."""
+    of = page.evaluate("document.querySelector('header select option:nth-child(2)').value")
+    words = "".join(f"&{key}={quote(value, safe='')}" for key, value in part.items())
+    page.evaluate(f"location.hash = '#/{name}?of={quote(of, safe='')}{words}'")
+
+
+def click(page: Browser, word: str) -> None:
+    """Press the button with that word."""
+    buttons = "[...document.querySelectorAll('button')]"
+    find = f"{buttons}.find(one => one.textContent === {json.dumps(word)})"
+    page.wait_for(f"{find} && !{find}.disabled")
+    page.evaluate(f"{find}.click()")
+
+
+def test_the_token_leaves_the_address_at_once(page: Browser, served: Web) -> None:
+    """Neither the address nor the history has it, and a reload needs none."""
+    assert page.evaluate("location.href") == f"http://127.0.0.1:{served.port}/"
+    assert served.token not in page.evaluate("JSON.stringify([history.state, document.cookie])")
+    page.call("Page.reload")
+    page.wait_for("document.querySelector('tr[data-endpoint]')")
+    assert not [one for one in page.requests if served.token in one.partition("#")[0]]
+
+
+def test_processes_and_steps(page: Browser) -> None:
+    """A training's row says what it does; its plots zoom by the mouse, and the address says how."""
+    page.wait_for("document.querySelector('tr[data-endpoint] .state.good')")
+    page.wait_for("!document.querySelector('.found').textContent.includes('…')")
+    view(page, "steps")
+    page.wait_for(PLOTS)
+    page.wait_for("document.querySelector('.summary').textContent.includes('steps on record')")
+    box = page.evaluate(
+        "(({x, y, width, height}) => ({x, y, width, height}))"
+        "(document.querySelector('.u-over').getBoundingClientRect())"
+    )
+    middle = box["y"] + box["height"] / 2
+    page.mouse("mousePressed", box["x"] + box["width"] * 0.2, middle)
+    page.mouse("mouseMoved", box["x"] + box["width"] * 0.6, middle)
+    page.mouse("mouseReleased", box["x"] + box["width"] * 0.6, middle)
+    page.wait_for("/from=\\d+&to=\\d+/.test(location.hash)")
+    page.wait_for("document.querySelector('.ran pre').textContent.includes('step >= ')")
+    click(page, "Show all")
+    page.wait_for("!location.hash.includes('from=')")
+    assert "FROM python.steps" in page.evaluate("document.querySelector('.ran pre').textContent")
+
+
+def test_one_step(page: Browser) -> None:
+    """The calls of a step are boxes; keys zoom, and the address says which step it is."""
+    view(page, "step")
+    page.wait_for("document.querySelector('.told').textContent.includes('are shown of')")
+    whole = page.evaluate("document.querySelector('.told').textContent")
+    page.evaluate("document.querySelector('.icicle canvas').focus()")
+    page.press("+")
+    page.wait_for(f"document.querySelector('.told').textContent !== {json.dumps(whole)}")
+    page.press("0")
+    page.wait_for(f"document.querySelector('.told').textContent === {json.dumps(whole)}")
+    stages = page.evaluate(
+        "[...document.querySelectorAll('td:nth-child(3)')].map(x => x.innerText)"
+    )
+    assert {"forward", "backward", "optimizer"} <= set(stages)
+    click(page, "← before")
+    page.wait_for("/step=\\d+/.test(location.hash)")
+    page.wait_for("document.querySelector('.ran pre').textContent.includes('WHERE step = ')")
+
+
+def test_questions_by_sql(page: Browser) -> None:
+    """A million rows are a grid and a plot; what is wrong is marked at its place."""
+    view(page, "sql", sql="SELECT range AS x, range * 2 AS y FROM range(1000000)")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.grid table')?.ariaRowCount === '1000000'")
+    assert page.evaluate("document.querySelectorAll('.grid tbody tr').length") < 100
+    page.evaluate("document.querySelector('.grid').scrollTop = 1e9")
+    page.wait_for("document.querySelector('.grid tbody tr:last-child')?.ariaRowIndex === '1000000'")
+    click(page, "Plot")
+    page.wait_for("document.querySelector('.uplot canvas')")
+    view(page, "sql", sql="SELECT stpe FROM python.steps")
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('stpe')")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.cm-lintRange-error')?.textContent === 'stpe'")
+    page.wait_for("document.querySelector('[role=alert]').textContent.includes('Did you mean')")
+    page.faults[:] = [one for one in page.faults if "status of 400" not in one]
+
+
+def test_names_are_text(page: Browser) -> None:
+    """What a process calls its modules, classes, functions and threads is shown as it stands."""
+    view(page, "stacks")
+    page.wait_for("document.querySelector('.thread')")
+    shown = page.text()
+    for name in ("thread", "function"):
+        assert f"<img src=x onerror=\"hit = '{name}'\">" in shown
+    view(page, "sql", sql="SELECT DISTINCT module, class FROM python.torch_trace")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.grid tbody').textContent.includes(\"'class'\")")
+    cells = "SELECT '<script>window.hit = 1</script>' AS \"<b>name</b>\""
+    view(page, "sql", sql=cells)
+    page.wait_for("document.querySelector('.cm-content').textContent.includes('<b>')")
+    click(page, "Run")
+    page.wait_for("document.querySelector('.grid thead').textContent.includes('<b>name</b>')")
+    assert page.evaluate("window.hit") is None
+    assert page.evaluate("document.querySelectorAll('main img, main b, main script').length") == 0
+
+
+def test_it_goes_on_with_the_record(blank: Browser, tmp_path: Path) -> None:
+    """When the process dies the page says so, and what was recorded can be asked."""
+    target = start_program("hostile_names", home=tmp_path / "home", cwd=tmp_path, PROBING="1")
+    try:
+        target.wait_for_step(50)
+        with web(tmp_path / "in", target.home) as started:
+            blank.open(started.link)
+            blank.wait_for("document.querySelector('tr[data-endpoint]')")
+            view(blank, "steps")
+            blank.wait_for(PLOTS)
+            target.kill()
+            ended = "document.querySelector('[role=status]')?.textContent.includes('has ended')"
+            blank.wait_for(ended)
+            view(blank, "sql", sql="SELECT count(*) > 50 AS enough FROM python.steps")
+            click(blank, "Run")
+            blank.wait_for("document.querySelector('.grid tbody')?.textContent.includes('true')")
+            assert blank.faults == []
+            blank.open("about:blank")
+    finally:
+        target.reap()
+
+
+def test_a_report_is_whole_in_one_file(blank: Browser, target: Target, tmp_path: Path) -> None:
+    """It draws steps, calls and environment, asks for nothing, and makes no markup of names."""
+    path = tmp_path / "run.html"
+    done = target.run(str(target.pid), "report", "-o", str(path))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    blank.open(path.as_uri())
+    blank.wait_for(PLOTS)
+    blank.wait_for("document.querySelector('.icicle canvas').height > 50")
+    assert "hit = 'module'" in blank.text()
+    assert "Findings" in blank.text()
+    assert blank.evaluate("window.hit") is None
+    assert blank.faults == []
+    assert {one for one in blank.requests if not one.startswith("data:")} <= {
+        path.as_uri(),
+        "about:blank",
+    }
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_thousand_ranks(blank: Browser, tmp_path: Path, theme: str) -> None:
+    """They are cells of a grid, coloured by a measure, and a cell leads to the rank's figures."""
+    ranks = start_program("fake_ranks", "1000", home=tmp_path / "home", cwd=tmp_path)
+    try:
+        ranks.wait_for_output("ready")
+        port = ranks.output.split()[1]
+        with web(tmp_path / "in", tmp_path / "home", f"127.0.0.1:{port}") as started:
+            blank.show(theme=theme, width=2560)
+            blank.open(started.link)
+            blank.wait_for("document.querySelectorAll('.cells button').length === 1000")
+            blank.evaluate("document.querySelectorAll('.cells button')[500].click()")
+            blank.wait_for("document.querySelector('.list strong').textContent === 'rank 500'")
+            # Made-up ranks have no cards, without which there are no findings.
+            assert [one for one in blank.faults if "/page/findings" not in one] == []
+            blank.open("about:blank")
+    finally:
+        ranks.reap()
+
+
+@pytest.mark.nightly
+def test_a_million_steps(blank: Browser, tmp_path: Path) -> None:
+    """They are drawn as groups with least, mean and most; a part of them as single steps."""
+    idle = start_program("idle", home=tmp_path / "home", cwd=tmp_path, PROBING="all")
+    try:
+        idle.wait_for_agent()
+        folder = idle.folder
+        idle.kill()
+        write_steps(folder.ring("steps"), 1_000_000)
+        with web(tmp_path / "in", idle.home, str(folder.path)) as started:
+            blank.show(theme="dark", width=1280)
+            blank.open(started.link)
+            blank.wait_for("document.querySelector('tr[data-endpoint]')")
+            view(blank, "steps")
+            blank.wait_for("document.querySelector('.summary')?.textContent.includes('1,000,000')")
+            assert "each point 1,250 steps" in blank.text()
+            view(blank, "steps", **{"from": "500000", "to": "500300"})
+            blank.wait_for("document.body.innerText.includes('each point a step')")
+            assert "301 steps on record, 500,000 to 500,300" in blank.text()
+            assert blank.faults == []
+    finally:
+        idle.reap()
+
+
+def write_steps(path: Path, number: int) -> None:
+    """A record of so many steps, which an agent with a large ring would have."""
+    writer = RingWriter(TABLES_BY_NAME["steps"], capacity=1 << number.bit_length())
+    for step in range(number):
+        took_ns = 10_000_000 + step % 97 * 10_000
+        loss = 2.0 + math.sin(step / 1e4)
+        writer.write(
+            step=step, start_ns=step * took_ns, duration_ns=took_ns, loss=loss, loss_finite=1,
+            forward_s=0.004, backward_s=0.005, optimizer_s=0.001,
+        )  # fmt: skip
+    writer.save(path)
