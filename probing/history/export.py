@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import CardDamaged, DamagedHistory, RingError, UsageError
+from ..linux import process as process_of
 from ..linux.foreign_files import read_file
 from ..messages.card import Card
 from ..ring import names
-from ..ring.arrow_tables import schema_of, to_arrow
+from ..ring.arrow_tables import schema_of, to_arrow, without_names
 from ..ring.format import NULL_INT
 from ..ring.reader import RingSnapshot, read_ring
 from ..rundir.folders import ProcessFolder
@@ -131,7 +132,13 @@ class _Export:
     def run(self) -> Exported:
         """Do it."""
         ended = has_ended(self._folder)  # before any ring is read
-        moment = Moment(has_ended=ended, last_step=last_step(self._folder), now_ns=time.time_ns())
+        is_here = self._card.boot_id == process_of.boot_id()
+        moment = Moment(
+            has_ended=ended,
+            last_step=last_step(self._folder),
+            now_ns=time.time_ns(),
+            monotonic_ns=time.perf_counter_ns() if is_here else None,
+        )
         self._tell_who(moment)
         done = [self._table(path, moment) for path in self._rings()]
         tables = tuple(table for table in done if table is not None)
@@ -201,6 +208,11 @@ class _Export:
         if _is_another(books, snapshot):
             books.begin_anew()
             self._notes.append(f"the record of {path.stem} was begun anew, and counts from 1 again")
+        lost = without_names(snapshot, texts)
+        if lost:
+            self._notes.append(
+                f"the list of names is damaged: {lost} texts of {path.stem} are NULL"
+            )
         books.see(written=snapshot.written, overwritten=snapshot.overwritten)
         self._put_rows(snapshot, texts, books, partition, are_settled(snapshot, moment))
         if moment.has_ended:

@@ -11,6 +11,7 @@ value is percent-encoded, as hive has it; one that is NULL has hive's name for t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SAFE = "@+,"
 _OWN = "_probing"
 _KEY = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
-_LONGEST = 200
+_LONGEST, _DIGITS = 200, 16
 _FIRST_OF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -37,9 +38,9 @@ def quoted(value: str | None) -> str:
     text = quote(value, safe=_SAFE, errors="surrogateescape")
     if text in {"", ".", ".."}:  # a folder's name that means something else
         text = text.replace(".", "%2E") or "%20"
-    while len(text) > _LONGEST:  # a file system takes 255 bytes
-        value = value[:-1]
-        text = quote(value, safe=_SAFE, errors="surrogateescape")
+    if len(text) > _LONGEST:  # a file system takes 255 bytes
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+        text = f"{text[:_LONGEST].rpartition('%')[0] or text[:_LONGEST]}-{digest}"
     return text
 
 
@@ -97,11 +98,15 @@ def job_file(root: Path, project: str, job: str) -> Path:
     return root / _OWN / "jobs" / f"{quoted(f'{project} {job}')}.json"
 
 
-def files_of(root: Path) -> Iterator[tuple[str, Path]]:
-    """Each Parquet file with the name of its table, in the order of their names."""
-    for table in sorted(root.glob("project=*/job=*/table=*")):
-        found = _KEY.fullmatch(table.name)
+def tables_of(root: Path) -> Iterator[tuple[str, Path]]:
+    """The folder of each table of each job, with the name of the table."""
+    for path in sorted(root.glob("project=*/job=*/table=*")):
+        found = _KEY.fullmatch(path.name)
         name = unquoted(found[2]) if found else None
         if name:
-            for path in sorted(table.glob("day=*/*.parquet")):
-                yield name, path
+            yield name, path
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The Parquet files of a table of a job."""
+    return sorted(folder.glob("day=*/*.parquet"))

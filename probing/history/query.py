@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,17 @@ from ..sql.answer import Answer
 from ..sql.database import fresh_database, lock
 from ..sql.engine import Query
 from ..sql.errors import SqlContext
-from ..tables import OWN_SCHEMA, SCHEMA, TABLES_BY_NAME, Column, Table
+from ..tables import OWN_SCHEMA, SCHEMA, Column, Table
 from .export import history_folder
-from .layout import files_of
+from .layout import files_in, tables_of
 from .tables import HISTORY_TABLES, KEPT_TABLES, in_history
 
 _MEMORY_MIB = 1024
 _MOST_THREADS = 4
 _TYPES = {"int64": "BIGINT", "time": "BIGINT", "float64": "DOUBLE", "bool": "BOOLEAN"}
 _PARTITIONS = "{'project': VARCHAR, 'job': VARCHAR, 'table': VARCHAR, 'day': VARCHAR}"
+_READS_ANY = re.compile(r"query", re.IGNORECASE)
+"""What a statement has in it that reads a table without naming it: `query`, `query_table`."""
 _LOOK_S = 5.0
 """How long the damaged file is looked for."""
 _OF_THE_STATEMENT = (
@@ -68,13 +70,14 @@ class History:
         self.notes = notes if notes is not None else []
         if not self.root.is_dir():
             raise NoHistory(place, "there is no such folder")
+        self._folders: dict[str, list[Path]] = {}
         self._files: dict[str, list[Path]] = {}
         try:
-            for table, path in files_of(self.root):
-                self._files.setdefault(table, []).append(path)
+            for table, path in tables_of(self.root):
+                self._folders.setdefault(table, []).append(path)
         except OSError as error:
             raise NoHistory(place, error.strerror or "it cannot be read") from None
-        if not self._files:
+        if not self._folders:
             raise NoHistory(place, "no process was exported to it")
 
     def query(self, sql: str, *, timeout_s: float, max_rows: int | None = None) -> Answer:
@@ -100,28 +103,36 @@ class History:
         query.history = self
         return query.answer()
 
-    def tables(self) -> Mapping[Table, Sequence[Path]]:
-        """Every table with its files; one that a newer version has exported is as its files are."""
+    def tables(self) -> tuple[Table, ...]:
+        """Every table; one that a newer version has exported has the columns of its files."""
         known = {table.name: table for table in (*HISTORY_TABLES, *KEPT_TABLES)}
-        found = {table: self._files.get(table.name, []) for table in known.values()}
-        for name in self._files.keys() - known.keys():
-            table = TABLES_BY_NAME.get(name)
-            found[table or Table(name=name, doc="", kind="recorded", columns=())] = self._files[
-                name
-            ]
-        return found
+        new = sorted(self._folders.keys() - known.keys())
+        others = (Table(name=name, doc="", kind="recorded", columns=()) for name in new)
+        return (*known.values(), *others)
 
-    def damaged_file(self, sql: str) -> Path | None:
-        """The first damaged file of a table that a statement names; DuckDB does not tell which."""
-        words, until_s = _words(sql), time.monotonic() + _LOOK_S
-        for table, files in self.tables().items():
-            for path in files if table.name.lower() in words else ():
-                try:
-                    pq.read_table(path, page_checksum_verification=True, partitioning=None)
-                except (pa.ArrowException, OSError):
-                    return path
-                if time.monotonic() > until_s:
-                    return None
+    def files(self, table: str) -> list[Path]:
+        """The files of a table, without those that are left out; listed when first asked for."""
+        if table not in self._files:
+            folders = self._folders.get(table, ())
+            self._files[table] = [path for folder in folders for path in files_in(folder)]
+        return self._files[table]
+
+    def file_in(self, error: BaseException) -> Path | None:
+        """The file that an error of DuckDB names."""
+        text = _message(error)
+        found = (path for files in self._files.values() for path in files if str(path) in text)
+        return next(found, None)
+
+    def damaged_file(self) -> Path | None:
+        """The first damaged file of the tables that were asked; DuckDB does not always tell."""
+        until_s = time.monotonic() + _LOOK_S
+        for path in (path for files in self._files.values() for path in files):
+            try:
+                pq.read_table(path, page_checksum_verification=True, partitioning=None)
+            except (pa.ArrowException, OSError):
+                return path
+            if time.monotonic() > until_s:
+                return None
         return None
 
     def leave_out(self, path: Path, why: str) -> None:
@@ -154,9 +165,9 @@ class _HistoryQuery(Query):
             try:
                 return function()
             except _FAILURES as error:
-                path = _file_in(error, self.history)
+                path = self.history.file_in(error)
                 if path is None and not isinstance(error, _OF_THE_STATEMENT):
-                    path = self.history.damaged_file(self._context.sql)
+                    path = self.history.damaged_file()
                 if path is None:
                     raise
                 raise DamagedHistory(str(path), _reason(error, path)) from None
@@ -168,15 +179,16 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
     """One view for each table that a statement may read, in its schema."""
     for schema in (SCHEMA, OWN_SCHEMA):
         connection.execute(f"CREATE SCHEMA {schema}")
-    words = _words(sql)
-    for table, files in history.tables().items():
-        is_named = table.name.lower() in words
+    words, is_any = set(re.findall(r"\w+", sql.lower())), _READS_ANY.search(sql)
+    for table in history.tables():
+        is_read = is_any or table.name.lower() in words
         while True:
-            source = _source(files) if files and is_named else None
+            files = history.files(table.name) if is_read else []
+            source = _source(files) if files else None
             try:
                 select = _select(connection, in_history(table), source)
             except duckdb.Error as error:
-                path = _file_in(error, history)
+                path = history.file_in(error)
                 if path is None:
                     raise
                 history.leave_out(path, _reason(error, path))
@@ -185,11 +197,6 @@ def _create_views(connection: duckdb.DuckDBPyConnection, history: History, sql: 
         name = f"{table.schema}.{_quoted(table.name)}"
         connection.execute(f"CREATE VIEW {name} AS {select}")
     connection.execute(f"SET search_path = 'memory.{SCHEMA},memory.{OWN_SCHEMA},memory.main'")
-
-
-def _words(sql: str) -> set[str]:
-    """The names that a statement can have in it."""
-    return set(re.findall(r"\w+", sql.lower()))
 
 
 def _source(files: Sequence[Path]) -> str:
@@ -218,13 +225,6 @@ def _column(column: Column, *, is_there: bool) -> str:
     kind = _TYPES.get(column.type, "VARCHAR")
     value = f'CAST("{column.name}" AS {kind})' if is_there else f"CAST(NULL AS {kind})"
     return f'"{column.name}"' if is_there else f'{value} AS "{column.name}"'
-
-
-def _file_in(error: BaseException, history: History) -> Path | None:
-    """The file of the history that an error is about."""
-    text = _message(error)
-    found = (path for files in history.tables().values() for path in files if str(path) in text)
-    return next(found, None)
 
 
 def _message(error: BaseException) -> str:

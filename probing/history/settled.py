@@ -31,11 +31,14 @@ class Moment:
         has_ended: Whether it had ended before its rings were read.
         last_step: Its newest step; None before the first.
         now_ns: Now, since the epoch.
+        monotonic_ns: Now, by the clock of its rings, which nobody sets; None where that is another
+            machine's.
     """
 
     has_ended: bool
     last_step: int | None
     now_ns: int
+    monotonic_ns: int | None
 
 
 def are_settled(snapshot: RingSnapshot, moment: Moment) -> npt.NDArray[np.bool_]:
@@ -45,7 +48,10 @@ def are_settled(snapshot: RingSnapshot, moment: Moment) -> npt.NDArray[np.bool_]
         return np.ones(len(rows), np.bool_)
     found: npt.NDArray[np.bool_] = rows.states != OPEN
     at = times_of(snapshot)
-    found &= (at == NULL_INT) | (at + snapshot.header.clock_offset_ns <= moment.now_ns - _NS)
+    now_ns = moment.monotonic_ns
+    if now_ns is None:
+        now_ns = moment.now_ns - snapshot.header.clock_offset_ns
+    found &= (at == NULL_INT) | (at <= now_ns - _NS)
     if "step" in rows.columns and moment.last_step is not None:
         steps = rows["step"].astype(np.int64)
         found &= (steps == NULL_INT) | (steps <= moment.last_step - _STEPS)

@@ -11,6 +11,7 @@ import pytest
 from probing.history.query import History
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from tests.harness.cards import card_of
+from tests.harness.ring_writer import save_names
 
 NOBODY = 2**22 + 1
 """The kernel gives no such number: a process that has ended."""
@@ -29,6 +30,7 @@ def ended(tmp_path: Path) -> Callable[..., ProcessFolder]:
     def make(start_time: int = 77, **card: Any) -> ProcessFolder:
         folder = RunDirectory(tmp_path / "home").create_folder(NOBODY, start_time)
         folder.write_card(card_of(NOBODY, start_time, **card))
+        save_names(folder.names, ["encoder", "decoder", "head", "Block"])
         return folder
 
     return make

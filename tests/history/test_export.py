@@ -22,7 +22,7 @@ from probing.ring.format import NULL_INT
 from probing.rundir.folders import ProcessFolder, RunDirectory
 from probing.tables import TABLES_BY_NAME
 from tests.harness.cards import card_of
-from tests.harness.ring_writer import RingWriter, save_names, trace_values, trace_writer
+from tests.harness.ring_writer import RingWriter, trace_values, trace_writer
 
 pytestmark = pytest.mark.anypython
 
@@ -61,7 +61,6 @@ def test_values_come_out_as_they_went_in(ended: Made, root: Path, ask: Ask) -> N
     """Texts, times, NULLs and the names of the run are those of the record."""
     folder, writer = ended(job="llm", rank=3, world_size=8), trace_writer(capacity=64, rows=5)
     writer.save(folder.ring("torch_trace"))
-    save_names(folder.names, ["encoder", "decoder", "head", "Block"])
     exported = export_process(folder, root, project="gpt")
     (row,) = ask("FROM torch_trace WHERE seq = 5")
     whose = [row[name] for name in ("run", "project", "job", "rank", "host")]
@@ -121,6 +120,15 @@ def test_damaged_rows_are_counted(ended: Made, root: Path, ask: Ask) -> None:
         export_process(folder, root)
         assert numbers(ask) == [1, 2, 3, 5, 6, 7, 8, 9]
         assert counts(ask) == (8, 0, 1, 0)
+
+
+def test_damaged_names_are_told(ended: Made, root: Path) -> None:
+    """Texts that are not known any more are NULL, and counted."""
+    folder = ended()
+    folder.names.unlink()
+    trace_writer(capacity=64, rows=9).save(folder.ring("torch_trace"))
+    (note,) = export_process(folder, root).notes
+    assert note == "the list of names is damaged: 27 texts of torch_trace are NULL"
 
 
 def test_a_ring_that_was_begun_anew_is_noticed(ended: Made, root: Path, ask: Ask) -> None:
@@ -247,6 +255,13 @@ def test_ranks_of_one_start_are_one_run(root: Path) -> None:
 def test_a_run_belongs_to_its_script(words: tuple[str, ...], project: str) -> None:
     """Where nobody says what else."""
     assert project_of(card_of(1, 1, command=words)) == project
+
+
+def test_long_names_stay_apart() -> None:
+    """A file system takes 255 bytes, and two jobs may differ behind them."""
+    names = {quoted("ü" * 300 + end) for end in "ab"}
+    assert len(names) == 2
+    assert max(map(len, names)) < 255
 
 
 @pytest.mark.parametrize("value", [None, "a b", "k8s/job=1", "..", "", "ü%20", "127.0.0.1:29500"])

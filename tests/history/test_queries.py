@@ -16,7 +16,7 @@ from probing.history.export import export_process
 from probing.history.query import History
 from probing.history.runs import runs_of
 from probing.rundir.folders import ProcessFolder
-from tests.harness.ring_writer import save_names, trace_writer
+from tests.harness.ring_writer import trace_writer
 
 pytestmark = pytest.mark.anypython
 
@@ -30,7 +30,6 @@ def two_runs(ended: Callable[..., ProcessFolder], root: Path) -> list[str]:
     for start_time in (77, 78):
         folder = ended(start_time, started_ns=1_700_000_000_000_000_000 + start_time * 10**9)
         trace_writer(capacity=64, rows=start_time - 37).save(folder.ring("torch_trace"))
-        save_names(folder.names, ["encoder", "decoder", "head", "Block"])
         runs.append(export_process(folder, root).run)
     return runs
 
@@ -40,6 +39,7 @@ def test_rows_of_all_runs_are_one_table(two_runs: list[str], ask: Ask) -> None:
     rows = ask("SELECT run, count(*) AS n FROM python.torch_trace GROUP BY run ORDER BY run")
     assert rows == [{"run": two_runs[0], "n": 40}, {"run": two_runs[1], "n": 41}]
     assert ask("SELECT run, step, loss FROM steps") == []
+    assert ask("SELECT count(*) AS n FROM query_table('torch_' || 'trace')") == [{"n": 81}]
     names = [row["column_name"] for row in ask("DESCRIBE steps")]
     assert names[:7] == ["run", "project", "day", "rank", "host", "pid", "job"]
     assert {"step", "loss", "duration", "seq"} <= set(names)
