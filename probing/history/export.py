@@ -29,9 +29,9 @@ from ..rundir.folders import ProcessFolder
 from ..sql.process_columns import added_values
 from ..tables import ENVIRONMENT, TABLES_BY_NAME, Column, Table
 from .books import Books, Numbers
-from .files import Shelf, books_in, locked, read_json
+from .files import Shelf, books_in, locked, read_json, text_in
 from .identity import environment_of, has_ended, last_step, process_row
-from .layout import Partition, is_url, look_name, part_name, state_file
+from .layout import Partition, is_url, look_name, part_name, project_with, state_file
 from .naming import process_name, project_of, run_of
 from .settled import Moment, are_settled, times_of
 from .tables import EXPORTS, PROCESSES, stored
@@ -165,15 +165,26 @@ class _Export:
             self._notes.append(f"{error.message} It is written anew.")
             state = None
         if state is None:
-            chosen = project or project_of(self._card)
-            run = run_of(self._root, chosen, self._card, self._process)
-            state = {"run": run, "project": chosen, "tables": {}}
+            state = self._begun_before() or self._begun_now(project or project_of(self._card))
             self._shelf.put_json(self._state_file, state)
-        elif project not in (None, state["project"]):
+        if project not in (None, state["project"]):
             self._notes.append(
                 f"its project is {state['project']}, as its first export said, and not {project}"
             )
         return state
+
+    def _begun_now(self, project: str) -> dict[str, Any]:
+        """The state before the first export."""
+        run = run_of(self._root, project, self._card, self._process)
+        return {"run": run, "project": project, "tables": {}}
+
+    def _begun_before(self) -> dict[str, Any] | None:
+        """That of a process whose state is lost, by the files that are there."""
+        found = project_with(self._root, self._card.job, PROCESSES.name, look_name(self._process))
+        if found is None:
+            return None
+        project, path = found
+        return {"run": text_in(path, "run"), "project": project, "tables": {}}
 
     def _tell_who(self, moment: Moment) -> None:
         """Say who it is and in what it runs, before any row of it is there."""

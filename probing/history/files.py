@@ -102,6 +102,18 @@ def books_in(path: Path) -> Books:
         raise DamagedHistory(str(path), _line(error)) from None
 
 
+def text_in(path: Path, column: str) -> str:
+    """The text in the first row of a file.
+
+    Raises:
+        DamagedHistory: It has none.
+    """
+    try:
+        return str(pq.read_table(path, columns=[column], partitioning=None)[column][0].as_py())
+    except (OSError, pa.ArrowException, KeyError, IndexError) as error:
+        raise DamagedHistory(str(path), _line(error)) from None
+
+
 def read_json(path: Path) -> Any:
     """The value in a file; None where there is none.
 

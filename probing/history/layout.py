@@ -73,6 +73,16 @@ class Partition:
         return sorted(self.path.glob("day=*"))
 
 
+def project_with(root: Path, job: str | None, table: str, name: str) -> tuple[str, Path] | None:
+    """The project in which a table of a job has a file of that name, and the file."""
+    pattern = f"project=*/job={quoted(job)}/table={quoted(table)}/day=*/{name}"
+    for path in root.glob(pattern):
+        project = unquoted(path.relative_to(root).parts[0].partition("=")[2])
+        if project is not None:
+            return project, path
+    return None
+
+
 def part_name(process: str, number: int) -> str:
     """The name of a process's file of rows, in its table counted from 1."""
     return f"{process}.{number:06d}.parquet"
