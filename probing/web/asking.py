@@ -148,9 +148,10 @@ def _questions() -> list[dict[str, str]]:
 
 def _findings(process: Process) -> dict[str, Any]:
     """The findings that the record alone gives."""
-    found, judged = find_cheaply(process, process.status())
+    found = find_cheaply(process, process.status())
     return {
-        "judged": judged,
+        "judged": found.judged,
+        "late": found.late,
         "findings": [
             {
                 "rule": one.rule,
@@ -161,7 +162,7 @@ def _findings(process: Process) -> dict[str, Any]:
                 "fix": one.fix,
                 "next": one.next,
             }
-            for one in found
+            for one in found.findings
         ],
     }
 

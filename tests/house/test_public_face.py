@@ -14,8 +14,8 @@ from probing.messages.about.act import Asked
 pytestmark = pytest.mark.anypython
 
 NAMES = """
-    AsyncProcess Job ProbingError Process __version__ connect connect_async connect_many
-    list_processes metric see_memory span start step stop
+    AsyncJob AsyncProcess Job ProbingError Process __version__ connect connect_async connect_many
+    connect_many_async list_processes metric see_memory span start step stop
 """
 QUESTIONS = """
     act acts arm armed attach backtrace cancel commit_act commit_eval complete dataloaders detach
@@ -81,7 +81,10 @@ async def awaited(process: probing.AsyncProcess) -> object:
     rows: list[dict[str, object]] = (await process.query("SELECT 1")).rows()
     value: str | None = (await process.eval("1", now=True)).value
     devices = [device.name for device in (await process.memory(top=3)).devices]
-    return rows, value, devices, (await process.doctor()).findings
+    job: probing.AsyncJob = await probing.connect_many_async(["all"])
+    ranks = (await job.query("SELECT rank FROM python.steps")).to_pylist()
+    values = [result.value async for result in process.eval_steps("step", every=2, times=3)]
+    return ranks, values, rows, value, devices, (await process.doctor()).findings
 
 
 def test_the_face_has_these_names() -> None:
@@ -98,7 +101,7 @@ def test_a_process_has_these_questions() -> None:
 
 def test_each_question_can_be_awaited() -> None:
     """But for those that are answered piece by piece, or are one half of a question to many."""
-    halves = {"commit_act", "commit_eval", "prepare_act", "complete", "eval_steps"}
+    halves = {"commit_act", "commit_eval", "prepare_act", "complete"}
     public = {name for name, _ in inspect.getmembers(probing.AsyncProcess) if name[0] != "_"}
     assert public == set(QUESTIONS.split()) - halves - {"folder", "record_allocations"}
 

@@ -115,11 +115,7 @@ def slower(
         summary=f"{said}; {crowd}" if crowd else explained(said, causes),
         evidence=(
             _interval_words(before, after, step),
-            *(
-                (f"{100 * share:.0f} % of the difference is in {phase}_s",)
-                if share >= _PHASE
-                else ()
-            ),
+            *_share_words(phase, share),
             *((work,) if work else ()),
             *((crowd,) if crowd else ()),
             *cause_words(causes),
@@ -141,6 +137,10 @@ def _headline(name: str, step: Measure, place: str) -> str:
         f"Steps take {times} times as long as in {name} ({duration(step.after)},"
         f" {duration(step.before)} there){place}"
     )
+
+
+def _share_words(phase: str, share: float) -> tuple[str, ...]:
+    return (f"{100 * share:.0f} % of the difference is in {phase}_s",) if share >= _PHASE else ()
 
 
 def _place(phase: str, share: float, module: Measure | None) -> str:

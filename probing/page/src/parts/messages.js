@@ -20,3 +20,11 @@ export function ShownSql({ sql, of }) {
     <a href=${`#/sql?${part}`}>Open in the editor</a>
   </details>`;
 }
+
+/**
+ * That nothing was found, and by how many rules: of all, where there was no time for some.
+ * @param {{judged: number, late: number}} found
+ */
+export function noneBy({ judged, late }) {
+  return late ? `none by the ${judged} of ${judged + late} rules that there was time for` : `none by ${judged} rules`;
+}

@@ -3,7 +3,7 @@
 import { usePolled } from "../asking/polling.js";
 import { askJson } from "../asking/session.js";
 import { html } from "../html.js";
-import { Trouble } from "../parts/messages.js";
+import { Trouble, noneBy } from "../parts/messages.js";
 
 const EVERY_MS = 30_000;
 
@@ -24,7 +24,7 @@ export function Findings({ place, isLive }) {
 /** @param {{found: any}} properties */
 export function Found({ found }) {
   if (found.findings.length === 0) {
-    return html`<p>${found.judged} rules were judged by its record, and found nothing.</p>`;
+    return html`<p>Found by its record: ${noneBy(found)}.</p>`;
   }
   return html`<ol class="findings">${found.findings.map((/** @type {any} */ one) => html`<li key=${one.rule}>
     <p><strong>${one.summary}</strong> <span class=${`certainty ${one.certainty}`}>${one.certainty}</span>

@@ -6,6 +6,7 @@ import { askJson } from "../asking/session.js";
 import { usePolled } from "../asking/polling.js";
 import { bytesText, numberText, secondsText } from "../asking/units.js";
 import { html } from "../html.js";
+import { noneBy } from "../parts/messages.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { scaleColor } from "../theme.js";
 
@@ -118,7 +119,7 @@ function Found({ found, endpoint }) {
   if (!found) return html`<span class="faint">…</span>`;
   if (found.trouble) return html`<span class="faint" title=${found.trouble}>not looked at</span>`;
   const [first, ...more] = found.findings;
-  if (!first) return html`<span class="faint">none by ${found.judged} rules</span>`;
+  if (!first) return html`<span class="faint">${noneBy(found)}</span>`;
   return html`<a class="finding" href=${linkTo({ view: "findings", of: endpoint })}>${first.summary}</a>
     <span class="faint"> ${first.certainty}${more.length ? `, and ${more.length} more` : ""}</span>`;
 }
